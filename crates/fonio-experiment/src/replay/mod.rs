@@ -5,13 +5,21 @@
 //! recorded lengths.
 //!
 //! Each thread of the recording is a thread. What began after the thread's previous access had ended waits for that one here
-//! too, and begins as long after it as in the recording: on a faster device, the thread goes on earlier.
+//! too, and begins as long after it as in the recording: on a faster device, the thread goes on earlier. So does a thread
+//! whose recorded wait shows that another one had let it go on, or had started it.
 
 pub mod blocks;
 pub mod calls;
+mod causes;
+mod lanes;
 mod memory;
+mod signals;
 
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fonio_core::{ByteCount, Timestamp};
@@ -21,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 use crate::filling::Space;
+use signals::Signals;
 
 /// What of a recording is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,16 +59,64 @@ pub enum Begins {
     AfterEnd(Duration),
     /// This long after the beginning of the thread's previous access: it did not wait.
     AfterBegin(Duration),
+    /// This long after the end of an access of another thread: it had waited for that thread.
+    AfterOther {
+        /// The number of the signal that is set at that end.
+        signal: u32,
+        /// How long after it.
+        pause: Duration,
+    },
 }
 
-impl Begins {
-    /// The instant, for a replay that began at `replay` and a previous access from `began` to `ended`.
-    fn due(self, replay: Instant, (began, ended): (Instant, Instant)) -> Instant {
-        match self {
-            Begins::At(time) => replay + time,
+/// What all threads of a replay share.
+struct Shared {
+    began: Instant,
+    fast: bool,
+    signals: Signals,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Shared {
+    fn new(signals: u32, fast: bool) -> Shared {
+        Shared {
+            began: Instant::now(),
+            fast,
+            signals: Signals::new(signals),
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// Waits until an access is due. The thread's previous one was from `began` to `ended`. Returns false if the replay has
+    /// failed meanwhile.
+    fn wait(&self, begins: Begins, (began, ended): (Instant, Instant)) -> bool {
+        let due = match begins {
+            Begins::At(time) => self.began + time,
             Begins::AfterEnd(time) => ended + time,
             Begins::AfterBegin(time) => began + time,
+            Begins::AfterOther { signal, pause } => match self.signals.wait(signal, &|| self.has_failed()) {
+                Some(other) => other + pause,
+                None => return false,
+            },
+        };
+        if !self.fast {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
         }
+        !self.has_failed()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self, error: io::Error) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    fn into_failure(self) -> Option<io::Error> {
+        self.failure.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,10 +134,11 @@ const CHUNK: u64 = 1 << 20;
 /// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], or [`ExperimentError::NoCalls`].
 pub fn plan(dir: &Path, what: What) -> Result<Plan, ExperimentError> {
     let recording = Recording::open(dir)?;
+    let both = Tables::NONE.with(Table::Threads).with(Table::Waits);
     match what {
         What::Blocks => {
             let mut collected = blocks::Collected::default();
-            let tables = Tables::NONE.with(Table::Threads).with(Table::Bios).with(Table::Requests);
+            let tables = both.with(Table::Bios).with(Table::Requests);
             recording.replay(&mut collected, tables)?;
             let plan = collected.plan();
             if plan.is_empty() {
@@ -90,7 +148,7 @@ pub fn plan(dir: &Path, what: What) -> Result<Plan, ExperimentError> {
         }
         What::Calls => {
             let mut collected = calls::Collected::default();
-            recording.replay(&mut collected, Tables::NONE.with(Table::Calls).with(Table::Files))?;
+            recording.replay(&mut collected, both.with(Table::Calls).with(Table::Files))?;
             let plan = collected.plan();
             if plan.is_empty() {
                 return Err(ExperimentError::NoCalls { recording: dir.to_owned() });

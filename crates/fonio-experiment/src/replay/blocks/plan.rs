@@ -5,11 +5,13 @@ use std::io;
 use std::time::Duration;
 
 use fonio_core::{
-    Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp,
+    Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp, Wait,
     ignore_rows,
 };
 use rustc_hash::FxHashMap;
 
+use super::super::causes::{Causes, SignalNumbers};
+use super::super::lanes::{Threaded, lanes};
 use super::super::{Begins, CHUNK, since};
 
 /// Direct I/O needs whole blocks of the file system.
@@ -41,13 +43,17 @@ pub struct Access {
     pub bytes: u64,
     /// When it begins.
     pub begins: Begins,
+    /// The signal that it sets when it ends.
+    pub signal: Option<u32>,
 }
 
 /// The accesses of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The accesses of each thread, in the order of time.
+    /// The accesses that follow each other, in the order of time: of a thread, or of several that did not overlap.
     pub threads: Vec<Vec<Access>>,
+    /// The number of signals.
+    pub signals: u32,
     /// The size of the file that holds all accessed places.
     pub file_bytes: ByteCount,
     /// Discards and other operations that are not replayed.
@@ -77,6 +83,7 @@ pub(in crate::replay) struct Collected {
     completed: FxHashMap<u64, Timestamp>,
     /// Threads that write back for others, and do not wait.
     background: BTreeSet<u32>,
+    causes: Causes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,11 +145,17 @@ impl RowSink for Collected {
         if row.comm.as_ref().is_some_and(|comm| comm.starts_with("kworker/")) {
             self.background.insert(row.tid);
         }
+        self.causes.add_thread(row);
+        Ok(())
+    }
+
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.causes.add_wait(row);
         Ok(())
     }
 
     ignore_rows! {
-        link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
+        link, call, statement, blocked_count, file, sample, mark, diagnostic, settled
     }
 }
 
@@ -170,7 +183,9 @@ impl Collected {
         let began = self.began.unwrap_or_else(|| rows[0].queued);
         let places = Places::of(&rows);
         let mut plan = Plan { file_bytes: places.bytes(), of_other_devices, ..Plan::default() };
-        let mut threads: BTreeMap<u32, (Vec<Access>, Row)> = BTreeMap::new();
+        let mut threads: BTreeMap<u32, (Threaded<Access>, Row)> = BTreeMap::new();
+        // The first access of each row that may have waited for another thread: its thread, its place, and when it began.
+        let mut may_wait: Vec<(u32, usize, Timestamp)> = Vec::new();
         for row in rows {
             let accesses = accesses(&row, &places);
             if accesses.is_empty() {
@@ -183,15 +198,42 @@ impl Collected {
                 Some(previous) if !is_background => after(&previous, &row),
                 _ => Begins::At(since(row.queued, began)),
             };
-            let (own, last) = threads.entry(row.tid).or_insert_with(|| (Vec::new(), row));
+            let new = || Threaded { began: row.queued, ended: row.queued, accesses: Vec::new() };
+            let (own, last) = threads.entry(row.tid).or_insert_with(|| (new(), row));
             *last = row;
+            own.ended = own.ended.max(row.completed.unwrap_or(row.queued));
+            if !is_background && !matches!(begins, Begins::AfterBegin(_)) {
+                may_wait.push((row.tid, own.accesses.len(), row.queued));
+            }
             for (kind, offset, bytes) in accesses {
-                own.push(Access { kind, offset, bytes, begins });
+                own.accesses.push(Access { kind, offset, bytes, begins, signal: None });
                 // A flush goes before the data, and the parts of a large access follow each other.
                 begins = Begins::AfterEnd(Duration::ZERO);
             }
+            if let Some(completed) = row.completed {
+                self.causes.add_access(row.tid, own.accesses.len() - 1, completed);
+            }
         }
-        plan.threads = threads.into_values().map(|(accesses, _)| accesses).collect();
+        self.causes.settle();
+        let mut signals = SignalNumbers::default();
+        for (tid, at, queued) in may_wait {
+            if let Some(cause) = self.causes.of(tid, queued).filter(|cause| cause.tid != tid) {
+                let begins =
+                    Begins::AfterOther { signal: signals.wanted(&cause), pause: since(queued, cause.ended) };
+                threads.get_mut(&tid).expect("it has accesses").0.accesses[at].begins = begins;
+            }
+        }
+        for (tid, (own, _)) in &mut threads {
+            for (at, access) in own.accesses.iter_mut().enumerate() {
+                access.signal = signals.of(*tid, at);
+            }
+        }
+        plan.signals = signals.count();
+        // Write-back keeps its times also behind a thread that is late.
+        let (workers, others): (Vec<_>, Vec<_>) =
+            threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
+        plan.threads = lanes(others.into_iter().map(|(_, (own, _))| own).collect());
+        plan.threads.extend(workers.into_iter().map(|(_, (own, _))| own.accesses));
         plan
     }
 }

@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,42 +14,34 @@ use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 
 use super::super::memory::Buffer;
-use super::super::{Begins, Replayed};
+use super::super::{Begins, Replayed, Shared};
 use super::{Access, Kind, Plan};
 
 /// The most accesses in flight for which no thread waits.
 const POOL: usize = 32;
-/// Threads of a plan that run at once; the accesses of further ones are made by one more thread, in the order of time.
-const THREADS_MAX: usize = 128;
+const STACK_BYTES: usize = 256 << 10;
 
 pub(in crate::replay) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Result<Replayed> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).expect("flags are an int");
     let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
-    let shared = Shared {
-        file: &file,
-        fast,
-        began: Instant::now(),
-        failed: AtomicBool::new(false),
-        failure: Mutex::new(None),
-    };
+    let player = Player { file: &file, shared: Shared::new(plan.signals, fast) };
     let (give, take) = sync_channel::<Access>(POOL);
     let take = Mutex::new(take);
     thread::scope(|scope| {
         for _ in 0..POOL {
-            scope.spawn(|| shared.serve(&take));
+            scope.spawn(|| player.serve(&take));
         }
-        let (each, rest) = plan.threads.split_at(plan.threads.len().min(THREADS_MAX));
-        for accesses in each {
+        for accesses in &plan.threads {
             let give = give.clone();
-            scope.spawn(|| shared.follow(accesses, give));
-        }
-        for accesses in rest {
-            shared.follow(accesses, give.clone());
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            if let Err(error) = thread.spawn_scoped(scope, || player.follow(accesses, give)) {
+                player.shared.fail(error);
+            }
         }
         // The pool ends when the last thread does.
         drop(give);
     });
-    if let Some(error) = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(error) = player.shared.into_failure() {
         return Err(error);
     }
     let bytes = plan.threads.iter().flatten().map(|access| access.bytes).sum();
@@ -62,30 +53,24 @@ pub(in crate::replay) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Resul
     })
 }
 
-struct Shared<'a> {
+struct Player<'a> {
     file: &'a File,
-    fast: bool,
-    began: Instant,
-    failed: AtomicBool,
-    failure: Mutex<Option<io::Error>>,
+    shared: Shared,
 }
 
-impl Shared<'_> {
+impl Player<'_> {
     /// Makes the accesses of a thread.
     fn follow(&self, accesses: &[Access], give: SyncSender<Access>) {
         let mut buffer = Buffer::default();
-        let (mut previous_began, mut previous_ended) = (self.began, self.began);
+        let (mut previous_began, mut previous_ended) = (self.shared.began, self.shared.began);
         for (at, access) in accesses.iter().enumerate() {
-            if self.failed.load(Ordering::Relaxed) {
+            if !self.shared.wait(access.begins, (previous_began, previous_ended)) {
                 return;
             }
-            if !self.fast {
-                let due = access.begins.due(self.began, (previous_began, previous_ended));
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-            }
             previous_began = Instant::now();
-            let is_waited_for =
-                accesses.get(at + 1).is_none_or(|next| matches!(next.begins, Begins::AfterEnd(_)));
+            let is_waited_for = accesses
+                .get(at + 1)
+                .is_none_or(|next| !matches!(next.begins, Begins::At(_) | Begins::AfterBegin(_)));
             if is_waited_for {
                 self.make(access, &mut buffer);
             } else if give.send(*access).is_err() {
@@ -108,13 +93,13 @@ impl Shared<'_> {
     }
 
     fn make(&self, access: &Access, buffer: &mut Buffer) {
-        if self.failed.load(Ordering::Relaxed) {
+        if self.shared.has_failed() {
             return;
         }
         if let Err(error) = self.try_make(access, buffer) {
-            self.failed.store(true, Ordering::Relaxed);
-            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            self.shared.fail(error);
         }
+        self.shared.signals.set(access.signal);
     }
 
     fn try_make(&self, access: &Access, buffer: &mut Buffer) -> io::Result<()> {
@@ -151,7 +136,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("file");
-        let access = |kind, offset, begins| Access { kind, offset, bytes: 8192, begins };
+        let access = |kind, offset, begins| Access { kind, offset, bytes: 8192, begins, signal: None };
         let pause = Duration::from_millis(40);
         let plan = Plan {
             threads: vec![

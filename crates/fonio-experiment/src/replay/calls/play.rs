@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -14,8 +13,8 @@ use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, syncfs};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::super::Replayed;
 use super::super::memory::Buffer;
+use super::super::{Replayed, Shared};
 use super::{Act, Call, Plan, file_name};
 
 /// The flags of an open file that change what a call costs.
@@ -27,35 +26,32 @@ const STACK_BYTES: usize = 256 << 10;
 
 pub(in crate::replay) fn play(plan: &Plan, folder: &Path, fast: bool) -> io::Result<Replayed> {
     raise_open_files();
-    let shared = Shared {
+    let stage = Stage {
         folder,
         files: plan.files.iter().map(|_| Shown::default()).collect(),
-        fast,
-        began: Instant::now(),
-        has_failed: AtomicBool::new(false),
-        failure: Mutex::new(None),
+        shared: Shared::new(plan.signals, fast),
     };
     let done = thread::scope(|scope| {
         let mut handles = Vec::new();
         for calls in &plan.threads {
-            let shared = &shared;
+            let stage = &stage;
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
-            handles.push(thread.spawn_scoped(scope, move || shared.follow(calls))?);
+            match thread.spawn_scoped(scope, move || stage.follow(calls)) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => stage.shared.fail(error),
+            }
         }
         let each = handles
             .into_iter()
             .map(|handle| handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        io::Result::Ok(each.fold(Replayed::default(), |sum, one| Replayed {
+        each.fold(Replayed::default(), |sum, one| Replayed {
             accesses: sum.accesses + one.accesses,
             bytes: ByteCount(sum.bytes.0 + one.bytes.0),
             short_reads: sum.short_reads + one.short_reads,
             ..sum
-        }))
-    })?;
-    match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(done),
-    }
+        })
+    });
+    stage.shared.into_failure().map_or(Ok(done), Err)
 }
 
 /// Many threads have many files open; a limit that cannot be raised shows in the call that meets it.
@@ -73,50 +69,38 @@ struct Shown {
     is_renamed: AtomicBool,
 }
 
-struct Shared<'a> {
+/// The files of a replay.
+struct Stage<'a> {
     folder: &'a Path,
     files: Vec<Shown>,
-    fast: bool,
-    began: Instant,
-    has_failed: AtomicBool,
-    failure: Mutex<Option<io::Error>>,
+    shared: Shared,
 }
 
-impl Shared<'_> {
+impl Stage<'_> {
     /// Makes the calls of a thread.
     fn follow(&self, calls: &[Call]) -> Replayed {
         let mut player = Player {
-            shared: self,
+            stage: self,
             open: FxHashMap::default(),
             buffer: Buffer::default(),
             done: Replayed::default(),
         };
-        let (mut began, mut ended) = (self.began, self.began);
+        let (mut began, mut ended) = (self.shared.began, self.shared.began);
         for call in calls {
-            if self.has_failed.load(Ordering::Relaxed) {
+            if !self.shared.wait(call.begins, (began, ended)) {
                 break;
-            }
-            if !self.fast {
-                thread::sleep(
-                    call.begins.due(self.began, (began, ended)).saturating_duration_since(Instant::now()),
-                );
             }
             began = Instant::now();
             if let Err(error) = player.make(call) {
-                self.fail(call, &error);
+                let told = format!("{:?} of {}: {error}", call.act, file_name(call.file));
+                self.shared.fail(io::Error::new(error.kind(), told));
                 break;
             }
             ended = Instant::now();
+            self.shared.signals.set(call.signal);
             player.done.accesses += 1;
         }
         player.done
-    }
-
-    fn fail(&self, call: &Call, error: &io::Error) {
-        self.has_failed.store(true, Ordering::Relaxed);
-        let told =
-            io::Error::new(error.kind(), format!("{:?} of {}: {error}", call.act, file_name(call.file)));
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
     }
 
     fn path(&self, file: usize) -> PathBuf {
@@ -130,7 +114,7 @@ impl Shared<'_> {
 
 /// Makes the calls of one thread.
 struct Player<'a> {
-    shared: &'a Shared<'a>,
+    stage: &'a Stage<'a>,
     /// Open files, with the generation that was opened.
     open: FxHashMap<(usize, FileFlags), (u64, File)>,
     buffer: Buffer,
@@ -151,7 +135,7 @@ impl Player<'_> {
             }
             Act::Sync { data_only: false } => self.file(call)?.sync_all(),
             Act::Sync { data_only: true } => self.file(call)?.sync_data(),
-            Act::SyncFilesystem => Ok(syncfs(File::open(self.shared.folder)?)?),
+            Act::SyncFilesystem => Ok(syncfs(File::open(self.stage.folder)?)?),
             Act::Allocate { offset, bytes } => {
                 let file = self.file(call)?;
                 // The mode is not known. Within the file, it is a hole or nothing.
@@ -165,18 +149,18 @@ impl Player<'_> {
                 }
             }
             Act::SetLength(length) => self.file(call)?.set_len(length),
-            Act::Remove => gone_is_fine(fs::remove_file(self.shared.path(call.file))),
+            Act::Remove => gone_is_fine(fs::remove_file(self.stage.path(call.file))),
             Act::Rename => {
-                let from = self.shared.path(call.file);
-                self.shared.files[call.file].is_renamed.store(true, Ordering::Relaxed);
-                let to = self.shared.path(call.file);
+                let from = self.stage.path(call.file);
+                self.stage.files[call.file].is_renamed.store(true, Ordering::Relaxed);
+                let to = self.stage.path(call.file);
                 if from == to { Ok(()) } else { gone_is_fine(fs::rename(from, to)) }
             }
         }
     }
 
     fn open(&mut self, call: &Call, made: bool, emptied: bool) -> io::Result<()> {
-        let shown = &self.shared.files[call.file];
+        let shown = &self.stage.files[call.file];
         if made {
             shown.is_renamed.store(false, Ordering::Relaxed);
             shown.generation.fetch_add(1, Ordering::Relaxed);
@@ -214,7 +198,7 @@ impl Player<'_> {
     /// The open file of a call. A file that was removed stays open for those who have it, until it is made anew.
     fn file(&mut self, call: &Call) -> io::Result<&File> {
         let key = self.key(call);
-        let generation = self.shared.files[call.file].generation.load(Ordering::Relaxed);
+        let generation = self.stage.files[call.file].generation.load(Ordering::Relaxed);
         if self.open.get(&key).is_none_or(|(opened, _)| *opened != generation) {
             if self.open.len() >= OPEN_MAX {
                 self.open.clear();
@@ -227,12 +211,12 @@ impl Player<'_> {
 
     fn open_anew(&self, call: &Call, costly: FileFlags) -> io::Result<File> {
         if call.flags.contains(FileFlags::FOLDER) {
-            return File::open(self.shared.folder);
+            return File::open(self.stage.folder);
         }
         let flags = COSTLY.iter().filter(|(flag, _)| costly.contains(*flag));
         let flags = flags.fold(OFlags::empty(), |all, (_, flag)| all | *flag);
         let flags = i32::try_from(flags.bits()).expect("flags are an int");
-        let path = self.shared.path(call.file);
+        let path = self.stage.path(call.file);
         OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
     }
 }
@@ -254,7 +238,7 @@ mod tests {
     use super::*;
 
     fn call(act: Act, file: usize) -> Call {
-        Call { begins: Begins::AfterEnd(Duration::ZERO), act, file, flags: FileFlags::NONE }
+        Call { begins: Begins::AfterEnd(Duration::ZERO), act, file, flags: FileFlags::NONE, signal: None }
     }
 
     #[test]
@@ -315,6 +299,43 @@ mod tests {
             .collect();
         left.sort();
         assert_eq!(left, [("file-1".to_owned(), 7), ("file-2-renamed".to_owned(), 200)]);
+    }
+
+    #[test]
+    fn a_thread_goes_on_after_another_one_also_without_pauses() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let after = |signal| Begins::AfterOther { signal, pause: Duration::from_secs(3600) };
+        let lengths = |calls: &[(u64, Begins, Option<u32>)]| {
+            let each = calls.iter();
+            each.map(|(length, begins, signal)| Call {
+                begins: *begins,
+                signal: *signal,
+                ..call(Act::SetLength(*length), 0)
+            })
+            .collect()
+        };
+        let at_once = Begins::AfterEnd(Duration::ZERO);
+        let plan = Plan {
+            files: vec![Before::default()],
+            threads: vec![
+                lengths(&[(3, after(1), None), (4, at_once, Some(2))]),
+                lengths(&[(1, at_once, Some(0)), (5, after(2), None)]),
+                lengths(&[(2, after(0), Some(1))]),
+            ],
+            signals: 3,
+            ..Plan::default()
+        };
+        let done = play(&plan, dir.path(), true).expect("it replays");
+        assert_eq!(done.accesses, 5);
+        assert_eq!(fs::metadata(dir.path().join("file-0")).expect("it is there").len(), 5);
+        // One that fails ends those that wait for others.
+        let failing = Plan {
+            files: vec![Before::default()],
+            threads: vec![lengths(&[(1, after(0), None)]), lengths(&[(u64::MAX, at_once, Some(0))])],
+            signals: 1,
+            ..Plan::default()
+        };
+        play(&failing, dir.path(), false).expect_err("no file is that long");
     }
 
     #[test]

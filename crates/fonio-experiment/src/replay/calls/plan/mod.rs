@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Timestamp, ignore_rows};
+use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Thread, Timestamp, Wait, ignore_rows};
 use rustc_hash::FxHashMap;
 
+use super::super::causes::{Causes, SignalNumbers};
+use super::super::lanes::{Threaded, lanes};
 use super::super::{Begins, CHUNK, since};
 
 /// Folders whose files are the kernel's own.
@@ -68,6 +70,8 @@ pub struct Call {
     pub file: usize,
     /// How its file was opened.
     pub flags: FileFlags,
+    /// The signal that it sets when it ends.
+    pub signal: Option<u32>,
 }
 
 /// A file of the recording.
@@ -103,8 +107,10 @@ pub enum LeftOut {
 pub struct Plan {
     /// The files.
     pub files: Vec<Before>,
-    /// The calls that follow each other, in the order of time. A thread that began after another one had ended follows it.
+    /// The calls that follow each other, in the order of time: of a thread, or of several that did not overlap.
     pub threads: Vec<Vec<Call>>,
+    /// The number of signals.
+    pub signals: u32,
     /// The number of calls that are not replayed.
     pub left_out: BTreeMap<LeftOut, u64>,
 }
@@ -135,6 +141,7 @@ pub(in crate::replay) struct Collected {
     began: Option<Timestamp>,
     calls: Vec<fonio_core::Call>,
     files: FxHashMap<u32, (Option<DeviceId>, bool)>,
+    causes: Causes,
 }
 
 impl RowSink for Collected {
@@ -157,8 +164,18 @@ impl RowSink for Collected {
         Ok(())
     }
 
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        self.causes.add_thread(row);
+        Ok(())
+    }
+
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.causes.add_wait(row);
+        Ok(())
+    }
+
     ignore_rows! {
-        request, bio, link, statement, wait, blocked_count, thread, sample, mark, diagnostic, settled
+        request, bio, link, statement, blocked_count, sample, mark, diagnostic, settled
     }
 }
 
@@ -187,7 +204,35 @@ impl Collected {
         all.sort_by_key(|call| call.entered);
         all.into_iter().for_each(|call| making.files[call.file].add(call));
         let files = making.files.into_iter().map(|following| following.before).collect();
-        Plan { files, threads: lanes(by_thread.into_values().collect(), began), left_out: making.left_out }
+        for (tid, calls) in &by_thread {
+            calls.iter().enumerate().for_each(|(at, call)| self.causes.add_access(*tid, at, call.exited));
+        }
+        self.causes.settle();
+        let mut signals = SignalNumbers::default();
+        let mut threads: BTreeMap<u32, Threaded<Call>> = BTreeMap::new();
+        for (tid, calls) in by_thread {
+            let ends = calls.iter().map(|call| call.exited).max();
+            let (began_thread, ended) = (calls[0].entered, ends.unwrap_or(calls[0].entered));
+            let made = calls.into_iter().map(|call| {
+                let begins = match self.causes.of(tid, call.entered) {
+                    Some(cause) if cause.tid == tid => Begins::AfterEnd(since(call.entered, cause.ended)),
+                    Some(cause) => Begins::AfterOther {
+                        signal: signals.wanted(&cause),
+                        pause: since(call.entered, cause.ended),
+                    },
+                    None => Begins::At(since(call.entered, began)),
+                };
+                Call { begins, act: call.act, file: call.file, flags: call.flags, signal: None }
+            });
+            threads.insert(tid, Threaded { began: began_thread, ended, accesses: made.collect() });
+        }
+        for (tid, thread) in &mut threads {
+            for (at, call) in thread.accesses.iter_mut().enumerate() {
+                call.signal = signals.of(*tid, at);
+            }
+        }
+        let threads = lanes(threads.into_values().collect());
+        Plan { files, threads, signals: signals.count(), left_out: making.left_out }
     }
 
     /// The file system with the most calls that change something; without any, the one with the most calls.
@@ -340,35 +385,6 @@ fn touch(before: &mut Before, offset: u64, bytes: u64) {
     let end = offset.saturating_add(bytes);
     before.end = before.end.max(end);
     before.chunks.extend(offset / CHUNK..end.div_ceil(CHUNK));
-}
-
-/// Puts threads one after another that followed each other in the recording: a shell's commands would otherwise run all at
-/// once when pauses are left out.
-fn lanes(mut threads: Vec<Vec<Timed>>, began: Timestamp) -> Vec<Vec<Call>> {
-    threads.retain(|calls| !calls.is_empty());
-    threads.sort_by_key(|calls| calls[0].entered);
-    let mut lanes: Vec<(Timestamp, Vec<Call>)> = Vec::new();
-    for calls in threads {
-        let first = calls[0].entered;
-        // The one that ended last is the likeliest to have been waited for.
-        let free = lanes.iter_mut().filter(|(ended, _)| *ended <= first).max_by_key(|(ended, _)| *ended);
-        let (ended, lane) = match free {
-            Some(lane) => lane,
-            None => {
-                lanes.push((began, Vec::new()));
-                lanes.last_mut().expect("one was pushed")
-            }
-        };
-        for call in calls {
-            let begins = match lane.is_empty() {
-                true => Begins::At(since(call.entered, began)),
-                false => Begins::AfterEnd(since(call.entered, *ended)),
-            };
-            lane.push(Call { begins, act: call.act, file: call.file, flags: call.flags });
-            *ended = (*ended).max(call.exited);
-        }
-    }
-    lanes.into_iter().map(|(_, lane)| lane).collect()
 }
 
 #[cfg(test)]

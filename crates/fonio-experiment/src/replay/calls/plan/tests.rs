@@ -24,7 +24,10 @@ fn row(tid: u32, name: &str, file_id: u32, offset: u64, bytes: u64, at_us: u64) 
 }
 
 fn planned(rows: Vec<fonio_core::Call>) -> Plan {
-    let mut collected = Collected::default();
+    planned_with(Collected::default(), rows)
+}
+
+fn planned_with(mut collected: Collected, rows: Vec<fonio_core::Call>) -> Plan {
     collected.began(Timestamp(0)).expect("it only collects");
     for file_id in 0..10 {
         let (device, path) = match file_id {
@@ -95,13 +98,13 @@ fn what_is_left_out_is_counted_by_reason() {
 }
 
 #[test]
-fn threads_that_followed_each_other_do_so_again() {
+fn a_thread_goes_on_after_what_it_had_waited_for() {
     let plan = planned(vec![
         row(1, "write", 0, 0, 10, 10),
         row(1, "write", 0, 0, 10, 100),
         // Beside it.
         row(2, "write", 1, 0, 10, 50),
-        // After both: the one that ended last.
+        // After both: nothing shows that it waited for them.
         row(3, "write", 2, 0, 10, 200),
     ]);
     let us = Duration::from_micros;
@@ -109,9 +112,40 @@ fn threads_that_followed_each_other_do_so_again() {
         plan.threads.iter().map(|calls| calls.iter().map(|call| call.begins).collect()).collect();
     assert_eq!(
         begins,
-        [
-            vec![Begins::At(us(10)), Begins::AfterEnd(us(86)), Begins::AfterEnd(us(96))],
-            vec![Begins::At(us(50))],
-        ]
+        [vec![Begins::At(us(10)), Begins::AfterEnd(us(86)), Begins::At(us(200))], vec![Begins::At(us(50))],]
     );
+}
+
+#[test]
+fn a_shell_goes_on_when_its_command_has_ended() {
+    let mut collected = Collected::default();
+    let child = Thread { tid: 2, pid: Some(2), parent_pid: Some(1), ..Thread::default() };
+    collected.thread(&child).expect("it only collects");
+    let wait = Wait {
+        tid: 1,
+        began: Timestamp(15_000),
+        ended: Some(Timestamp(60_000)),
+        reason: fonio_core::WaitReason::Thread,
+        request_id: None,
+        waker_tid: Some(2),
+        blocked_in: None,
+        file_id: None,
+    };
+    collected.wait(&wait).expect("it only collects");
+    let plan = planned_with(
+        collected,
+        vec![row(1, "write", 0, 0, 10, 10), row(2, "write", 1, 0, 10, 50), row(1, "write", 0, 0, 10, 100)],
+    );
+    let us = Duration::from_micros;
+    let found: Vec<Vec<(Begins, Option<u32>)>> = plan
+        .threads
+        .iter()
+        .map(|calls| calls.iter().map(|call| (call.begins, call.signal)).collect())
+        .collect();
+    let after = |signal, pause| Begins::AfterOther { signal, pause: us(pause) };
+    assert_eq!(
+        found,
+        [vec![(Begins::At(us(10)), Some(1)), (after(0, 46), None)], vec![(after(1, 36), Some(0))]]
+    );
+    assert_eq!(plan.signals, 2);
 }

@@ -1,0 +1,167 @@
+//! What a thread waited for before an access: an earlier access, of its own or of the thread that let it go on.
+
+use fonio_core::{Thread, Timestamp, Wait, WaitReason};
+use rustc_hash::FxHashMap;
+
+/// How many threads a chain of waits may have.
+const CHAIN_MAX: usize = 16;
+
+/// An access that has to end first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// Its thread.
+    pub tid: u32,
+    /// Its place among the accesses of that thread.
+    pub at: usize,
+    /// When it ended.
+    pub ended: Timestamp,
+}
+
+/// The accesses, waits and parents of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Causes {
+    /// The ends of the accesses of each thread, with their places.
+    accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
+    /// The waits of each thread for others: when each ended, and who ended it.
+    waits: FxHashMap<u32, Vec<(Timestamp, u32)>>,
+    /// Who started each thread.
+    parents: FxHashMap<u32, u32>,
+}
+
+impl Causes {
+    pub(super) fn add_wait(&mut self, row: &Wait) {
+        let (Some(ended), Some(waker)) = (row.ended, row.waker_tid) else { return };
+        if matches!(row.reason, WaitReason::Lock | WaitReason::Thread) && waker != row.tid {
+            self.waits.entry(row.tid).or_default().push((ended, waker));
+        }
+    }
+
+    pub(super) fn add_thread(&mut self, row: &Thread) {
+        let starter = match row.pid {
+            // The other threads of a process are told to be the main thread's.
+            Some(pid) if pid != row.tid => Some(pid),
+            _ => row.parent_pid,
+        };
+        if let Some(starter) = starter.filter(|starter| *starter != row.tid) {
+            // A process whose parent ended gets another one.
+            self.parents.entry(row.tid).or_insert(starter);
+        }
+    }
+
+    /// Adds the access `at` of a thread.
+    pub(super) fn add_access(&mut self, tid: u32, at: usize, ended: Timestamp) {
+        self.accesses.entry(tid).or_default().push((ended, at));
+    }
+
+    /// Ends the adding.
+    pub(super) fn settle(&mut self) {
+        self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
+        self.waits.values_mut().for_each(|waits| waits.sort_unstable());
+    }
+
+    /// What had ended last of that for which the thread had waited at an instant. A thread that did nothing before waited for
+    /// the one that started it.
+    pub(super) fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
+        self.chain(tid, at, CHAIN_MAX)
+    }
+
+    fn chain(&self, tid: u32, at: Timestamp, left: usize) -> Option<Cause> {
+        let own = last(self.accesses.get(&tid), at).map(|(ended, at)| Cause { tid, at, ended });
+        let wait = last(self.waits.get(&tid), at);
+        // An access of its own that ended after the wait is what it had waited for.
+        let wait = wait.filter(|(ended, _)| own.is_none_or(|own| own.ended < *ended));
+        let next = match (wait, own) {
+            (Some((ended, waker)), _) => Some((waker, ended)),
+            (None, None) => self.parents.get(&tid).map(|parent| (*parent, at)),
+            (None, Some(_)) => None,
+        };
+        let other = next.filter(|_| left > 0).and_then(|(other, until)| self.chain(other, until, left - 1));
+        [own, other].into_iter().flatten().max_by_key(|cause| cause.ended)
+    }
+}
+
+/// The numbers of the signals that accesses set when they end.
+#[derive(Debug, Default)]
+pub(super) struct SignalNumbers(FxHashMap<(u32, usize), u32>);
+
+impl SignalNumbers {
+    /// The signal of the access that has to end first.
+    pub(super) fn wanted(&mut self, cause: &Cause) -> u32 {
+        let next = self.count();
+        *self.0.entry((cause.tid, cause.at)).or_insert(next)
+    }
+
+    /// The signal that an access sets, if any waits for it.
+    pub(super) fn of(&self, tid: u32, at: usize) -> Option<u32> {
+        self.0.get(&(tid, at)).copied()
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// The last entry that is not later than `at`.
+fn last<T: Copy>(entries: Option<&Vec<(Timestamp, T)>>, at: Timestamp) -> Option<(Timestamp, T)> {
+    let entries = entries?;
+    let count = entries.partition_point(|(time, _)| *time <= at);
+    count.checked_sub(1).map(|place| entries[place])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(tid: u32, ended: u64, waker: u32, reason: WaitReason) -> Wait {
+        Wait {
+            tid,
+            began: Timestamp(0),
+            ended: Some(Timestamp(ended)),
+            reason,
+            request_id: None,
+            waker_tid: Some(waker),
+            blocked_in: None,
+            file_id: None,
+        }
+    }
+
+    #[test]
+    fn a_thread_waits_for_itself_for_those_who_woke_it_or_for_its_starter() {
+        let mut causes = Causes::default();
+        // 1 starts 2 and 3; 3 is woken by 2; 4 is woken by 3, which did nothing itself; 5 by 6, both without accesses.
+        for (tid, parent) in [(2, 1), (3, 1), (4, 1), (5, 9), (6, 9)] {
+            causes.add_thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() });
+        }
+        causes.add_thread(&Thread { tid: 7, pid: Some(2), parent_pid: Some(1), ..Thread::default() });
+        for (tid, at, ended) in [(1, 0, 100), (1, 1, 900), (2, 0, 300), (2, 1, 500)] {
+            causes.add_access(tid, at, Timestamp(ended));
+        }
+        for (tid, ended, waker) in [(3, 510, 2), (4, 520, 3), (1, 350, 2), (5, 400, 6), (6, 390, 5)] {
+            causes.add_wait(&wait(tid, ended, waker, WaitReason::Thread));
+        }
+        causes.add_wait(&wait(1, 800, 2, WaitReason::Timer));
+        causes.settle();
+        let of = |tid, at| causes.of(tid, Timestamp(at)).map(|cause| (cause.tid, cause.at));
+        let cases = [
+            ((1, 99), None),
+            ((1, 100), Some((1, 0))),
+            // Woken by 2 at 350, which had ended an access at 300.
+            ((1, 360), Some((2, 0))),
+            // The timer does not count.
+            ((1, 899), Some((2, 0))),
+            ((1, 950), Some((1, 1))),
+            // Started by 1.
+            ((2, 200), Some((1, 0))),
+            ((7, 310), Some((2, 0))),
+            // Through the chain.
+            ((3, 515), Some((2, 1))),
+            ((4, 530), Some((2, 1))),
+            ((4, 515), Some((2, 0))),
+            // Two that wait for each other, and an unknown starter.
+            ((5, 1000), None),
+        ];
+        for ((tid, at), expected) in cases {
+            assert_eq!(of(tid, at), expected, "{tid} at {at}");
+        }
+    }
+}

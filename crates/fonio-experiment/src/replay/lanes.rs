@@ -1,0 +1,59 @@
+//! Puts threads one after another that followed each other in the recording.
+//!
+//! A recording of a shell can have thousands of threads, of which few ran at a time; and without pauses, its commands would
+//! otherwise run all at once.
+
+use fonio_core::Timestamp;
+
+/// The accesses of a thread of the recording.
+#[derive(Debug)]
+pub(super) struct Threaded<A> {
+    /// When the first one began.
+    pub began: Timestamp,
+    /// When the last one ended.
+    pub ended: Timestamp,
+    /// All, in the order of time.
+    pub accesses: Vec<A>,
+}
+
+/// The accesses that follow each other; as few lists as there were threads at once.
+pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
+    threads.retain(|thread| !thread.accesses.is_empty());
+    threads.sort_by_key(|thread| thread.began);
+    let mut lanes: Vec<Threaded<A>> = Vec::new();
+    for mut thread in threads {
+        // The one that ended last is the likeliest to have been waited for.
+        let free = lanes.iter_mut().filter(|lane| lane.ended <= thread.began).max_by_key(|lane| lane.ended);
+        match free {
+            Some(lane) => {
+                lane.ended = thread.ended;
+                lane.accesses.append(&mut thread.accesses);
+            }
+            None => lanes.push(thread),
+        }
+    }
+    lanes.into_iter().map(|lane| lane.accesses).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_a_lane_if_they_did_not_overlap() {
+        let thread = |began, ended, name| Threaded {
+            began: Timestamp(began),
+            ended: Timestamp(ended),
+            accesses: vec![name],
+        };
+        let threads = vec![
+            thread(0, 10, 'a'),
+            thread(5, 20, 'b'),
+            // After both: behind the one that ended last.
+            thread(20, 30, 'c'),
+            thread(21, 25, 'd'),
+            Threaded { accesses: Vec::new(), ..thread(0, 99, 'x') },
+        ];
+        assert_eq!(lanes(threads), [vec!['a', 'd'], vec!['b', 'c']]);
+    }
+}

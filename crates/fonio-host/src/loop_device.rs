@@ -20,7 +20,7 @@ pub(crate) const NUMBER_FIRST: u32 = 700;
 pub(crate) const NUMBER_LAST: u32 = 1699;
 
 /// Number of attempts while a device is still busy after its last user has gone, or while its node is missing.
-const TRIES: u32 = 200;
+const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
 // The numbers of linux/loop.h.

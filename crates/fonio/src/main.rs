@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some(Command::Run(arguments)) => run::run(arguments, cli.color),
         Some(Command::Fix(arguments)) => fix::run(arguments, cli.color),
         Some(Command::Lab(arguments)) => lab::run(arguments),
+        Some(Command::Folder(command)) => folder::run(command),
         Some(Command::Role { role }) => run::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),

@@ -105,6 +105,10 @@ pub struct Fix {
     /// With --apply, --keep or --undo: print what would change, and change nothing. With a name only: print what the fix needs.
     #[arg(long)]
     pub dry_run: bool,
+    /// With --apply or --keep and a fix of a folder: also if programs have files in the folder open for writing. Restart them
+    /// at once.
+    #[arg(long, requires = "name", conflicts_with_all = ["prove", "undo"])]
+    pub force: bool,
     /// With --prove and a command: run this line of the shell before each measurement, to bring the files into the same state.
     /// Its time is not measured.
     #[arg(long = "setup", value_name = "LINE", requires = "prove", requires = "arguments")]

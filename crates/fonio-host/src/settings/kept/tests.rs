@@ -23,6 +23,7 @@ fn machine(dir: &Path) -> KeptFiles {
         sysctl_last: Some(dir.join("sysctl.conf")),
         systemd_runs: dir.join("udev"),
         systemd: dir.join("systemd"),
+        program: "/bin/sh".into(),
         state: dir.join("state"),
     }
 }
@@ -54,6 +55,8 @@ fn settings() -> Vec<Applied> {
         applied(Target::LazyTimes { dir: "/data".into() }, "nolazytime", "lazytime"),
         applied(Target::TrimTimer, "disabled", "enabled"),
         applied(Target::SwapInRam, "none", "512MiB"),
+        applied(Target::FolderInRam { dir: "/var/log".into() }, "none", "64MiB"),
+        applied(Target::FolderOn { dir: "/srv/my app".into(), to: "/mnt/ssd/app".into() }, "none", "bound"),
         applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
         applied(
             Target::Journal { of: JournalKey::Storage },
@@ -147,6 +150,42 @@ fn kept_settings_are_in_these_files() {
         [Service]
         IOWeight=50
 
+        system/fonio-folder-in-ram-var-log-write-out.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=Write /var/log out of memory, by fonio
+        [Service]
+        Type=oneshot
+        ExecStart=/bin/sh folder write-out /var/log
+
+        system/fonio-folder-in-ram-var-log.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=/var/log in memory, by fonio
+        DefaultDependencies=no
+        RequiresMountsFor=/var/log /bin/sh
+        After=local-fs.target
+        Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target
+        Conflicts=shutdown.target
+        Wants=fonio-folder-in-ram-var-log.timer
+        [Service]
+        Type=oneshot
+        RemainAfterExit=yes
+        ExecStart=/bin/sh folder start 64MiB /var/log
+        ExecReload=/bin/sh folder write-out /var/log
+        ExecStop=/bin/sh folder write-out /var/log
+        TimeoutStopSec=15min
+
+        system/fonio-folder-in-ram-var-log.timer:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=Write /var/log out of memory, by fonio
+        PartOf=fonio-folder-in-ram-var-log.service
+        [Timer]
+        OnActiveSec=1h
+        OnUnitInactiveSec=1h
+        Unit=fonio-folder-in-ram-var-log-write-out.service
+
         system/fonio-swap-in-ram.service:
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Unit]
@@ -163,6 +202,11 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Unit]
         Wants=fonio-swap-in-ram.service
+
+        system/sysinit.target.d/90-fonio-folder-in-ram-var-log.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Wants=fonio-folder-in-ram-var-log.service
     "#]]
     .assert_eq(&listing.join("\n"));
 }
@@ -289,11 +333,12 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
+    let one = 0..settings().len();
     prop_oneof![
-        (0..15_usize).prop_map(Act::Keep),
-        (0..15_usize).prop_map(Act::Forget),
-        (0..15_usize).prop_map(Act::KilledWhileKeeping),
-        (0..15_usize).prop_map(Act::KilledWhileForgetting),
+        one.clone().prop_map(Act::Keep),
+        one.clone().prop_map(Act::Forget),
+        one.clone().prop_map(Act::KilledWhileKeeping),
+        one.clone().prop_map(Act::KilledWhileForgetting),
         (0..3_usize).prop_map(Act::ForeignLine),
         Just(Act::ForeignOption),
         Just(Act::ForeignDropIn),

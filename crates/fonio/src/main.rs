@@ -16,7 +16,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, device, export, fix, import, lab, manual, mount, record, report, run, status,
+    bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
+    status,
 };
 
 fn main() -> ExitCode {

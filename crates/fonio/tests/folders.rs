@@ -218,3 +218,107 @@ fn a_killed_process_leaves_what_can_be_undone() {
     };
     assert!(said.contains("each time"), "{said}");
 }
+
+/// Mounts an ext4 of its own at `$CARD`, and lets `/etc` be changed.
+const CARD: &str = "CARD=/run/card; mkdir $CARD; truncate -s 32M $DIR/image; mkfs.ext4 -q -F $DIR/image; mount -o loop $DIR/image $CARD;
+    mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc; touch /etc/fstab; cp /etc/fstab $DIR/fstab;
+    trap 'umount -q $LOG; umount $CARD' EXIT";
+
+#[test]
+fn a_folder_moves_to_another_device_and_back() {
+    if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
+        return;
+    }
+    let script = "mkdir $CARD/log $CARD/full; touch $CARD/full/file
+        tell $LOG >$DIR/before
+        ! $FONIO fix folder-on --apply $LOG
+        ! $FONIO fix folder-on=log --apply $LOG
+        ! $FONIO fix folder-on=$CARD/none --apply $LOG
+        ! $FONIO fix folder-on=$CARD/full --apply $LOG
+        ! $FONIO fix folder-on=$DIR --apply $LOG
+        $FONIO fix folder-on=$CARD/log --dry-run --apply $LOG
+        cmp /etc/fstab $DIR/fstab
+        $FONIO fix folder-on=$CARD/log --apply $LOG
+        tell $LOG | cmp - $DIR/before
+        tail -n 1 /etc/fstab
+        echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
+        tell $LOG >$DIR/during
+        sleep 1000 3>>$LOG/new & WRITER=$!
+        ! $FONIO fix --undo
+        kill $WRITER; wait $WRITER || true
+        umount $LOG
+        ! $FONIO fix --undo
+        mount $LOG
+        $FONIO fix --undo --dry-run
+        $FONIO fix --undo
+        tell $LOG | cmp - $DIR/during
+        ! findmnt $LOG
+        test -z \"$(ls -A $CARD/log)\"
+        cmp /etc/fstab $DIR/fstab
+        ! ls /etc/fstab.* /var/lib/fonio
+        for round in 1 2 3 4 5 6; do
+            $FONIO fix folder-on=$CARD/log --apply $LOG >/dev/null & APPLY=$!
+            sleep 0.0$round; kill -9 $APPLY 2>/dev/null || true; wait $APPLY 2>/dev/null || true
+            tell $LOG | cmp - $DIR/during
+            $FONIO fix --undo >/dev/null & UNDO=$!
+            sleep 0.0$round; kill -9 $UNDO 2>/dev/null || true; wait $UNDO 2>/dev/null || true
+            $FONIO fix --undo || true
+            tell $LOG | cmp - $DIR/during
+            ! findmnt $LOG
+            test -z \"$(ls -A $CARD/log)\"
+            cmp /etc/fstab $DIR/fstab
+        done
+        echo all is back";
+    let Some(said) = text(&format!("{CARD}; {script}")) else { return };
+    for expected in [
+        "name the folder on the other device, such as folder-on=/mnt/ssd/log",
+        "write the complete path of a folder",
+        "make it first: mkdir -p /run/card/none",
+        "/run/card/full is not empty",
+        "none -> bound",
+        "/etc/fstab:\n  /run/card/log ",
+        "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
+        "/new). First end these programs",
+        "which is not mounted on it now: `mount --bind /run/card/log",
+        "Copying the changes back takes at most",
+        "all is back",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+}
+
+#[test]
+fn a_folder_gets_a_write_buffer() {
+    if !has(&[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let script = "tell $LOG | grep -v trusted >$DIR/before
+        $FONIO fix bfuse --dry-run --apply $LOG
+        $FONIO fix bfuse --apply $LOG
+        findmnt -n -o FSTYPE $LOG
+        echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
+        sleep 1000 3>>$LOG/new & WRITER=$!
+        ! $FONIO fix --undo
+        kill $WRITER; wait $WRITER || true
+        ! $FONIO fix bfuse --apply $LOG
+        ! $FONIO fix bfuse --keep $LOG
+        $FONIO fix bfuse --undo
+        ! findmnt $LOG
+        cat $LOG/app.log $LOG/new
+        rm $LOG/new
+        ! test -e /run/fonio/settings.json
+        echo all is back";
+    let Some(said) = text(script) else { return };
+    for expected in [
+        "none -> mounted",
+        "fuse.fonio",
+        "/new). First end these programs",
+        "it is in force already",
+        "mounted -> none",
+        "one\nthree\nnew\n",
+        "all is back",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+    assert!(!said.contains("still use the files from before"), "{said}");
+}

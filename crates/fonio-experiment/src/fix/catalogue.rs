@@ -335,6 +335,18 @@ pub const FIXES: &[Fix] = &[
         change: |_, _| Err(OF_FOLDERS),
     },
     Fix {
+        name: "bfuse",
+        changes: Group::Filesystem,
+        does: "mounts fonio's FUSE file system over a folder, whose write buffer merges small writes (`docs/bfuse.md`)",
+        loses: Loss::Recent(
+            "A power cut loses no synced data, and of others as much as before; a crash of its process loses unsynced data of the last 10 ms, or of the time while the device was busy, at most 8 MiB.",
+        ),
+        source: "Jeong and Won (2014)",
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::Buffered { despite_writers: false }, value)),
+        change: |_, _| Err(OF_FOLDERS),
+    },
+    Fix {
         name: "io-weight",
         changes: Group::Unit,
         does: "a unit gets a smaller share of busy disks: the weight 50, or N with io-weight=N; all others have 100",

@@ -13,7 +13,7 @@ use rustix::mount::{
 use serde::{Deserialize, Serialize};
 
 use super::drop_in::{DropIn, JournalKey, UnitKey};
-use super::folder::{in_ram, on};
+use super::folder::{buffered, in_ram, on};
 use super::places::mounted_at;
 use super::{Setting, cgroup, concurrency, database, trim, zram};
 use crate::{HostError, Queue};
@@ -101,6 +101,11 @@ pub enum Target {
         /// The folder.
         dir: PathBuf,
     },
+    /// Whether fonio's FUSE file system is mounted over a folder: `mounted` or `none`.
+    Buffered {
+        /// The folder.
+        dir: PathBuf,
+    },
     /// Whether a folder's content is in another folder: `bound` or `none`.
     FolderOn {
         /// The folder.
@@ -146,6 +151,7 @@ impl Target {
             | Target::CommitInterval { dir }
             | Target::GroupWeight { dir }
             | Target::FolderInRam { dir }
+            | Target::Buffered { dir }
             | Target::FolderOn { dir, .. } => dir.clone(),
             Target::TrimTimer => trim::TIMER.into(),
             Target::SwapInRam => "/dev/zram".into(),
@@ -163,7 +169,7 @@ impl Target {
 
     /// Whether it is a mount over a folder.
     fn is_of_folder(&self) -> bool {
-        matches!(self, Target::FolderInRam { .. } | Target::FolderOn { .. })
+        matches!(self, Target::FolderInRam { .. } | Target::FolderOn { .. } | Target::Buffered { .. })
     }
 
     /// Whether undoing takes the setting back before it takes it out of the files that keep it. The files of other settings can
@@ -187,6 +193,7 @@ impl Target {
             Target::FolderInRam { .. } | Target::FolderOn { .. } => {
                 Some("its content is copied for each change")
             }
+            Target::Buffered { .. } => Some("programs have files in the folder open"),
             Target::SwapInRam => Some("each change reads back all that is swapped out"),
             _ => None,
         }
@@ -248,6 +255,7 @@ impl Target {
             Target::Database { path } => database::mode(path),
             Target::FolderInRam { dir } => in_ram::current(dir),
             Target::FolderOn { dir, to } => on::current(dir, to),
+            Target::Buffered { dir } => buffered::current(dir),
         }
     }
 
@@ -296,6 +304,7 @@ impl Target {
             Target::Database { path } => database::set_mode(path, value),
             Target::FolderInRam { dir } => in_ram::set(dir, value),
             Target::FolderOn { dir, to } => on::set(dir, to, value),
+            Target::Buffered { dir } => buffered::set(dir, value),
         }
     }
 
@@ -304,6 +313,7 @@ impl Target {
         match self {
             Target::FolderInRam { dir } => in_ram::check_undo(dir),
             Target::FolderOn { dir, to } => on::check_undo(dir, to),
+            Target::Buffered { dir } => buffered::check_undo(dir),
             _ => Ok(()),
         }
     }
@@ -382,6 +392,7 @@ impl fmt::Display for Target {
             Target::SwapInRam => return f.write_str("swap in compressed memory"),
             Target::Database { .. } => "the journal mode",
             Target::FolderInRam { .. } => "the memory for the content",
+            Target::Buffered { .. } => "fonio's write buffer",
             Target::FolderOn { dir, to } => {
                 return write!(f, "{} as the place of {}", to.display(), dir.display());
             }

@@ -1,8 +1,10 @@
-//! Settings of a folder: its content is in memory ([`in_ram`]) or on another device ([`on`]).
+//! Settings of a folder: its content is in memory ([`in_ram`]) or on another device ([`on`]), or fonio's FUSE file system is
+//! mounted over it ([`buffered`]).
 //!
 //! Each is a mount over the folder. What is below stays where it is. It is reached through a copy of the mount that holds the
 //! folder, without the mounts in it ([`uncovered`]): this needs no mount point, so nothing of it is left after a kill.
 
+pub(super) mod buffered;
 mod copy;
 mod holders;
 pub(super) mod in_ram;
@@ -112,7 +114,13 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
 /// Who still uses the files below a folder over which something was mounted, and what to do.
 pub(super) fn left_below(dir: &Path) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
-    let left = holders(dir, below.st_dev, Use::Any);
+    let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
+    let mut left = holders(dir, below.st_dev, Use::Any);
+    // Fonio's FUSE file system serves the files below.
+    left.retain(|holder| {
+        let exe = fs::metadata(format!("/proc/{}/exe", holder.pid));
+        own.is_none() || exe.map(|stat| (stat.dev(), stat.ino())).ok() != own
+    });
     let to_do = what_to_do(&left, "restart");
     (!left.is_empty()).then(|| {
         format!(

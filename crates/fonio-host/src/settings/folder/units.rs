@@ -23,6 +23,10 @@ pub(in crate::settings) struct Units {
 }
 
 impl Units {
+    pub(super) fn new(units: Vec<(String, Vec<String>)>, wanted_by: &'static str) -> Units {
+        Units { units, wanted_by }
+    }
+
     /// The files that start them at each start of the machine, in systemd's folder.
     pub(in crate::settings) fn kept_files(&self, systemd: &Path) -> Vec<OwnFile> {
         let folder = systemd.join("system");
@@ -131,10 +135,10 @@ pub(in crate::settings) fn of_folder_in_ram(program: &Path, dir: &Path, size: &s
         "Type=oneshot",
         &format!("ExecStart={run} folder write-out {path}"),
     ]);
-    Units { units: vec![(service, folder), (timer, clock), (write, out)], wanted_by: "sysinit.target" }
+    Units::new(vec![(service, folder), (timer, clock), (write, out)], "sysinit.target")
 }
 
-fn lines(lines: &[&str]) -> Vec<String> {
+pub(super) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
@@ -169,7 +173,7 @@ pub(super) fn argument(path: &Path) -> String {
 }
 
 /// A path in a text in which `%` begins a specifier.
-fn specifiers(path: &Path) -> String {
+pub(super) fn specifiers(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 

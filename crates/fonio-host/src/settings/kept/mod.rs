@@ -7,7 +7,7 @@
 //! | of a mount | an option in the mount's line of `/etc/fstab` |
 //! | a folder on another device | a line of `/etc/fstab` |
 //! | of journald, or of a unit of systemd | a drop-in of fonio's |
-//! | swap in memory, a folder in memory | units of systemd |
+//! | swap in memory, a folder in memory or with a write buffer | units of systemd |
 //! | of a database | its file keeps it by itself |
 //! | of the weekly trimming | systemd keeps it by itself; the record tells what was there before |
 //!
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use self::fstab::NoEntry;
 use self::own::{OwnFile, OwnFiles};
-use super::folder::units;
+use super::folder::{buffered, units};
 use super::{Applied, Target, Undone, concurrency, files, zram};
 use crate::HostError;
 
@@ -316,14 +316,20 @@ impl Keeper {
             Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
             Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,
             Target::TrimTimer | Target::Database { .. } => Change::Itself,
-            Target::SwapInRam | Target::FolderInRam { .. } if !self.files.systemd_runs.exists() => {
+            Target::SwapInRam | Target::FolderInRam { .. } | Target::Buffered { .. }
+                if !self.files.systemd_runs.exists() =>
+            {
                 return Err(refused("it would be a unit of systemd, which does not run here".to_owned()));
             }
             Target::SwapInRam => own_files(zram::kept_files(&self.files.systemd, &applied.new)),
-            Target::FolderInRam { dir } => {
+            target @ (Target::FolderInRam { dir } | Target::Buffered { dir }) => {
                 let program = &self.files.program;
                 units::check_program(program).map_err(refused)?;
-                own_files(units::of_folder_in_ram(program, dir, &applied.new).kept_files(&self.files.systemd))
+                let units = match target {
+                    Target::Buffered { .. } => buffered::unit(program, dir),
+                    _ => units::of_folder_in_ram(program, dir, &applied.new),
+                };
+                own_files(units.kept_files(&self.files.systemd))
             }
             Target::FolderOn { dir, to } => {
                 let text = files::read(&self.files.fstab)?;

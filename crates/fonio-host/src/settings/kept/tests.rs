@@ -56,6 +56,7 @@ fn settings() -> Vec<Applied> {
         applied(Target::TrimTimer, "disabled", "enabled"),
         applied(Target::SwapInRam, "none", "512MiB"),
         applied(Target::FolderInRam { dir: "/var/log".into() }, "none", "64MiB"),
+        applied(Target::Buffered { dir: "/srv/app".into() }, "none", "mounted"),
         applied(Target::FolderOn { dir: "/srv/my app".into(), to: "/mnt/ssd/app".into() }, "none", "bound"),
         applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
         applied(

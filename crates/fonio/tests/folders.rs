@@ -13,7 +13,8 @@ const FILL: &str =
     setfattr -n trusted.note -v x $LOG/app.log 2>/dev/null || true";
 
 /// Everything that a folder holds, in words.
-const TELL: &str = "tell() { (cd $1 && find . -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
+const TELL: &str = "tell() { (cd $1 && find . -type d -printf '%P %y %m %U:%G %T@\\n' | sort && \
+    find . ! -type d -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
     find . -type f | sort | xargs -r sha1sum); }";
 
 /// Runs a script, whose first failing command fails it. `None` if the machine has no mount namespaces.
@@ -77,7 +78,7 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
     };
     for expected in [
         "none -> 8MiB",
-        "tmpfs fonio-folder-in-ram",
+        "fonio-folder-in-ram\n",
         "it is in force already",
         "8MiB -> 16MiB",
         "(before: none)",
@@ -95,19 +96,18 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
 #[test]
 fn programs_that_use_the_folder_are_named_and_lose_nothing() {
     let Some(said) = text(
-        "sleep 1000 3>>$LOG/app.log & WRITER=$!
+        "sleep 1000 3>>$LOG/app.log & WRITER=$!; sleep 0.3
         ! $FONIO fix folder-in-ram=8MiB --apply $LOG
         ! findmnt $LOG
         $FONIO fix folder-in-ram=8MiB --force --apply $LOG
         kill $WRITER; wait $WRITER || true
-        sleep 1000 3>>$LOG/new.log & WRITER=$!
+        sleep 1000 3>>$LOG/new.log & WRITER=$!; sleep 0.3
         echo kept >>$LOG/new.log
         ! $FONIO fix --undo
         findmnt -n -o OPTIONS $LOG
         echo writable >>$LOG/new.log
         kill $WRITER; wait $WRITER || true
-        (cd $LOG; exec sleep 1000) & READER=$!
-        sleep 0.2
+        (cd $LOG; exec sleep 1000) & READER=$!; sleep 0.3
         ! $FONIO fix --undo
         kill $READER; wait $READER || true
         $FONIO fix --undo
@@ -243,7 +243,7 @@ fn a_folder_moves_to_another_device_and_back() {
         tail -n 1 /etc/fstab
         echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
         tell $LOG >$DIR/during
-        sleep 1000 3>>$LOG/new & WRITER=$!
+        sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
         ! $FONIO fix --undo
         kill $WRITER; wait $WRITER || true
         umount $LOG
@@ -297,7 +297,7 @@ fn a_folder_gets_a_write_buffer() {
         $FONIO fix bfuse --apply $LOG
         findmnt -n -o FSTYPE $LOG
         echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
-        sleep 1000 3>>$LOG/new & WRITER=$!
+        sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
         ! $FONIO fix --undo
         kill $WRITER; wait $WRITER || true
         ! $FONIO fix bfuse --apply $LOG

@@ -343,7 +343,7 @@ pub const FIXES: &[Fix] = &[
         ),
         source: "Jeong and Won (2014)",
         needs_hardware: false,
-        real: Real::Setting(|value| fixed(Setting::Buffered { despite_writers: false }, value)),
+        real: Real::Setting(|value| fixed(Setting::Buffered, value)),
         change: |_, _| Err(OF_FOLDERS),
     },
     Fix {

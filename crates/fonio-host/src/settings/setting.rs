@@ -60,10 +60,7 @@ pub enum Setting {
         despite_writers: bool,
     },
     /// Fonio's FUSE file system, with a write buffer, is mounted over a folder.
-    Buffered {
-        /// Also if programs have files in it open for writing.
-        despite_writers: bool,
-    },
+    Buffered,
     /// A folder's content is on another device.
     FolderOn {
         /// The folder there.
@@ -128,9 +125,7 @@ impl Setting {
             | Setting::JournalSync(_)
             | Setting::SwapInRam(_) => Scope::Machine,
             Setting::WriteAheadLog => Scope::Database,
-            Setting::FolderInRam { .. } | Setting::FolderOn { .. } | Setting::Buffered { .. } => {
-                Scope::Folder
-            }
+            Setting::FolderInRam { .. } | Setting::FolderOn { .. } | Setting::Buffered => Scope::Folder,
             Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) => Scope::Unit,
         }
     }
@@ -158,9 +153,7 @@ impl Setting {
             Setting::FolderOn { .. } => {
                 "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing"
             }
-            Setting::Buffered { .. } => {
-                "FUSE (`/dev/fuse`), and that no program has files in the folder open for writing; to keep it, systemd"
-            }
+            Setting::Buffered => "FUSE (`/dev/fuse`); to keep it, systemd",
             Setting::WriteAheadLog => "a database of SQLite that no other program uses meanwhile",
             Setting::FolderInRam { .. } => {
                 "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd"
@@ -175,7 +168,7 @@ impl Setting {
             Setting::JournalInRam(_) | Setting::JournalSync(_) => {
                 "a drop-in in `/etc/systemd/journald.conf.d`"
             }
-            Setting::Buffered { .. } => "the unit `fonio-bfuse-FOLDER.service`",
+            Setting::Buffered => "the unit `fonio-bfuse-FOLDER.service`",
             Setting::FolderOn { .. } => "a line in `/etc/fstab`, also with --apply",
             Setting::SwapInRam(_) => "the unit `fonio-swap-in-ram.service`",
             Setting::DirtyLimit(_) | Setting::Swappiness(_) => "lines in `/etc/sysctl.d/90-fonio.conf`",
@@ -195,10 +188,13 @@ impl Setting {
         if let (Setting::FolderInRam { .. }, Ok(dir)) = (self, folder::folder_at(path)) {
             return folder::in_ram::remains_to_do(&dir);
         }
-        if let (Setting::FolderOn { .. } | Setting::Buffered { .. }, Ok(dir)) =
-            (self, folder::folder_at(path))
-        {
-            return folder::left_below(&dir);
+        let means = match self {
+            Setting::FolderOn { .. } => Some("and what they write there is lost"),
+            Setting::Buffered => Some("without the buffer"),
+            _ => None,
+        };
+        if let (Some(means), Ok(dir)) = (means, folder::folder_at(path)) {
+            return folder::left_below(&dir, means);
         }
         matches!(self, Setting::IoClass(_)).then(|| {
             let unit = path.display();
@@ -222,7 +218,7 @@ impl Setting {
             Setting::WriteAheadLog => database::WAL.to_owned(),
             Setting::FolderInRam { size, .. } => size.to_exact_text(),
             Setting::FolderOn { .. } => folder::on::BOUND.to_owned(),
-            Setting::Buffered { .. } => folder::buffered::MOUNTED.to_owned(),
+            Setting::Buffered => folder::buffered::MOUNTED.to_owned(),
             Setting::IoClass(class) => format!("IOSchedulingClass={}", class.name()),
             Setting::QueueRequests(number)
             | Setting::CommitInterval(number)
@@ -249,7 +245,7 @@ impl Setting {
                 | (Setting::SwapInRam(_), Target::SwapInRam)
                 | (Setting::WriteAheadLog, Target::Database { .. })
                 | (Setting::FolderInRam { .. }, Target::FolderInRam { .. })
-                | (Setting::Buffered { .. }, Target::Buffered { .. })
+                | (Setting::Buffered, Target::Buffered { .. })
                 | (Setting::FolderOn { to: None, .. }, Target::FolderOn { .. })
                 | (Setting::JournalInRam(_), Target::Journal { of: JournalKey::Storage })
                 | (Setting::JournalSync(_), Target::Journal { of: JournalKey::SyncInterval })
@@ -278,7 +274,6 @@ impl Setting {
         match self {
             Setting::FolderInRam { size, .. } => Setting::FolderInRam { size, despite_writers: true },
             Setting::FolderOn { to, .. } => Setting::FolderOn { to, despite_writers: true },
-            Setting::Buffered { .. } => Setting::Buffered { despite_writers: true },
             other => other,
         }
     }
@@ -317,7 +312,7 @@ impl Setting {
             Setting::FolderInRam { .. } => folder::folder_at(path)
                 .map(|dir| Target::FolderInRam { dir })
                 .map_err(|reason| self.refused(path, reason)),
-            Setting::Buffered { .. } => folder::folder_at(path)
+            Setting::Buffered => folder::folder_at(path)
                 .map(|dir| Target::Buffered { dir })
                 .map_err(|reason| self.refused(path, reason)),
             Setting::FolderOn { to, .. } => {
@@ -389,8 +384,7 @@ impl Setting {
                     .map_err(|reason| self.refused(dir, reason))
             }
             Target::Buffered { dir } => {
-                let despite_writers = matches!(self, Setting::Buffered { despite_writers: true });
-                folder::buffered::check(dir, despite_writers).map_err(|reason| self.refused(dir, reason))
+                folder::buffered::check(dir).map_err(|reason| self.refused(dir, reason))
             }
             Target::FolderOn { dir, to } => {
                 let despite_writers = matches!(self, Setting::FolderOn { despite_writers: true, .. });
@@ -436,7 +430,7 @@ impl fmt::Display for Setting {
             Setting::IoLimit(rate) => write!(f, "a limit of {}/s", rate.to_exact_text()),
             Setting::SwapInRam(_) => f.write_str("swap in compressed memory"),
             Setting::WriteAheadLog => f.write_str("a write-ahead log"),
-            Setting::Buffered { .. } => f.write_str("fonio's write buffer"),
+            Setting::Buffered => f.write_str("fonio's write buffer"),
             Setting::FolderOn { to, .. } => {
                 let to = to.as_deref().unwrap_or(Path::new("another device"));
                 write!(f, "{} as its place", to.display())

@@ -11,7 +11,7 @@ use fonio_system::MountTable;
 use super::super::systemd;
 use super::holders::Use;
 use super::units::{self, Units, argument, escape, lines, quote};
-use super::{NONE, check_place, check_writers, device_of, holders, in_use, or_in_use};
+use super::{NONE, check_place, device_of, holders, in_use, or_in_use};
 use crate::{HostError, mount};
 
 /// The value of a folder over which the file system is mounted.
@@ -30,12 +30,11 @@ pub(in crate::settings) fn current(dir: &Path) -> Result<Option<String>, HostErr
 }
 
 /// Refuses what could not be done, or undone.
-pub(in crate::settings) fn check(dir: &Path, despite_writers: bool) -> Result<(), String> {
+pub(in crate::settings) fn check(dir: &Path) -> Result<(), String> {
     if !Path::new("/dev/fuse").exists() {
         return Err("the kernel has no FUSE here (/dev/fuse): `modprobe fuse`".to_owned());
     }
-    check_place(dir)?;
-    if despite_writers { Ok(()) } else { check_writers(dir) }
+    check_place(dir)
 }
 
 /// Mounts the file system, or takes it away.

@@ -71,7 +71,7 @@ pub(super) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     units.sort_unstable();
     units.dedup();
     let others = holders.iter().any(|holder| holder.unit.is_none());
-    let own = if verb == "stop" { "end" } else { "start again" };
+    let own = if verb == "stop" { "end" } else { "restart" };
     match (units.is_empty(), others) {
         (true, _) => format!("{own} these programs"),
         (false, false) => format!("`systemctl {verb} {}`", units.join(" ")),
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(what_to_do(&[own.clone()], "stop"), "end these programs");
         assert_eq!(
             what_to_do(&[own.clone(), service.clone()], "restart"),
-            "`systemctl restart x.service`, and start again the others"
+            "`systemctl restart x.service`, and restart the others"
         );
         assert_eq!(named(&[own, service]), "x (process 7, /d/f), x (x.service, process 7, /d/f)");
     }

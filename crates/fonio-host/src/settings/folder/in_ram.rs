@@ -234,7 +234,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
 /// What somebody has to do after the folder was put into memory.
 pub(in crate::settings) fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(super::left_below(dir));
+    sentences.extend(super::left_below(dir, "and what they write there is lost"));
     let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).ok()?;
     let sockets = survey(&open, dir).map(|found| found.sockets).unwrap_or_default();
     if let Some(first) = sockets.first() {

@@ -111,8 +111,8 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
     ))
 }
 
-/// Who still uses the files below a folder over which something was mounted, and what to do.
-pub(super) fn left_below(dir: &Path) -> Option<String> {
+/// Who still uses the files below a folder over which something was mounted, what that means, and what to do.
+pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
     let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
     let mut left = holders(dir, below.st_dev, Use::Any);
@@ -124,7 +124,7 @@ pub(super) fn left_below(dir: &Path) -> Option<String> {
     let to_do = what_to_do(&left, "restart");
     (!left.is_empty()).then(|| {
         format!(
-            "These programs still use the files from before, and what they write there is lost: {}. Do this now: {to_do}.",
+            "These programs still use the files from before, {means}: {}. Do this now: {to_do}.",
             named(&left)
         )
     })

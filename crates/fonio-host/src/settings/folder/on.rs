@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
 
 use super::super::target::mount_flags;
+use super::copy::times;
 use super::holders::Use;
 use super::mirror::{COPY, mirror, names, remove};
 use super::survey::survey;
@@ -110,7 +111,13 @@ fn mark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
 }
 
 fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
-    remove(there.as_fd(), COPY).map(drop).map_err(failed("write in", to))
+    let unmark = || {
+        let times = times(&rustix::fs::fstat(there)?);
+        remove(there.as_fd(), COPY)?;
+        // The folder has the times of the one that was copied.
+        rustix::fs::futimens(there, &times)
+    };
+    unmark().map_err(failed("write in", to))
 }
 
 /// Removes all that is in a folder that has only a copy; last what says so.

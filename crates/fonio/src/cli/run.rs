@@ -90,12 +90,12 @@ pub struct Fix {
     /// restored after it.
     #[arg(long, value_name = "WORKLOAD", num_args = 0..=1, default_missing_value = "")]
     pub prove: Option<String>,
-    /// Apply the fix to the device or mount that holds this path, or to this unit of systemd, until the next boot. `--undo`
-    /// restores the previous setting. A setting of the whole machine needs no path.
+    /// Apply the fix to the device or mount that holds this path, or to this folder, database or unit of systemd, until the next
+    /// boot. `--undo` restores the previous setting. A setting of the whole machine needs no path.
     #[arg(long, value_name = "PATH|UNIT", requires = "name", conflicts_with = "prove", num_args = 0..=1)]
     pub apply: Option<Option<PathBuf>>,
-    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in of
-    /// systemd.
+    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in or
+    /// unit of systemd.
     #[arg(long, value_name = "PATH|UNIT", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1)]
     pub keep: Option<Option<PathBuf>>,
     /// Restore the settings from before --apply or --keep, and take the kept ones out of the files: of this fix, or without a

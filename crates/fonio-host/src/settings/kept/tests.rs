@@ -57,7 +57,7 @@ fn settings() -> Vec<Applied> {
         applied(Target::SwapInRam, "none", "512MiB"),
         applied(Target::FolderInRam { dir: "/var/log".into() }, "none", "64MiB"),
         applied(Target::Buffered { dir: "/srv/app".into() }, "none", "mounted"),
-        applied(Target::FolderOn { dir: "/srv/my app".into(), to: "/mnt/ssd/app".into() }, "none", "bound"),
+        applied(Target::FolderOn { dir: "/usr/share".into(), to: "/usr/lib".into() }, "none", "bound"),
         applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
         applied(
             Target::Journal { of: JournalKey::Storage },

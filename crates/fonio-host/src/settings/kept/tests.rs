@@ -121,6 +121,7 @@ fn kept_settings_are_in_these_files() {
         # mounts
         UUID=1-2 /	ext4	defaults,noatime   0	1
         /dev/sdb1 /data ext4 rw,noatime,commit=30,lazytime 0 2
+        /usr/lib /usr/share none bind,nofail,x-systemd.requires-mounts-for=/usr/lib,x-systemd.before=sysinit.target 0 0
     "#]]
     .assert_eq(&fs::read_to_string(&files.fstab).expect("fstab"));
     assert_eq!(fs::read_to_string(keeper.backup()).expect("backup"), FSTAB);
@@ -150,6 +151,32 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Service]
         IOWeight=50
+
+        system/fonio-bfuse-srv-app.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=/srv/app with fonio's write buffer
+        DefaultDependencies=no
+        RequiresMountsFor=/srv/app /bin/sh
+        Wants=modprobe@fuse.service
+        After=local-fs.target modprobe@fuse.service
+        Before=sysinit.target shutdown.target
+        Conflicts=shutdown.target
+        [Service]
+        Type=forking
+        ExecStart=/bin/sh mount -o mode=buffered -- /srv/app /srv/app
+        KillSignal=SIGTERM
+        TimeoutStopSec=15min
+        Restart=on-failure
+        RestartSec=1s
+        NoNewPrivileges=yes
+        CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_MKNOD CAP_SETUID CAP_SETGID CAP_SETFCAP CAP_LINUX_IMMUTABLE CAP_SYS_RESOURCE CAP_SYS_NICE CAP_IPC_LOCK
+        LockPersonality=yes
+        MemoryDenyWriteExecute=yes
+        RestrictAddressFamilies=AF_UNIX
+        RestrictNamespaces=yes
+        RestrictRealtime=yes
+        SystemCallArchitectures=native
 
         system/fonio-folder-in-ram-var-log-write-out.service:
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
@@ -203,6 +230,11 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Unit]
         Wants=fonio-swap-in-ram.service
+
+        system/sysinit.target.d/90-fonio-bfuse-srv-app.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Wants=fonio-bfuse-srv-app.service
 
         system/sysinit.target.d/90-fonio-folder-in-ram-var-log.conf:
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.

@@ -164,6 +164,7 @@ pub(super) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Resul
 }
 
 /// The times of an object.
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
 pub(super) fn times(stat: &Stat) -> Timestamps {
     let time = |seconds, nanos| Timespec { tv_sec: seconds as i64, tv_nsec: nanos as i64 };
     Timestamps {

@@ -178,7 +178,7 @@ mod tests {
             what_to_do(&[service.clone(), service.clone()], "restart"),
             "`systemctl restart x.service`"
         );
-        assert_eq!(what_to_do(&[own.clone()], "stop"), "end these programs");
+        assert_eq!(what_to_do(std::slice::from_ref(&own), "stop"), "end these programs");
         assert_eq!(
             what_to_do(&[own.clone(), service.clone()], "restart"),
             "`systemctl restart x.service`, and restart the others"

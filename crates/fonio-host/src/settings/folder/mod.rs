@@ -81,7 +81,7 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
         return Err(format!("fonio itself is in it ({})", program.display()));
     }
     let mounts = MountTable::read().map_err(|error| error.to_string())?;
-    for mount in mounts.iter().filter(|mount| mount.dir.starts_with(dir)) {
+    if let Some(mount) = mounts.iter().find(|mount| mount.dir.starts_with(dir)) {
         return Err(if mount.dir == dir {
             format!("it is a mount point already ({} on {})", mount.filesystem, mount.source)
         } else {

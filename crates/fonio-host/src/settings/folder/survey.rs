@@ -74,6 +74,7 @@ fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Link
     Ok(())
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
 fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
     let page = rustix::param::page_size() as u64;
     let state = [

@@ -157,6 +157,7 @@ impl Run<'_> {
         }
     }
 
+    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
     fn object(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &mut Vec<CString>) -> Result<()> {
         let name = path.last().expect("it has a name").clone();
         let Some(source) = copy::look(from, &name)? else { return Ok(()) };

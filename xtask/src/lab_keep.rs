@@ -20,10 +20,11 @@ const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc
     printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
     printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
     systemctl daemon-reload && systemctl enable --now backup.service && mount /mnt/card && \
+    mkdir -p /srv/logs /srv/app /srv/files /mnt/card/app && echo first | tee /srv/logs/log /srv/app/notes >/srv/files/file && \
     systemctl disable --now fstrim.timer && echo $(cat /sys/block/$(basename $(readlink -f $DISK))/dev) enable=1 >/sys/fs/cgroup/io.cost.qos";
 
 /// The settings that are kept, and where.
-const FIXES: [&str; 13] = [
+const FIXES: [&str; 16] = [
     "noatime --keep /mnt/card",
     "commit-30s --keep /mnt/card",
     "lazytime --keep /mnt/card",
@@ -37,10 +38,13 @@ const FIXES: [&str; 13] = [
     "io-weight=50 --keep backup.service",
     "io-max=5MiB --keep backup.service",
     "io-class=idle --keep backup.service",
+    "folder-in-ram=16MiB --keep /srv/logs",
+    "folder-on=/mnt/card/app --keep /srv/app",
+    "bfuse --keep /srv/files",
 ];
 
 /// What they give the machine.
-const VALUES: [&str; 11] = [
+const VALUES: [&str; 14] = [
     "noatime",
     "commit=30",
     "lazytime",
@@ -52,6 +56,9 @@ const VALUES: [&str; 11] = [
     "partition 64M 100",
     "\nIOWeight=50\n",
     "5242880",
+    "/srv/logs tmpfs active active",
+    "/srv/app ext4",
+    "/srv/files fuse.fonio active",
 ];
 
 /// What the control group and the processes of the unit have.
@@ -65,7 +72,16 @@ const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basena
     test -e /run/log/journal/$(cat /etc/machine-id)/system.journal && echo the journal is in memory; \
     systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep = | sort -u; \
     swapon --show=TYPE,SIZE,PRIO --noheadings | tr -s ' '; \
+    of() { findmnt -n -o TARGET,FSTYPE $1 | tr -s ' ' | tr '\\n' ' '; shift; systemctl is-active $* | tr '\\n' ' '; echo; }; \
+    of /srv/logs fonio-folder-in-ram-srv-logs.service fonio-folder-in-ram-srv-logs.timer; of /srv/app; \
+    of /srv/files fonio-bfuse-srv-files.service; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
+
+/// What programs write to the folders between the changes.
+const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
+
+/// What the folders hold after two of these.
+const WRITTEN: &str = "cat /srv/app/notes /srv/files/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
 /// The files in which settings are kept.
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
@@ -103,6 +119,7 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     show("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
     let of_unit = text(system, OF_UNIT)?;
     show("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
+    text(system, WRITE)?;
     system.reboot()?;
     let now = text(system, &in_force)?;
     show("in force after a reboot", now == force_kept, &format!("{force_kept}\n{now}"));
@@ -114,6 +131,9 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     );
     let of_unit = text(system, OF_UNIT)?;
     show("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
+    let written = text(system, WRITE)?;
+    let of_both = written.matches("first\nmore\nmore\n").count();
+    show("the folders have what was written before it", of_both == 3, &written);
     println!("\n$ fonio fix\n{}\n", text(system, "fonio fix | sed -n '1,/^$/p'")?);
     let undone = text(system, "fonio fix --undo")?;
     println!("\n$ fonio fix --undo\n{undone}\n");
@@ -121,6 +141,9 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     show("undone after a reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
     let now = text(system, FILES)?;
     show("the files byte for byte as before", now == files_before, &format!("{files_before}\n{now}"));
+    let written = text(system, WRITTEN)?;
+    let expected = ["first\nmore\nmore\n"; 3].concat() + "new";
+    show("the folders on the disk have all that was written", written.trim() == expected, &written);
     system.reboot()?;
     let now = text(system, &in_force)?;
     show("after another reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));

@@ -153,6 +153,14 @@ pub enum HostError {
         /// The reason, as part of a sentence.
         reason: String,
     },
+    /// Parts of a folder could not be copied. Everything else was, and nothing was removed.
+    #[error("not all could be copied to {}: {}", place.display(), failures.join("; "))]
+    NotCopied {
+        /// The folder to which the files were copied.
+        place: PathBuf,
+        /// The files, each with the reason.
+        failures: Vec<String>,
+    },
     /// Another process changes the setting, perhaps back and forth.
     #[error(
         "another fonio changes {setting} now, such as a test (fix --prove --live): wait until it ends, or stop it with Ctrl-C"

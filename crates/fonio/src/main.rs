@@ -16,7 +16,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, device, export, fix, import, lab, manual, mount, record, report, run, status,
+    bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
+    status,
 };
 
 fn main() -> ExitCode {
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some(Command::Run(arguments)) => run::run(arguments, cli.color),
         Some(Command::Fix(arguments)) => fix::run(arguments, cli.color),
         Some(Command::Lab(arguments)) => lab::run(arguments),
+        Some(Command::Folder(command)) => folder::run(command),
         Some(Command::Role { role }) => run::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),

@@ -43,7 +43,7 @@ pub const FIXES: &[Fix] = &[
         source: KIM,
         needs_hardware: false,
         real: Real::ByHand(
-            "Mount a tmpfs over the cache directory: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE. Add it to /etc/fstab to keep it after a reboot.",
+            "`fonio fix folder-in-ram --keep CACHE` keeps the cache directory in memory and writes it out now and then. To lose it at each boot instead: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE, and the same in /etc/fstab.",
         ),
         change: |setup, workload| move_place(setup, workload, "cache", Medium::Memory),
     },
@@ -104,7 +104,9 @@ pub const FIXES: &[Fix] = &[
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
-        real: Real::ByHand("This needs a second, faster device: mount it and open the database there."),
+        real: Real::ByHand(
+            "This needs a second, faster device: mount it, and move the folder of the database there (`fonio fix folder-on=DIR --apply FOLDER`).",
+        ),
         change: |setup, workload| {
             setup.at_floor = true;
             move_place(setup, workload, "database", Medium::Profile("pcm".to_owned()))
@@ -301,6 +303,48 @@ pub const FIXES: &[Fix] = &[
         needs_hardware: false,
         real: Real::Setting(|value| seconds(value, 1800, 1..=86_400).map(Setting::JournalSync)),
         change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
+        name: "folder-in-ram",
+        changes: Group::Logs,
+        does: "keeps a folder such as /var/log in at most 64 MiB of memory, or SIZE with folder-in-ram=SIZE; written out to the disk every hour, at shutdown and on --undo",
+        loses: Loss::Recent(
+            "A power cut loses what was written to the folder since the last write-out, synced or not; each file on the disk is as it was then.",
+        ),
+        source: "log2ram",
+        needs_hardware: false,
+        real: Real::Setting(|value| {
+            size(value, 64 << 20, 1 << 20).map(|size| Setting::FolderInRam { size, despite_writers: false })
+        }),
+        change: |_, _| Err(OF_FOLDERS),
+    },
+    Fix {
+        name: "folder-on",
+        changes: Group::Filesystem,
+        does: "moves a folder's content to an empty folder on another device: `folder-on=/mnt/ssd/app`; --undo copies it back",
+        loses: Loss::Nothing,
+        source: "mount's documentation",
+        needs_hardware: false,
+        real: Real::Setting(|value| {
+            let to = value.map(std::path::PathBuf::from);
+            match to {
+                Some(to) if !to.is_absolute() => Err("write the complete path of a folder".to_owned()),
+                to => Ok(Setting::FolderOn { to, despite_writers: false }),
+            }
+        }),
+        change: |_, _| Err(OF_FOLDERS),
+    },
+    Fix {
+        name: "bfuse",
+        changes: Group::Filesystem,
+        does: "mounts fonio's FUSE file system over a folder, whose write buffer merges small writes (`docs/bfuse.md`)",
+        loses: Loss::Recent(
+            "A power cut loses no synced data, and of others as much as before; a crash of its process loses unsynced data of the last 10 ms, or of the time while the device was busy, at most 8 MiB.",
+        ),
+        source: "Jeong and Won (2014)",
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::Buffered, value)),
+        change: |_, _| Err(OF_FOLDERS),
     },
     Fix {
         name: "io-weight",

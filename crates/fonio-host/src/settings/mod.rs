@@ -9,6 +9,7 @@ mod concurrency;
 mod database;
 mod drop_in;
 mod files;
+mod folder;
 mod kept;
 mod only;
 mod places;
@@ -29,6 +30,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Entry, HostError, Ledger, Step};
 pub use concurrency::{Concurrency, SMARTIO};
 pub use drop_in::{JournalKey, UnitKey};
+pub use folder::Mirrored;
+pub use folder::in_ram::{start as start_folder_in_ram, write_out as write_out_folder};
 pub use kept::{Keeper, Kept, KeptFiles};
 pub use only::OnlyChanger;
 pub(crate) use only::{LOCK, remove_free_lock};
@@ -64,6 +67,24 @@ impl Applied {
             Some(now) => Undone::ChangedSince(now),
             None => Undone::NothingLeft,
         })
+    }
+
+    /// Refuses what undoing could not do without losing data, such as unmounting a file system that programs use. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::InUse`] with the programs.
+    pub fn check_undo(&self) -> Result<(), HostError> {
+        self.target.check_restore()
+    }
+
+    /// What undoing needs besides, as a sentence.
+    pub fn undo_needs(&self) -> Option<String> {
+        match &self.target {
+            Target::FolderOn { dir, to } => folder::on::undo_needs(dir, to),
+            _ => None,
+        }
     }
 
     /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
@@ -123,6 +144,17 @@ impl Applied {
     }
 }
 
+/// An entry of the record.
+#[derive(Debug, Serialize, Deserialize)]
+struct Recorded {
+    #[serde(flatten)]
+    applied: Applied,
+    /// While a second value is being set: the one in force until then. A process that is killed meanwhile leaves it, and one of
+    /// both values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instead_of: Option<String>,
+}
+
 /// The result of restoring a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
@@ -171,8 +203,14 @@ impl Settings {
         let lock = File::open(dir).map_err(HostError::system("open", dir))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)
             .map_err(|error| HostError::system("lock", dir)(error.into()))?;
-        let applied = Settings::on_record(dir)?;
-        Ok(Settings { path, applied, _lock: lock })
+        let recorded = Settings::recorded(dir)?;
+        let was_killed = recorded.iter().any(|entry| entry.instead_of.is_some());
+        let applied = recorded.into_iter().map(now_in_force).collect::<Result<_, _>>()?;
+        let settings = Settings { path, applied, _lock: lock };
+        if was_killed {
+            settings.save(None)?;
+        }
+        Ok(settings)
     }
 
     /// Reads the record in `dir` without locking it, to show it.
@@ -181,6 +219,10 @@ impl Settings {
     ///
     /// [`HostError::System`] if it cannot be read or parsed.
     pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
+        Settings::recorded(dir)?.into_iter().map(now_in_force).collect()
+    }
+
+    fn recorded(dir: &Path) -> Result<Vec<Recorded>, HostError> {
         let path = dir.join(RECORD);
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text)
@@ -231,7 +273,9 @@ impl Settings {
     /// [`HostError::System`]; by then the record has the old value.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
         let before = self.applied.clone();
-        let brings_back = match self.applied.iter_mut().find(|applied| applied.target == planned.target) {
+        let earlier = self.applied.iter_mut().find(|applied| applied.target == planned.target);
+        let is_second = earlier.is_some();
+        let brings_back = match earlier {
             Some(earlier) => {
                 earlier.new.clone_from(&planned.new);
                 earlier.old.clone()
@@ -241,12 +285,14 @@ impl Settings {
                 planned.old.clone()
             }
         };
-        self.save()?;
+        self.save(is_second.then_some(planned))?;
         let set = planned.target.set(&planned.new).and_then(|()| planned.target.expect(&planned.new));
         // The kernel may have refused one part of it, or kept another value.
         if set.is_err() && planned.target.restore(&planned.old).is_ok() {
             self.applied = before;
-            self.save()?;
+            self.save(None)?;
+        } else if is_second && set.is_ok() {
+            self.save(None)?;
         }
         set.map(|()| brings_back)
     }
@@ -274,16 +320,26 @@ impl Settings {
             return Ok(());
         }
         self.applied.retain(|other| other.target != applied.target);
-        self.save()
+        self.save(None)
     }
 
-    /// Replaces the file atomically. Without entries, removes it.
-    fn save(&self) -> Result<(), HostError> {
+    /// Replaces the file atomically. Without entries, removes it. `second` is a change of a setting that was changed before.
+    fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
         if self.applied.is_empty() {
             return crate::ledger::remove_file(&self.path);
         }
         let beside = self.path.with_extension("new");
-        let text = serde_json::to_vec_pretty(&self.applied).expect("paths of ours are UTF-8");
+        let recorded: Vec<Recorded> = self
+            .applied
+            .iter()
+            .map(|applied| Recorded {
+                applied: applied.clone(),
+                instead_of: second
+                    .filter(|second| second.target == applied.target)
+                    .map(|second| second.old.clone()),
+            })
+            .collect();
+        let text = serde_json::to_vec_pretty(&recorded).expect("paths of ours are UTF-8");
         let write = || {
             let mut file = File::create(&beside)?;
             file.write_all(&text)?;
@@ -292,6 +348,17 @@ impl Settings {
         };
         write().map_err(HostError::system("write", &self.path))
     }
+}
+
+/// The change that is in force. If a process was killed while it set a second value, that is one of two.
+fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
+    let Recorded { mut applied, instead_of } = recorded;
+    if let Some(earlier) = instead_of
+        && applied.target.current()?.as_ref() == Some(&earlier)
+    {
+        applied.new = earlier;
+    }
+    Ok(applied)
 }
 
 #[cfg(test)]
@@ -308,7 +375,7 @@ mod tests {
             old: "none".to_owned(),
             new: "bfq".to_owned(),
         });
-        settings.save().expect("save");
+        settings.save(None).expect("save");
         let text = fs::read_to_string(state.join(RECORD)).expect("record");
         expect_test::expect![[r#"
             [
@@ -326,8 +393,36 @@ mod tests {
         let mut settings = Settings::open(&state).expect("settings");
         assert_eq!(settings.applied().len(), 1);
         settings.applied.clear();
-        settings.save().expect("save");
+        settings.save(None).expect("save");
         assert!(!state.join(RECORD).exists());
+    }
+
+    #[test]
+    fn a_second_value_that_a_killed_process_did_not_set_is_not_on_record() {
+        let dir = tempfile::tempdir().expect("dir");
+        let state = dir.path().join("state");
+        let now = Target::Swappiness.current().expect("procfs").expect("every machine has it");
+        let change = |old: &str, new: &str| Applied {
+            target: Target::Swappiness,
+            old: old.to_owned(),
+            new: new.to_owned(),
+        };
+        // What was set first is in force, the second value is, or somebody else's.
+        for (first, second, expected) in
+            [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
+        {
+            let mut settings = Settings::open(&state).expect("settings");
+            settings.applied = vec![change("60", second)];
+            settings.save(Some(&change(first, second))).expect("save");
+            drop(settings);
+            for known in
+                [Settings::on_record(&state), Settings::open(&state).map(|open| open.applied.clone())]
+            {
+                assert_eq!(known.expect("record"), [change("60", expected)]);
+            }
+            let text = fs::read_to_string(state.join(RECORD)).expect("record");
+            assert!(!text.contains("instead_of"), "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
 use fonio_system::MountPoint;
@@ -11,7 +11,7 @@ use super::concurrency::{Concurrency, SMARTIO};
 use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
-use super::{cgroup, concurrency, database, systemd, trim, zram};
+use super::{cgroup, concurrency, database, folder, systemd, trim, zram};
 use crate::kernel::can_load_scheduler;
 use crate::{HostError, Queue};
 
@@ -52,6 +52,22 @@ pub enum Setting {
     SwapInRam(Option<ByteCount>),
     /// A database of SQLite has a write-ahead log.
     WriteAheadLog,
+    /// A folder's content is in memory.
+    FolderInRam {
+        /// The most that it can take.
+        size: ByteCount,
+        /// Also if programs have files in it open for writing.
+        despite_writers: bool,
+    },
+    /// Fonio's FUSE file system, with a write buffer, is mounted over a folder.
+    Buffered,
+    /// A folder's content is on another device.
+    FolderOn {
+        /// The folder there.
+        to: Option<PathBuf>,
+        /// Also if programs have files in it open for writing.
+        despite_writers: bool,
+    },
 }
 
 /// A class of I/O, as `ioprio_set(2)` knows them.
@@ -89,6 +105,8 @@ pub enum Scope {
     Unit,
     /// A database of SQLite: its file.
     Database,
+    /// A folder.
+    Folder,
 }
 
 impl Setting {
@@ -107,6 +125,7 @@ impl Setting {
             | Setting::JournalSync(_)
             | Setting::SwapInRam(_) => Scope::Machine,
             Setting::WriteAheadLog => Scope::Database,
+            Setting::FolderInRam { .. } | Setting::FolderOn { .. } | Setting::Buffered => Scope::Folder,
             Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) => Scope::Unit,
         }
     }
@@ -131,7 +150,14 @@ impl Setting {
                 "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit"
             }
             Setting::SwapInRam(_) => "the kernel's module zram; to keep it, systemd",
+            Setting::FolderOn { .. } => {
+                "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing"
+            }
+            Setting::Buffered => "FUSE (`/dev/fuse`); to keep it, systemd",
             Setting::WriteAheadLog => "a database of SQLite that no other program uses meanwhile",
+            Setting::FolderInRam { .. } => {
+                "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd"
+            }
         }
     }
 
@@ -142,6 +168,8 @@ impl Setting {
             Setting::JournalInRam(_) | Setting::JournalSync(_) => {
                 "a drop-in in `/etc/systemd/journald.conf.d`"
             }
+            Setting::Buffered => "the unit `fonio-bfuse-FOLDER.service`",
+            Setting::FolderOn { .. } => "a line in `/etc/fstab`, also with --apply",
             Setting::SwapInRam(_) => "the unit `fonio-swap-in-ram.service`",
             Setting::DirtyLimit(_) | Setting::Swappiness(_) => "lines in `/etc/sysctl.d/90-fonio.conf`",
             _ => match self.scope() {
@@ -149,6 +177,7 @@ impl Setting {
                 Scope::Mount => "an option in `/etc/fstab`",
                 Scope::Unit => "a drop-in in `/etc/systemd/system/UNIT.d`",
                 Scope::Database => "the database's file itself",
+                Scope::Folder => "the units `fonio-folder-in-ram-FOLDER.service` and `.timer`",
                 Scope::Machine => unreachable!("each has its own place"),
             },
         }
@@ -156,6 +185,17 @@ impl Setting {
 
     /// What somebody has to do before the setting has its effect.
     pub fn remains_to_do(&self, path: &Path) -> Option<String> {
+        if let (Setting::FolderInRam { .. }, Ok(dir)) = (self, folder::folder_at(path)) {
+            return folder::in_ram::remains_to_do(&dir);
+        }
+        let means = match self {
+            Setting::FolderOn { .. } => Some("and what they write there is lost"),
+            Setting::Buffered => Some("without the buffer"),
+            _ => None,
+        };
+        if let (Some(means), Ok(dir)) = (means, folder::folder_at(path)) {
+            return folder::left_below(&dir, means);
+        }
         matches!(self, Setting::IoClass(_)).then(|| {
             let unit = path.display();
             format!("It holds for processes that the unit starts from now on: `systemctl restart {unit}`.")
@@ -176,6 +216,9 @@ impl Setting {
             Setting::IoLimit(rate) => cgroup::limits(&cgroup::disks(Path::new("/sys/block")), *rate),
             Setting::SwapInRam(size) => size.unwrap_or_else(zram::default_size).to_exact_text(),
             Setting::WriteAheadLog => database::WAL.to_owned(),
+            Setting::FolderInRam { size, .. } => size.to_exact_text(),
+            Setting::FolderOn { .. } => folder::on::BOUND.to_owned(),
+            Setting::Buffered => folder::buffered::MOUNTED.to_owned(),
             Setting::IoClass(class) => format!("IOSchedulingClass={}", class.name()),
             Setting::QueueRequests(number)
             | Setting::CommitInterval(number)
@@ -188,6 +231,9 @@ impl Setting {
 
     /// Whether `target` is what this setting sets.
     pub fn is_of(&self, target: &Target) -> bool {
+        if let (Setting::FolderOn { to: Some(wanted), .. }, Target::FolderOn { to, .. }) = (self, target) {
+            return wanted == to;
+        }
         matches!(
             (self, target),
             (Setting::Scheduler(_), Target::Scheduler { .. })
@@ -198,6 +244,9 @@ impl Setting {
                 | (Setting::TrimTimer, Target::TrimTimer)
                 | (Setting::SwapInRam(_), Target::SwapInRam)
                 | (Setting::WriteAheadLog, Target::Database { .. })
+                | (Setting::FolderInRam { .. }, Target::FolderInRam { .. })
+                | (Setting::Buffered, Target::Buffered { .. })
+                | (Setting::FolderOn { to: None, .. }, Target::FolderOn { .. })
                 | (Setting::JournalInRam(_), Target::Journal { of: JournalKey::Storage })
                 | (Setting::JournalSync(_), Target::Journal { of: JournalKey::SyncInterval })
                 | (
@@ -216,6 +265,17 @@ impl Setting {
     /// Whether `applied` sets the same kind of setting to this value.
     pub fn is_in_force_as(&self, applied: &super::Applied) -> bool {
         self.is_of(&applied.target) && self.value() == applied.new
+    }
+
+    /// Makes the setting also where programs have files open that they would go on using as before, if it is one that this
+    /// concerns.
+    #[must_use]
+    pub fn despite_writers(self) -> Setting {
+        match self {
+            Setting::FolderInRam { size, .. } => Setting::FolderInRam { size, despite_writers: true },
+            Setting::FolderOn { to, .. } => Setting::FolderOn { to, despite_writers: true },
+            other => other,
+        }
     }
 
     /// Whether the setting applies to the whole machine, whatever the path.
@@ -249,6 +309,19 @@ impl Setting {
             Setting::WriteAheadLog => database::database_at(path)
                 .map(|path| Target::Database { path })
                 .map_err(|reason| self.refused(path, reason)),
+            Setting::FolderInRam { .. } => folder::folder_at(path)
+                .map(|dir| Target::FolderInRam { dir })
+                .map_err(|reason| self.refused(path, reason)),
+            Setting::Buffered => folder::folder_at(path)
+                .map(|dir| Target::Buffered { dir })
+                .map_err(|reason| self.refused(path, reason)),
+            Setting::FolderOn { to, .. } => {
+                let wanted = "name the folder on the other device, such as folder-on=/mnt/ssd/log";
+                let to = to.as_deref().ok_or_else(|| wanted.to_owned()).and_then(folder::on::destination);
+                let found = to.and_then(|to| Ok((folder::folder_at(&to)?, folder::folder_at(path)?)));
+                let (to, dir) = found.map_err(|reason| self.refused(path, reason))?;
+                Ok(Target::FolderOn { dir, to })
+            }
             Setting::IoWeight(_) if path.is_absolute() => cgroup::group_at(path)
                 .map(|dir| Target::GroupWeight { dir })
                 .map_err(|reason| self.refused(path, reason)),
@@ -305,6 +378,18 @@ impl Setting {
             Target::GroupWeight { .. } => cgroup::check_of_machine(UnitKey::Weight)
                 .map_err(|reason| self.refused(&target.path(), reason)),
             Target::SwapInRam => zram::check().map_err(|reason| self.refused(&target.path(), reason)),
+            Target::FolderInRam { dir } => {
+                let Setting::FolderInRam { size, despite_writers } = self else { return Ok(()) };
+                folder::in_ram::check(dir, *size, *despite_writers)
+                    .map_err(|reason| self.refused(dir, reason))
+            }
+            Target::Buffered { dir } => {
+                folder::buffered::check(dir).map_err(|reason| self.refused(dir, reason))
+            }
+            Target::FolderOn { dir, to } => {
+                let despite_writers = matches!(self, Setting::FolderOn { despite_writers: true, .. });
+                folder::on::check(dir, to, despite_writers).map_err(|reason| self.refused(dir, reason))
+            }
             Target::TrimTimer
             | Target::Database { .. }
             | Target::Journal { .. }
@@ -345,6 +430,12 @@ impl fmt::Display for Setting {
             Setting::IoLimit(rate) => write!(f, "a limit of {}/s", rate.to_exact_text()),
             Setting::SwapInRam(_) => f.write_str("swap in compressed memory"),
             Setting::WriteAheadLog => f.write_str("a write-ahead log"),
+            Setting::Buffered => f.write_str("fonio's write buffer"),
+            Setting::FolderOn { to, .. } => {
+                let to = to.as_deref().unwrap_or(Path::new("another device"));
+                write!(f, "{} as its place", to.display())
+            }
+            Setting::FolderInRam { size, .. } => write!(f, "{} of memory", size.to_exact_text()),
             Setting::IoClass(class) => write!(f, "the I/O class {}", class.name()),
             Setting::CommitInterval(seconds) => write!(f, "a commit interval of {seconds} s"),
             Setting::DirtyLimit(bytes) => write!(f, "a limit of {} for dirty pages", bytes.to_exact_text()),

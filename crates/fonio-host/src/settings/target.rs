@@ -13,6 +13,7 @@ use rustix::mount::{
 use serde::{Deserialize, Serialize};
 
 use super::drop_in::{DropIn, JournalKey, UnitKey};
+use super::folder::{buffered, in_ram, on};
 use super::places::mounted_at;
 use super::{Setting, cgroup, concurrency, database, trim, zram};
 use crate::{HostError, Queue};
@@ -95,6 +96,23 @@ pub enum Target {
         /// The group's folder.
         dir: PathBuf,
     },
+    /// The size of the memory in which a folder's content is, or `none`.
+    FolderInRam {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Whether fonio's FUSE file system is mounted over a folder: `mounted` or `none`.
+    Buffered {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Whether a folder's content is in another folder: `bound` or `none`.
+    FolderOn {
+        /// The folder.
+        dir: PathBuf,
+        /// The folder that has its content.
+        to: PathBuf,
+    },
 }
 
 /// A number of a device's queue.
@@ -131,7 +149,10 @@ impl Target {
             Target::AccessTimes { dir }
             | Target::LazyTimes { dir }
             | Target::CommitInterval { dir }
-            | Target::GroupWeight { dir } => dir.clone(),
+            | Target::GroupWeight { dir }
+            | Target::FolderInRam { dir }
+            | Target::Buffered { dir }
+            | Target::FolderOn { dir, .. } => dir.clone(),
             Target::TrimTimer => trim::TIMER.into(),
             Target::SwapInRam => "/dev/zram".into(),
             Target::Database { path } => path.clone(),
@@ -146,6 +167,22 @@ impl Target {
         matches!(self, Target::TrimTimer | Target::Database { .. })
     }
 
+    /// Whether it is a mount over a folder.
+    fn is_of_folder(&self) -> bool {
+        matches!(self, Target::FolderInRam { .. } | Target::FolderOn { .. } | Target::Buffered { .. })
+    }
+
+    /// Whether undoing takes the setting back before it takes it out of the files that keep it. The files of other settings can
+    /// be what puts them in force.
+    pub fn is_restored_first(&self) -> bool {
+        self.lasts() || self.is_of_folder()
+    }
+
+    /// Whether the setting may not end with a reboot, because older data would come back.
+    pub fn must_be_kept(&self) -> bool {
+        matches!(self, Target::FolderOn { .. })
+    }
+
     /// Why the setting cannot be switched back and forth while programs run; `None` if it can.
     pub fn cannot_switch(&self) -> Option<&'static str> {
         match self {
@@ -153,6 +190,10 @@ impl Target {
             Target::TrimTimer => Some("it runs once a week"),
             Target::Journal { .. } => Some("journald is restarted for each change"),
             Target::Unit { of: UnitKey::Class, .. } => Some("the unit has to be restarted for each change"),
+            Target::FolderInRam { .. } | Target::FolderOn { .. } => {
+                Some("its content is copied for each change")
+            }
+            Target::Buffered { .. } => Some("programs have files in the folder open"),
             Target::SwapInRam => Some("each change reads back all that is swapped out"),
             _ => None,
         }
@@ -212,6 +253,9 @@ impl Target {
             Target::GroupWeight { dir } => cgroup::weight(dir),
             Target::SwapInRam => zram::current().map(Some),
             Target::Database { path } => database::mode(path),
+            Target::FolderInRam { dir } => in_ram::current(dir),
+            Target::FolderOn { dir, to } => on::current(dir, to),
+            Target::Buffered { dir } => buffered::current(dir),
         }
     }
 
@@ -258,6 +302,19 @@ impl Target {
             Target::GroupWeight { dir } => cgroup::set_weight(dir, value),
             Target::SwapInRam => zram::set(value),
             Target::Database { path } => database::set_mode(path, value),
+            Target::FolderInRam { dir } => in_ram::set(dir, value),
+            Target::FolderOn { dir, to } => on::set(dir, to, value),
+            Target::Buffered { dir } => buffered::set(dir, value),
+        }
+    }
+
+    /// Refuses what [`Target::restore`] could not do without losing data, before anything is changed.
+    pub(super) fn check_restore(&self) -> Result<(), HostError> {
+        match self {
+            Target::FolderInRam { dir } => in_ram::check_undo(dir),
+            Target::FolderOn { dir, to } => on::check_undo(dir, to),
+            Target::Buffered { dir } => buffered::check_undo(dir),
+            _ => Ok(()),
         }
     }
 
@@ -266,6 +323,10 @@ impl Target {
         if let Some(drop_in) = self.drop_in() {
             // Also if the files are as before: the daemon may not have read them since.
             drop_in.take_back()?;
+        }
+        if self.is_of_folder() {
+            // Also if nothing is mounted: units or an unfinished copy may be there.
+            return self.set(was);
         }
         match self.current()? {
             Some(now) if now != was => self.set(was).and_then(|()| self.expect(was)),
@@ -330,6 +391,11 @@ impl fmt::Display for Target {
             Target::GroupWeight { .. } => "the I/O weight",
             Target::SwapInRam => return f.write_str("swap in compressed memory"),
             Target::Database { .. } => "the journal mode",
+            Target::FolderInRam { .. } => "the memory for the content",
+            Target::Buffered { .. } => "fonio's write buffer",
+            Target::FolderOn { dir, to } => {
+                return write!(f, "{} as the place of {}", to.display(), dir.display());
+            }
         };
         write!(f, "{what} of {}", self.path().display())
     }

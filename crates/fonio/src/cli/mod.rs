@@ -85,6 +85,9 @@ pub enum Command {
     /// Guests with Debian's kernels, for `fonio run --in lab:6.12` and the like. Example: fonio lab list
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// Write out a folder that is in memory, as the units of `fonio fix folder-in-ram` do. Example: fonio folder write-out /var/log
+    #[command(subcommand, hide = true)]
+    Folder(Folder),
     /// Run as one of the helper processes of `run`.
     #[command(hide = true)]
     Role {
@@ -349,6 +352,23 @@ pub enum DeviceCommand {
     Serve,
     /// Fit a profile to a measured device; or compare a profile with a measurement.
     Fit(Box<Fit>),
+}
+
+/// `fonio folder`.
+#[derive(Debug, Subcommand)]
+pub enum Folder {
+    /// Put the folder into memory; units of systemd do it at each start.
+    Start {
+        /// The most memory that it can take.
+        size: fonio_core::ByteCount,
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Write the folder out to the disk now.
+    WriteOut {
+        /// The folder.
+        dir: PathBuf,
+    },
 }
 
 /// The formats of `fonio export`.

@@ -90,12 +90,12 @@ pub struct Fix {
     /// restored after it.
     #[arg(long, value_name = "WORKLOAD", num_args = 0..=1, default_missing_value = "")]
     pub prove: Option<String>,
-    /// Apply the fix to the device or mount that holds this path, or to this unit of systemd, until the next boot. `--undo`
-    /// restores the previous setting. A setting of the whole machine needs no path.
+    /// Apply the fix to the device or mount that holds this path, or to this folder, database or unit of systemd, until the next
+    /// boot. `--undo` restores the previous setting. A setting of the whole machine needs no path.
     #[arg(long, value_name = "PATH|UNIT", requires = "name", conflicts_with = "prove", num_args = 0..=1)]
     pub apply: Option<Option<PathBuf>>,
-    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in of
-    /// systemd.
+    /// Apply the fix and keep it across reboots: in `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in or
+    /// unit of systemd.
     #[arg(long, value_name = "PATH|UNIT", requires = "name", conflicts_with_all = ["prove", "apply"], num_args = 0..=1)]
     pub keep: Option<Option<PathBuf>>,
     /// Restore the settings from before --apply or --keep, and take the kept ones out of the files: of this fix, or without a
@@ -105,6 +105,10 @@ pub struct Fix {
     /// With --apply, --keep or --undo: print what would change, and change nothing. With a name only: print what the fix needs.
     #[arg(long)]
     pub dry_run: bool,
+    /// With --apply or --keep and a fix of a folder: also if programs have files in the folder open for writing. Restart them
+    /// at once.
+    #[arg(long, requires = "name", conflicts_with_all = ["prove", "undo"])]
+    pub force: bool,
     /// With --prove and a command: run this line of the shell before each measurement, to bring the files into the same state.
     /// Its time is not measured.
     #[arg(long = "setup", value_name = "LINE", requires = "prove", requires = "arguments")]

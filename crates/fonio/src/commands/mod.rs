@@ -10,6 +10,7 @@ pub mod emulate;
 pub mod export;
 pub mod fit;
 pub mod fix;
+pub mod folder;
 pub mod import;
 pub mod kernel;
 pub mod lab;

@@ -1,6 +1,7 @@
 //! Changes options in the text of `/etc/fstab`, and nothing else of it.
 
 use std::ops::Range;
+use std::path::Path;
 
 /// The options that say how access times are updated, of which a mount has one.
 const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
@@ -73,6 +74,27 @@ fn unescape(field: &str) -> String {
     plain
 }
 
+/// Writes a path with the escapes of fstab(5).
+fn escape(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    text.chars().fold(String::new(), |mut line, letter| {
+        match letter {
+            ' ' | '\t' | '\\' | '#' => line.push_str(&format!("\\{:03o}", u32::from(letter))),
+            _ => line.push(letter),
+        }
+        line
+    })
+}
+
+/// The line that binds the folder `to` over the folder `dir`. A missing device does not stop the start of the machine; if it is
+/// there, programs start after the mount.
+pub(super) fn line_of_bind(to: &Path, dir: &Path) -> String {
+    let (to, dir) = (escape(to), escape(dir));
+    format!(
+        "{to} {dir} none bind,nofail,x-systemd.requires-mounts-for={to},x-systemd.before=sysinit.target 0 0"
+    )
+}
+
 /// Whether two options cannot both be in force.
 fn contradict(one: &str, other: &str) -> bool {
     let key = |option: &str| option.split_once('=').map(|(key, _)| key.to_owned());
@@ -143,6 +165,16 @@ mod tests {
         ] {
             assert_eq!(options(dir), expected, "{dir}");
         }
+    }
+
+    #[test]
+    fn a_line_binds_a_folder_over_another() {
+        let line = line_of_bind(Path::new("/mnt/my card/log"), Path::new("/var/lo#g"));
+        assert_eq!(
+            line,
+            "/mnt/my\\040card/log /var/lo\\043g none bind,nofail,x-systemd.requires-mounts-for=/mnt/my\\040card/log,x-systemd.before=sysinit.target 0 0"
+        );
+        assert_eq!(options_of(&line, "/var/lo#g").map(|place| line[place].starts_with("bind,")), Ok(true));
     }
 
     #[test]

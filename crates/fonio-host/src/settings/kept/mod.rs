@@ -5,8 +5,9 @@
 //! | of a device's queue | a rule of udev, in a file of fonio's |
 //! | of the machine | a line of sysctl, in a file of fonio's |
 //! | of a mount | an option in the mount's line of `/etc/fstab` |
+//! | a folder on another device | a line of `/etc/fstab` |
 //! | of journald, or of a unit of systemd | a drop-in of fonio's |
-//! | swap in memory | a unit of systemd |
+//! | swap in memory, a folder in memory or with a write buffer | units of systemd |
 //! | of a database | its file keeps it by itself |
 //! | of the weekly trimming | systemd keeps it by itself; the record tells what was there before |
 //!
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use self::fstab::NoEntry;
 use self::own::{OwnFile, OwnFiles};
+use super::folder::{buffered, units};
 use super::{Applied, Target, Undone, concurrency, files, zram};
 use crate::HostError;
 
@@ -56,6 +58,8 @@ pub struct KeptFiles {
     pub systemd_runs: PathBuf,
     /// The folder of systemd's configuration.
     pub systemd: PathBuf,
+    /// The program that units run.
+    pub program: PathBuf,
     /// The folder of the record.
     pub state: PathBuf,
 }
@@ -77,6 +81,8 @@ impl KeptFiles {
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
             systemd_runs: super::systemd::RUNS.into(),
             systemd: "/etc/systemd".into(),
+            // Without a name, units with it are refused.
+            program: std::env::current_exe().unwrap_or_default(),
             state: "/var/lib/fonio".into(),
         }
     }
@@ -105,6 +111,8 @@ enum Change {
     Lines { file: PathBuf, lines: Vec<String> },
     /// An option of a mount; `original` are the options from before the first one that fonio added.
     MountOption { dir: String, option: String, original: String },
+    /// A line of the table of mounts.
+    Mount { line: String },
     /// Files that are fonio's alone.
     Files(OwnFiles),
     /// None: the setting lasts by itself.
@@ -119,6 +127,7 @@ impl Kept {
             Change::MountOption { dir, option, .. } => {
                 vec![(files.fstab.clone(), vec![format!("{option}, for {dir}")])]
             }
+            Change::Mount { line } => vec![(files.fstab.clone(), vec![line.clone()])],
             Change::Files(own) => {
                 own.files().iter().map(|file| (file.path.clone(), file.lines.clone())).collect()
             }
@@ -202,6 +211,7 @@ impl Keeper {
         match &kept.change {
             Change::Files(own) => own.are_there(),
             Change::Itself => Ok(true),
+            Change::Mount { line } => Ok(files::read(&self.files.fstab)?.lines().any(|known| known == line)),
             Change::Lines { file, lines } => {
                 let text = files::read(file)?;
                 Ok(text.lines().any(|line| lines.iter().any(|own| own == line)))
@@ -217,7 +227,9 @@ impl Keeper {
 
     /// Writes the record; without entries, removes it. Removes the backup of the table of mounts when it is not needed.
     fn save(&self) -> Result<(), HostError> {
-        if !self.kept.iter().any(|kept| matches!(kept.change, Change::MountOption { .. })) {
+        let is_in_fstab =
+            |kept: &Kept| matches!(kept.change, Change::MountOption { .. } | Change::Mount { .. });
+        if !self.kept.iter().any(is_in_fstab) {
             crate::ledger::remove_file(&self.backup())?;
         }
         if self.kept.is_empty() {
@@ -304,10 +316,29 @@ impl Keeper {
             Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
             Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,
             Target::TrimTimer | Target::Database { .. } => Change::Itself,
-            Target::SwapInRam if !self.files.systemd_runs.exists() => {
+            Target::SwapInRam | Target::FolderInRam { .. } | Target::Buffered { .. }
+                if !self.files.systemd_runs.exists() =>
+            {
                 return Err(refused("it would be a unit of systemd, which does not run here".to_owned()));
             }
             Target::SwapInRam => own_files(zram::kept_files(&self.files.systemd, &applied.new)),
+            target @ (Target::FolderInRam { dir } | Target::Buffered { dir }) => {
+                let program = &self.files.program;
+                units::check_program(program).map_err(refused)?;
+                let units = match target {
+                    Target::Buffered { .. } => buffered::unit(program, dir),
+                    _ => units::of_folder_in_ram(program, dir, &applied.new),
+                };
+                own_files(units.kept_files(&self.files.systemd))
+            }
+            Target::FolderOn { dir, to } => {
+                let text = files::read(&self.files.fstab)?;
+                if fstab::options_of(&text, &dir.to_string_lossy()) != Err(NoEntry::Missing) {
+                    let fstab = self.files.fstab.display();
+                    return Err(refused(format!("{fstab} mounts something on it already: remove that line")));
+                }
+                Change::Mount { line: fstab::line_of_bind(to, dir) }
+            }
             Target::GroupWeight { .. } => {
                 return Err(refused(
                     "a control group goes with the machine: name the unit of systemd, or let what makes the group set its weight"
@@ -437,6 +468,14 @@ impl Keeper {
                     self.replace_fstab(&text)?;
                 }
             }
+            Change::Mount { line } => {
+                let mut text = files::read(&self.files.fstab)?;
+                self.back_up(&text)?;
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                self.replace_fstab(&format!("{text}{line}\n"))?;
+            }
             Change::Files(own) => own.put()?,
             Change::Itself => {}
         }
@@ -455,6 +494,7 @@ impl Keeper {
         let was_there = match &self.kept[at].change {
             Change::Lines { file, lines } => take_lines(file, lines)?,
             Change::MountOption { dir, .. } => self.take_option(dir, at)?,
+            Change::Mount { line } => self.take_line(line)?,
             Change::Files(own) => own.take()?,
             Change::Itself => true,
         };
@@ -478,6 +518,18 @@ impl Keeper {
             was_there = true;
         }
         Ok(was_there)
+    }
+
+    /// Takes a line out of the table of mounts. Returns whether it was there.
+    fn take_line(&self, line: &str) -> Result<bool, HostError> {
+        let text = files::read(&self.files.fstab)?;
+        let mut left: Vec<&str> = text.split_inclusive('\n').collect();
+        let Some(at) = left.iter().rposition(|known| known.trim_end_matches('\n') == line) else {
+            return Ok(false);
+        };
+        left.remove(at);
+        self.replace_fstab(&left.concat())?;
+        Ok(true)
     }
 
     fn backup(&self) -> PathBuf {

@@ -23,6 +23,7 @@ fn machine(dir: &Path) -> KeptFiles {
         sysctl_last: Some(dir.join("sysctl.conf")),
         systemd_runs: dir.join("udev"),
         systemd: dir.join("systemd"),
+        program: "/bin/sh".into(),
         state: dir.join("state"),
     }
 }
@@ -54,6 +55,9 @@ fn settings() -> Vec<Applied> {
         applied(Target::LazyTimes { dir: "/data".into() }, "nolazytime", "lazytime"),
         applied(Target::TrimTimer, "disabled", "enabled"),
         applied(Target::SwapInRam, "none", "512MiB"),
+        applied(Target::FolderInRam { dir: "/var/log".into() }, "none", "64MiB"),
+        applied(Target::Buffered { dir: "/srv/app".into() }, "none", "mounted"),
+        applied(Target::FolderOn { dir: "/usr/share".into(), to: "/usr/lib".into() }, "none", "bound"),
         applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
         applied(
             Target::Journal { of: JournalKey::Storage },
@@ -117,6 +121,7 @@ fn kept_settings_are_in_these_files() {
         # mounts
         UUID=1-2 /	ext4	defaults,noatime   0	1
         /dev/sdb1 /data ext4 rw,noatime,commit=30,lazytime 0 2
+        /usr/lib /usr/share none bind,nofail,x-systemd.requires-mounts-for=/usr/lib,x-systemd.before=sysinit.target 0 0
     "#]]
     .assert_eq(&fs::read_to_string(&files.fstab).expect("fstab"));
     assert_eq!(fs::read_to_string(keeper.backup()).expect("backup"), FSTAB);
@@ -147,6 +152,68 @@ fn kept_settings_are_in_these_files() {
         [Service]
         IOWeight=50
 
+        system/fonio-bfuse-srv-app.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=/srv/app with fonio's write buffer
+        DefaultDependencies=no
+        RequiresMountsFor=/srv/app /bin/sh
+        Wants=modprobe@fuse.service
+        After=local-fs.target modprobe@fuse.service
+        Before=sysinit.target shutdown.target
+        Conflicts=shutdown.target
+        [Service]
+        Type=forking
+        ExecStart=/bin/sh mount -o mode=buffered -- /srv/app /srv/app
+        KillSignal=SIGTERM
+        TimeoutStopSec=15min
+        Restart=on-failure
+        RestartSec=1s
+        NoNewPrivileges=yes
+        CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_MKNOD CAP_SETUID CAP_SETGID CAP_SETFCAP CAP_LINUX_IMMUTABLE CAP_SYS_RESOURCE CAP_SYS_NICE CAP_IPC_LOCK
+        LockPersonality=yes
+        MemoryDenyWriteExecute=yes
+        RestrictAddressFamilies=AF_UNIX
+        RestrictNamespaces=yes
+        RestrictRealtime=yes
+        SystemCallArchitectures=native
+
+        system/fonio-folder-in-ram-var-log-write-out.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=Write /var/log out of memory, by fonio
+        [Service]
+        Type=oneshot
+        ExecStart=/bin/sh folder write-out /var/log
+
+        system/fonio-folder-in-ram-var-log.service:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=/var/log in memory, by fonio
+        DefaultDependencies=no
+        RequiresMountsFor=/var/log /bin/sh
+        After=local-fs.target
+        Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target
+        Conflicts=shutdown.target
+        Wants=fonio-folder-in-ram-var-log.timer
+        [Service]
+        Type=oneshot
+        RemainAfterExit=yes
+        ExecStart=/bin/sh folder start 64MiB /var/log
+        ExecReload=/bin/sh folder write-out /var/log
+        ExecStop=/bin/sh folder write-out /var/log
+        TimeoutStopSec=15min
+
+        system/fonio-folder-in-ram-var-log.timer:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Description=Write /var/log out of memory, by fonio
+        PartOf=fonio-folder-in-ram-var-log.service
+        [Timer]
+        OnActiveSec=1h
+        OnUnitInactiveSec=1h
+        Unit=fonio-folder-in-ram-var-log-write-out.service
+
         system/fonio-swap-in-ram.service:
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Unit]
@@ -163,6 +230,16 @@ fn kept_settings_are_in_these_files() {
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         [Unit]
         Wants=fonio-swap-in-ram.service
+
+        system/sysinit.target.d/90-fonio-bfuse-srv-app.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Wants=fonio-bfuse-srv-app.service
+
+        system/sysinit.target.d/90-fonio-folder-in-ram-var-log.conf:
+        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        [Unit]
+        Wants=fonio-folder-in-ram-var-log.service
     "#]]
     .assert_eq(&listing.join("\n"));
 }
@@ -289,11 +366,12 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
+    let one = 0..settings().len();
     prop_oneof![
-        (0..15_usize).prop_map(Act::Keep),
-        (0..15_usize).prop_map(Act::Forget),
-        (0..15_usize).prop_map(Act::KilledWhileKeeping),
-        (0..15_usize).prop_map(Act::KilledWhileForgetting),
+        one.clone().prop_map(Act::Keep),
+        one.clone().prop_map(Act::Forget),
+        one.clone().prop_map(Act::KilledWhileKeeping),
+        one.clone().prop_map(Act::KilledWhileForgetting),
         (0..3_usize).prop_map(Act::ForeignLine),
         Just(Act::ForeignOption),
         Just(Act::ForeignDropIn),

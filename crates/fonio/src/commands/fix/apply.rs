@@ -28,7 +28,10 @@ struct Trimmed<'a> {
 
 /// Applies a fix, or with `keep` applies and keeps it.
 pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -> Result<Exit> {
-    let (fix, setting) = setting(change)?;
+    let (fix, mut setting) = setting(change)?;
+    if arguments.force {
+        setting = setting.despite_writers();
+    }
     let is_trim = matches!(fix.real, Real::Trim) && !keep;
     let scope = if is_trim { Scope::Mount } else { setting.scope() };
     let verb = if keep { "keep" } else { "apply" };
@@ -43,7 +46,7 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
     let planned = Settings::plan_or_current(&setting, path)?;
     let is_new = planned.old != planned.new;
     let lasts = planned.target.lasts();
-    let keep = (keep || lasts) && (is_new || !lasts);
+    let keep = (keep || lasts || planned.target.must_be_kept()) && (is_new || !lasts);
     if !keep && !is_new && !lasts {
         return Err(Settings::plan(&setting, path).expect_err("it is in force").into());
     }

@@ -43,7 +43,7 @@ struct Described {
     safe: bool,
     needs_hardware: bool,
     source: &'static str,
-    /// `disk`, `mount`, `machine`, `unit` or `database`, if fonio can apply it.
+    /// `disk`, `mount`, `machine`, `unit`, `database` or `folder`, if fonio can apply it.
     of: Option<&'static str>,
     by_hand: Option<&'static str>,
 }
@@ -64,6 +64,7 @@ fn object(scope: Scope) -> (&'static str, &'static str) {
         Scope::Disk => ("disk: a device, or a folder on it", "/dev/mmcblk0"),
         Scope::Mount => ("mount: a device, or a folder on it", "/mnt/sd"),
         Scope::Machine => ("machine", ""),
+        Scope::Folder => ("folder", "/var/log"),
         Scope::Database => ("database of SQLite: its file", "/home/pi/notes.db"),
         Scope::Unit => ("unit of systemd, or control group", "backup.service"),
     }
@@ -199,6 +200,7 @@ fn described(fix: &'static Listed) -> Described {
             Scope::Machine => "machine",
             Scope::Unit => "unit",
             Scope::Database => "database",
+            Scope::Folder => "folder",
         }),
         by_hand: match fix.real {
             Real::ByHand(how) => Some(how),

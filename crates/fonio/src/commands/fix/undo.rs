@@ -61,16 +61,19 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
             // Another disk has the name now.
             undone = Undone::NothingLeft;
         }
+        if is_here {
+            applied.check_undo()?;
+        }
         if !arguments.dry_run {
             let _only = only(&applied.target)?;
-            let lasts = applied.target.lasts();
-            if of_kept.is_some() && !lasts {
+            let is_first = applied.target.is_restored_first();
+            if of_kept.is_some() && !is_first {
                 keeper.forget(&applied.target).with_context(hint)?;
             }
             if is_here {
                 settings.finish_undo(applied, &undone).with_context(hint)?;
             }
-            if of_kept.is_some() && lasts {
+            if of_kept.is_some() && is_first {
                 keeper.forget(&applied.target).with_context(hint)?;
             }
         }
@@ -89,6 +92,9 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
     } else {
         for done in &done {
             writeln!(out, "{}", sentence(done))?;
+            if let Some(needs) = done.setting.undo_needs() {
+                writeln!(out, "{needs}")?;
+            }
             for Place { file, lines } in &done.kept {
                 let taken = if arguments.dry_run { "Would take out of" } else { "Taken out of" };
                 writeln!(out, "{taken} {}:", file.display())?;

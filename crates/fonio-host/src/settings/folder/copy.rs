@@ -1,0 +1,214 @@
+//! Copies one file system object: its content, its owner, mode, times and extended attributes.
+//!
+//! Objects are named by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path, so that nobody can
+//! lead a copy out of the folder with a symbolic link.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::{Errno, Result};
+
+/// How much is read and written at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// The attributes that can be copied between file systems; others belong to one kind of file system.
+const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
+
+/// What is at a name; `None` if there is nothing.
+pub(super) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
+    match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+pub(super) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Opens a folder for reading.
+pub(super) fn open_folder(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::empty())
+}
+
+/// Opens an object of any kind, only to name it.
+pub(super) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+    rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens a regular file. Its access time stays as it is where the kernel allows that.
+pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+    // Something else may have got the name: opening a pipe must not wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,
+        opened => opened?,
+    };
+    let is_file = kind(&rustix::fs::fstat(&opened)?) == FileType::RegularFile;
+    if is_file { Ok(opened) } else { Err(Errno::NOENT) }
+}
+
+/// Whether two files have the same bytes. Their times do not tell: a program that writes to a mapping of a file in memory
+/// does not change them.
+pub(super) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
+    let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
+    let mut at = 0;
+    loop {
+        let (read, also) = (fill(one, &mut left, at)?, fill(other, &mut right, at)?);
+        if left[..read] != right[..also] {
+            return Ok(false);
+        }
+        if read == 0 {
+            return Ok(true);
+        }
+        at += read as u64;
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes that were written.
+pub(super) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut written = 0;
+    let mut at = 0;
+    loop {
+        at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => break,
+            // A file system without holes.
+            Err(Errno::INVAL) => at,
+            found => found?,
+        };
+        let hole = match rustix::fs::seek(from, SeekFrom::Hole(at)) {
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL) => u64::MAX,
+            found => found?,
+        };
+        while at < hole {
+            let wanted = usize::try_from(hole - at).unwrap_or(usize::MAX).min(buffer.len());
+            let read = fill(from, &mut buffer[..wanted], at)?;
+            if read == 0 {
+                break;
+            }
+            write_all(to, &buffer[..read], at)?;
+            at += read as u64;
+            written += read as u64;
+        }
+        if at < hole {
+            break;
+        }
+    }
+    let size = rustix::fs::fstat(from)?.st_size as u64;
+    // A file that grows meanwhile has more by now; what was copied is what it had.
+    rustix::fs::ftruncate(to, size.max(at))?;
+    Ok(written)
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, at) {
+            Ok(written) => {
+                bytes = &bytes[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The path of a descriptor, for calls that take no descriptor of an object that was not opened for reading.
+pub(super) fn path_of(object: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", object.as_raw_fd())
+}
+
+/// Gives `to` the owner, mode, attributes and times of `from`, as far as they differ. Returns whether one did.
+pub(super) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<bool> {
+    let (source, now) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
+    let mut changed = false;
+    if (source.st_uid, source.st_gid) != (now.st_uid, now.st_gid) {
+        let (owner, group) = (Uid::from_raw(source.st_uid), Gid::from_raw(source.st_gid));
+        rustix::fs::chownat(to, c"", Some(owner), Some(group), AtFlags::EMPTY_PATH)?;
+        changed = true;
+    }
+    let path = path_of(to);
+    // A change of the owner takes bits of the mode away.
+    if kind(&source) != FileType::Symlink && (changed || source.st_mode != now.st_mode) {
+        rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(source.st_mode))?;
+        changed = true;
+    }
+    changed |= copy_attributes(&path_of(from), &path)?;
+    let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
+    // That a file was read is not worth a write.
+    if changed || modified(&source) != modified(&now) {
+        rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), &times(&source), AtFlags::empty())?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+/// The times of an object.
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
+pub(super) fn times(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanos| Timespec { tv_sec: seconds as i64, tv_nsec: nanos as i64 };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
+fn copy_attributes(from: &str, to: &str) -> Result<bool> {
+    let (wanted, now) = (attributes(from)?, attributes(to)?);
+    for (name, value) in wanted.iter().filter(|attribute| !now.contains(attribute)) {
+        rustix::fs::setxattr(to, name.as_c_str(), value, XattrFlags::empty())?;
+    }
+    for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(known, _)| known == name)) {
+        match rustix::fs::removexattr(to, name.as_c_str()) {
+            Err(error) if error != Errno::NODATA => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(wanted != now)
+}
+
+/// The extended attributes of an object, sorted.
+pub(super) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
+    // The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
+    let mut names = vec![0_u8; 64 << 10];
+    let length = match rustix::fs::listxattr(path, names.as_mut_slice()) {
+        Err(Errno::OPNOTSUPP) => 0,
+        length => length?,
+    };
+    names.truncate(length);
+    let mut found = Vec::new();
+    let mut value = Vec::new();
+    for name in names.split(|byte| *byte == 0) {
+        if !ATTRIBUTES.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        let name = CString::new(name).expect("it was split at zeros");
+        value.resize(64 << 10, 0_u8);
+        match rustix::fs::getxattr(path, name.as_c_str(), value.as_mut_slice()) {
+            Err(Errno::NODATA) => {}
+            length => found.push((name, value[..length?].to_vec())),
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,222 @@
+//! Settings of a folder: its content is in memory ([`in_ram`]) or on another device ([`on`]), or fonio's FUSE file system is
+//! mounted over it ([`buffered`]).
+//!
+//! Each is a mount over the folder. What is below stays where it is. It is reached through a copy of the mount that holds the
+//! folder, without the mounts in it ([`uncovered`]): this needs no mount point, so nothing of it is left after a kill.
+
+pub(super) mod buffered;
+mod copy;
+mod holders;
+pub(super) mod in_ram;
+mod mirror;
+pub(super) mod on;
+mod survey;
+pub(super) mod units;
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fonio_core::ByteCount;
+use fonio_core::quantity::Unit;
+use fonio_system::{MountTable, state};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::OpenTreeFlags;
+
+use self::holders::{Use, holders, named, what_to_do};
+pub use self::mirror::Mirrored;
+use crate::HostError;
+
+/// The value of a folder without the setting.
+pub(super) const NONE: &str = "none";
+
+/// Folders that the system needs before anything can be mounted, that are not on a disk, or whose content must agree with what
+/// is installed.
+const OF_SYSTEM: [&str; 16] = [
+    "/etc",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/boot",
+    "/dev",
+    "/proc",
+    "/sys",
+    "/run",
+    "/var/lib/dpkg",
+    "/var/lib/systemd",
+    "/var/lib/fonio",
+];
+
+/// The folder that a path names; the error is the reason why it is none.
+pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
+    let dir = fs::canonicalize(path).map_err(|error| error.to_string())?;
+    if !dir.is_dir() {
+        return Err("it is not a folder".to_owned());
+    }
+    match dir.to_str() {
+        Some(text) if !text.contains(char::is_control) => Ok(dir),
+        _ => Err("its name has letters that units of systemd cannot have".to_owned()),
+    }
+}
+
+/// Refuses folders over which nothing may be mounted.
+pub(super) fn check_place(dir: &Path) -> Result<(), String> {
+    for system in OF_SYSTEM.map(Path::new) {
+        if dir == Path::new("/") || dir.starts_with(system) {
+            return Err("the system starts from it".to_owned());
+        }
+        if system.starts_with(dir) {
+            return Err(format!("{} is in it: name a folder below it", system.display()));
+        }
+    }
+    if let Ok(program) = std::env::current_exe()
+        && program.starts_with(dir)
+    {
+        return Err(format!("fonio itself is in it ({})", program.display()));
+    }
+    let mounts = MountTable::read().map_err(|error| error.to_string())?;
+    if let Some(mount) = mounts.iter().find(|mount| mount.dir.starts_with(dir)) {
+        return Err(if mount.dir == dir {
+            format!("it is a mount point already ({} on {})", mount.filesystem, mount.source)
+        } else {
+            format!("{} is mounted in it", mount.dir.display())
+        });
+    }
+    let Some(holding) = mounts.holding(dir) else { return Err("its mount is not found".to_owned()) };
+    if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
+        return Err("it is in memory already".to_owned());
+    }
+    if holding.all_options().iter().any(|option| option == "ro") {
+        return Err(format!("{} is mounted read-only", holding.dir.display()));
+    }
+    Ok(())
+}
+
+/// Refuses a folder while programs have files in it open for writing: they would go on writing to the files below.
+pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
+    let writers = holders(dir, device_of(dir), Use::Writes);
+    if writers.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "programs have files in it open for writing, and would go on writing to those on the disk: {}. Stop them first ({}) and start them after it; or add --force and restart them at once, which loses what they write in between",
+        named(&writers),
+        what_to_do(&writers, "stop"),
+    ))
+}
+
+/// Who still uses the files below a folder over which something was mounted, what that means, and what to do.
+pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
+    let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
+    let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
+    let mut left = holders(dir, below.st_dev, Use::Any);
+    // Fonio's FUSE file system serves the files below.
+    left.retain(|holder| {
+        let exe = fs::metadata(format!("/proc/{}/exe", holder.pid));
+        own.is_none() || exe.map(|stat| (stat.dev(), stat.ino())).ok() != own
+    });
+    let to_do = what_to_do(&left, "restart");
+    (!left.is_empty()).then(|| {
+        format!(
+            "These programs still use the files from before, {means}: {}. Do this now: {to_do}.",
+            named(&left)
+        )
+    })
+}
+
+/// The error of a folder that cannot be unmounted because programs use it.
+fn in_use(dir: &Path, how: Use) -> HostError {
+    let found = holders(dir, device_of(dir), how);
+    let by = if found.is_empty() {
+        "by a program that fonio does not see, or by a mount in it".to_owned()
+    } else {
+        format!("{}. First {}", named(&found), what_to_do(&found, "stop"))
+    };
+    HostError::InUse { path: dir.to_owned(), by }
+}
+
+/// Names the programs if unmounting failed because of them.
+fn or_in_use(error: HostError, dir: &Path) -> HostError {
+    match &error {
+        HostError::System(system) if system.source.kind() == std::io::ErrorKind::ResourceBusy => {
+            in_use(dir, Use::Any)
+        }
+        _ => error,
+    }
+}
+
+/// An amount of data, rounded for people.
+fn words(bytes: ByteCount) -> String {
+    Unit::Bytes.format(bytes.0 as f64)
+}
+
+fn device_of(dir: &Path) -> u64 {
+    fs::metadata(dir).map_or(0, |stat| stat.dev())
+}
+
+/// Only one process at a time copies folders. The kernel ends the lock with the process.
+fn lock() -> Result<File, HostError> {
+    let dir = state::folder().join("folders");
+    crate::ledger::make_private_dir(&dir)?;
+    let lock = File::open(&dir).map_err(HostError::system("open", &dir))?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)
+        .map_err(|error| HostError::system("lock", &dir)(error.into()))?;
+    Ok(lock)
+}
+
+const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The folder as it is below all that is mounted on it and in it.
+fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
+    let (parent, name) = (dir.parent().ok_or(Errno::INVAL)?, dir.file_name().ok_or(Errno::INVAL)?);
+    let mount = copy_of_mount(parent)?;
+    rustix::fs::openat(&mount, name, AS_FOLDER | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// The folder as it is, without what is mounted in it.
+fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
+    let mount = copy_of_mount(dir)?;
+    rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())
+}
+
+fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    rustix::mount::open_tree(CWD, dir, flags)
+}
+
+/// The error of a system call on a folder. Copies of mounts need Linux 5.2.
+fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
+    move |error| match error {
+        Errno::NOSYS => HostError::NotInKernel {
+            release: rustix::system::uname().release().to_string_lossy().into_owned(),
+            what: "call open_tree, which Linux 5.2 or later has".to_owned(),
+        },
+        _ => HostError::system(action, dir)(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_the_system_are_refused() {
+        for (dir, expected) in [
+            ("/", "the system starts from it"),
+            ("/etc", "the system starts from it"),
+            ("/usr/share/x", "the system starts from it"),
+            ("/var", "/var/lib/dpkg is in it: name a folder below it"),
+            ("/var/lib", "/var/lib/dpkg is in it: name a folder below it"),
+            ("/var/lib/fonio", "the system starts from it"),
+        ] {
+            assert_eq!(check_place(Path::new(dir)), Err(expected.to_owned()), "{dir}");
+        }
+        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("it is not a folder".to_owned()));
+    }
+}

@@ -1,0 +1,204 @@
+//! Units of systemd that keep a folder's setting in force, and write it out.
+//!
+//! Until the next boot they are in `/run/systemd`; kept ones are in `/etc/systemd` ([`super::super::Keeper`]), which come first.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::super::kept::HEADER;
+use super::super::kept::own::OwnFile;
+use super::super::{files, systemd};
+use crate::HostError;
+
+/// The interval between two write-outs.
+pub(super) const INTERVAL: &str = "1h";
+
+/// The units of a folder.
+pub(in crate::settings) struct Units {
+    /// Their names with their lines; the first is the one to start.
+    units: Vec<(String, Vec<String>)>,
+    /// The target that wants the first one.
+    wanted_by: &'static str,
+}
+
+impl Units {
+    pub(super) fn new(units: Vec<(String, Vec<String>)>, wanted_by: &'static str) -> Units {
+        Units { units, wanted_by }
+    }
+
+    /// The files that start them at each start of the machine, in systemd's folder.
+    pub(in crate::settings) fn kept_files(&self, systemd: &Path) -> Vec<OwnFile> {
+        let folder = systemd.join("system");
+        let units = self.units.iter();
+        let mut kept: Vec<OwnFile> =
+            units.map(|(name, lines)| OwnFile { path: folder.join(name), lines: lines.clone() }).collect();
+        let (first, _) = &self.units[0];
+        let stem = first.rsplit_once('.').map_or(first.as_str(), |(stem, _)| stem);
+        kept.push(OwnFile {
+            path: folder.join(format!("{}.d", self.wanted_by)).join(format!("90-{stem}.conf")),
+            lines: vec!["[Unit]".to_owned(), format!("Wants={first}")],
+        });
+        kept
+    }
+
+    fn file(name: &str) -> PathBuf {
+        Path::new(systemd::RUNS).join(name)
+    }
+}
+
+/// The program that the units run.
+pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
+    std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
+}
+
+/// Refuses a program for units that others could replace, or that is not there after a boot.
+pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
+    let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| program.starts_with(dir));
+    let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;
+    if passing || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
+        return Err(format!(
+            "its unit runs {} as root at each start, and others can change or remove that: install fonio first (`install fonio /usr/local/bin`)",
+            program.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Puts units in force until the next boot, where systemd runs.
+pub(in crate::settings) fn put(units: &Units) -> Result<(), HostError> {
+    if systemd::check().is_err() {
+        return Ok(());
+    }
+    for (name, lines) in &units.units {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        files::replace(&Units::file(name), &format!("{HEADER}{text}"), |_| Ok(()))?;
+    }
+    systemd::systemctl(&["daemon-reload"])?;
+    systemd::systemctl(&["start", "--", &units.units[0].0]).map(drop)
+}
+
+/// Stops units, and removes those until the next boot.
+pub(in crate::settings) fn take(units: &Units) -> Result<(), HostError> {
+    if systemd::check().is_err() {
+        return Ok(());
+    }
+    for (name, _) in &units.units {
+        if systemd::property(name, "LoadState")? == "loaded" {
+            systemd::systemctl(&["stop", "--", name])?;
+        }
+    }
+    for (name, _) in &units.units {
+        let file = Units::file(name);
+        files::remove(&file).map_err(HostError::system("remove", &file))?;
+    }
+    systemd::systemctl(&["daemon-reload"]).map(drop)
+}
+
+/// The units of a folder in memory: the folder itself, and the timer and the service of the write-out.
+pub(in crate::settings) fn of_folder_in_ram(program: &Path, dir: &Path, size: &str) -> Units {
+    let stem = format!("fonio-folder-in-ram-{}", escape(dir));
+    let (service, timer, write) =
+        (format!("{stem}.service"), format!("{stem}.timer"), format!("{stem}-write-out.service"));
+    let (path, run) = (argument(dir), argument(program));
+    let plain = specifiers(dir);
+    let folder = lines(&[
+        "[Unit]",
+        &format!("Description={plain} in memory, by fonio"),
+        "DefaultDependencies=no",
+        &format!("RequiresMountsFor={} {}", quote(dir), quote(program)),
+        "After=local-fs.target",
+        "Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target",
+        "Conflicts=shutdown.target",
+        &format!("Wants={timer}"),
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        &format!("ExecStart={run} folder start {size} {path}"),
+        &format!("ExecReload={run} folder write-out {path}"),
+        &format!("ExecStop={run} folder write-out {path}"),
+        "TimeoutStopSec=15min",
+    ]);
+    let clock = lines(&[
+        "[Unit]",
+        &format!("Description=Write {plain} out of memory, by fonio"),
+        &format!("PartOf={service}"),
+        "[Timer]",
+        &format!("OnActiveSec={INTERVAL}"),
+        &format!("OnUnitInactiveSec={INTERVAL}"),
+        &format!("Unit={write}"),
+    ]);
+    let out = lines(&[
+        "[Unit]",
+        &format!("Description=Write {plain} out of memory, by fonio"),
+        "[Service]",
+        "Type=oneshot",
+        &format!("ExecStart={run} folder write-out {path}"),
+    ]);
+    Units::new(vec![(service, folder), (timer, clock), (write, out)], "sysinit.target")
+}
+
+pub(super) fn lines(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// A path in the name of a unit: letters and digits, and the others as `-`, with a number that tells such paths apart.
+pub(super) fn escape(dir: &Path) -> String {
+    let text = dir.to_string_lossy();
+    let mut is_plain = true;
+    let name = text.trim_start_matches('/').chars().map(|letter| {
+        is_plain &= letter.is_ascii_alphanumeric() || letter == '/';
+        if letter.is_ascii_alphanumeric() { letter } else { '-' }
+    });
+    let name: String = name.collect();
+    if is_plain {
+        return name;
+    }
+    // FNV-1a.
+    let hash =
+        text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{name}-{hash:08x}")
+}
+
+/// A path as one word in a setting of a unit (systemd.syntax(7)).
+pub(super) fn quote(path: &Path) -> String {
+    let text = specifiers(path).replace('\\', "\\\\").replace('"', "\\\"");
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+%".contains(letter);
+    if text.chars().all(is_plain) { text } else { format!("\"{text}\"") }
+}
+
+/// A path as one word of a command in a unit, in which `$` begins a variable.
+pub(super) fn argument(path: &Path) -> String {
+    quote(path).replace('$', "$$")
+}
+
+/// A path in a text in which `%` begins a specifier.
+pub(super) fn specifiers(path: &Path) -> String {
+    path.to_string_lossy().replace('%', "%%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_words() {
+        for (path, word) in [
+            ("/var/log", "/var/log"),
+            ("/home/pi/my app", "\"/home/pi/my app\""),
+            ("/50%", "/50%%"),
+            ("/a\"$b\\", "\"/a\\\"$$b\\\\\""),
+        ] {
+            assert_eq!(argument(Path::new(path)), word);
+        }
+        assert_eq!(quote(Path::new("/$a")), "\"/$a\"");
+    }
+
+    #[test]
+    fn names_of_units_tell_folders_apart() {
+        assert_eq!(escape(Path::new("/var/log")), "var-log");
+        let names = ["/a/b", "/a-b", "/a b", "/a%b"].map(|dir| escape(Path::new(dir)));
+        assert!(names.iter().all(|name| name.starts_with("a-b")));
+        assert!((1..4).all(|at| !names[..at].contains(&names[at])), "{names:?}");
+    }
+}

@@ -1,0 +1,324 @@
+//! `fonio fix` of folders, with real mounts: each test is a script in a mount namespace of its own, with an empty `/run` and
+//! `/var/lib`, so that nothing of the machine is seen or changed.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::process::{Command, Output};
+
+use fonio_testing::{Need, has, skip};
+
+/// A folder with some of each kind: what the tests put into memory or move.
+const FILL: &str =
+    "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
+    ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&
+    setfattr -n trusted.note -v x $LOG/app.log 2>/dev/null || true";
+
+/// Everything that a folder holds, in words.
+const TELL: &str = "tell() { (cd $1 && find . -type d -printf '%P %y %m %U:%G %T@\\n' | sort && \
+    find . ! -type d -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
+    find . -type f | sort | xargs -r sha1sum); }";
+
+/// Runs a script, whose first failing command fails it. `None` if the machine has no mount namespaces.
+#[track_caller]
+fn run(script: &str) -> Option<Output> {
+    if !has(&[Need::Root]) {
+        return None;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let prepare = "mount -t tmpfs none /run && mount -t tmpfs none /var/lib && echo ready >&2";
+    let whole = format!("set -e; {prepare}; mkdir $LOG; {TELL}; {FILL}; {script}");
+    let out = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "--", "bash", "-c", &whole])
+        .env("FONIO", assert_cmd::cargo::cargo_bin!("fonio"))
+        .env("DIR", dir.path())
+        .env("LOG", dir.path().join("log"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    if !said.contains("ready") {
+        skip(Need::Namespace, said);
+        return None;
+    }
+    Some(out)
+}
+
+/// Runs a script that must succeed; returns what it said.
+#[track_caller]
+fn text(script: &str) -> Option<String> {
+    let out = run(script)?;
+    let [said, errors] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(out.status.success(), "{said}\n{errors}");
+    Some(said + &errors)
+}
+
+#[test]
+fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
+    let Some(said) = text(
+        "tell $LOG >$DIR/before
+        $FONIO fix folder-in-ram=8MiB --dry-run --apply $LOG
+        tell $LOG | cmp - $DIR/before
+        $FONIO fix folder-in-ram=8MiB --apply $LOG
+        tell $LOG | cmp - $DIR/before
+        findmnt -n -o FSTYPE,SOURCE $LOG
+        echo three >>$LOG/app.log; rm $LOG/sub/deep; mv $LOG/sub $LOG/moved; echo new >$LOG/moved/new
+        ! $FONIO fix folder-in-ram=8MiB --apply $LOG
+        $FONIO fix folder-in-ram=16MiB --apply $LOG
+        $FONIO fix | sed -n '1,/^$/p'
+        tell $LOG >$DIR/during
+        $FONIO folder write-out $LOG
+        $FONIO folder write-out $LOG
+        $FONIO fix --undo --dry-run
+        $FONIO fix --undo
+        tell $LOG | cmp - $DIR/during
+        ! findmnt $LOG
+        $FONIO folder write-out $LOG
+        ! test -e /run/fonio/settings.json
+        echo all is back",
+    ) else {
+        return;
+    };
+    for expected in [
+        "none -> 8MiB",
+        "fonio-folder-in-ram\n",
+        "it is in force already",
+        "8MiB -> 16MiB",
+        "(before: none)",
+        ", 2 removed",
+        " 0 files and folders changed",
+        "16MiB -> none",
+        "is not in memory: nothing to write out",
+        "systemd does not run here, so nothing writes the folder out",
+        "all is back",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+}
+
+#[test]
+fn programs_that_use_the_folder_are_named_and_lose_nothing() {
+    let Some(said) = text(
+        "sleep 1000 3>>$LOG/app.log & WRITER=$!; sleep 0.3
+        ! $FONIO fix folder-in-ram=8MiB --apply $LOG
+        ! findmnt $LOG
+        $FONIO fix folder-in-ram=8MiB --force --apply $LOG
+        kill $WRITER; wait $WRITER || true
+        sleep 1000 3>>$LOG/new.log & WRITER=$!; sleep 0.3
+        echo kept >>$LOG/new.log
+        ! $FONIO fix --undo
+        findmnt -n -o OPTIONS $LOG
+        echo writable >>$LOG/new.log
+        kill $WRITER; wait $WRITER || true
+        (cd $LOG; exec sleep 1000) & READER=$!; sleep 0.3
+        ! $FONIO fix --undo
+        kill $READER; wait $READER || true
+        $FONIO fix --undo
+        cat $LOG/new.log",
+    ) else {
+        return;
+    };
+    for expected in [
+        "programs have files in it open for writing",
+        "app.log). Stop them first (end these programs)",
+        "These programs still use the files from before",
+        "new.log). First end these programs",
+        "log). First end these programs",
+        "8MiB -> none",
+        "kept\nwritable\n",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+}
+
+#[test]
+fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
+    let Some(said) = text(
+        "refused() { ! $FONIO fix \"$@\"; }
+        refused folder-in-ram --apply /etc
+        refused folder-in-ram --apply /var
+        refused folder-in-ram --apply
+        refused folder-in-ram=100 --apply $LOG
+        refused folder-in-ram --keep $LOG
+        ! findmnt $LOG
+        head -c 3M /dev/urandom >$LOG/large
+        refused folder-in-ram=2MiB --apply $LOG
+        refused folder-in-ram=64GiB --apply $LOG
+        ln $LOG/large $DIR/outside
+        refused folder-in-ram --apply $LOG
+        rm $DIR/outside $LOG/large
+        mkdir $LOG/mnt; mount -t tmpfs none $LOG/mnt
+        refused folder-in-ram --apply $LOG
+        refused folder-in-ram --apply $LOG/mnt
+        umount $LOG/mnt
+        ! test -e /run/fonio/settings.json",
+    ) else {
+        return;
+    };
+    for expected in [
+        "on /etc: the system starts from it",
+        "is in it: name a folder below it",
+        "such as `fonio fix folder-in-ram --apply /var/log`",
+        "write a multiple of 1MiB",
+        "it would be a unit of systemd, which does not run here",
+        "which is more than 2MiB",
+        "of memory, but only",
+        "(a hard link)",
+        "/mnt is mounted in it",
+        "it is a mount point already",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+}
+
+/// At any moment of a write-out, each file on the disk is complete: the old one or the new one. The next write-out completes it.
+#[test]
+fn a_write_out_that_is_killed_leaves_each_file_whole() {
+    let Some(said) = text(
+        "for n in $(seq 40); do head -c 300000 /dev/zero | tr '\\0' o >$LOG/file$n; done
+        $FONIO fix folder-in-ram=64MiB --apply $LOG
+        mkdir /run/below; mount --bind $DIR /run/below
+        whole() { for n in $(seq 40); do tr -s o1-8 <$1/file$n; test $(stat -c %s $1/file$n) = 300000; done; }
+        for round in 1 2 3 4 5 6 7 8; do
+            for n in $(seq 40); do head -c 300000 /dev/zero | tr '\\0' $round >$LOG/file$n; done
+            $FONIO folder write-out $LOG >/dev/null & OUT=$!
+            sleep 0.0$round; kill -9 $OUT 2>/dev/null || true; wait $OUT 2>/dev/null || true
+            found=$(whole /run/below/log)
+            echo \"round $round: $found\"
+            test ${#found} = 40
+        done
+        $FONIO folder write-out $LOG >/dev/null
+        tell $LOG >$DIR/memory; tell /run/below/log | cmp - $DIR/memory
+        ! ls -A /run/below/log | grep fonio
+        umount /run/below",
+    ) else {
+        return;
+    };
+    assert!(said.contains("round 8"), "{said}");
+}
+
+/// A process that is killed at any moment of applying or undoing leaves a folder that `--undo` brings back.
+#[test]
+fn a_killed_process_leaves_what_can_be_undone() {
+    let Some(said) = text(
+        "for n in $(seq 20); do head -c 300000 /dev/urandom >$LOG/file$n; done
+        tell $LOG >$DIR/before
+        for round in 1 2 3 4 5 6 7 8 9; do
+            $FONIO fix folder-in-ram=64MiB --apply $LOG >/dev/null & APPLY=$!
+            sleep 0.0$round; kill -9 $APPLY 2>/dev/null || true; wait $APPLY 2>/dev/null || true
+            tell $LOG | cmp - $DIR/before
+            $FONIO fix --undo >/dev/null & UNDO=$!
+            sleep 0.0$round; kill -9 $UNDO 2>/dev/null || true; wait $UNDO 2>/dev/null || true
+            tell $LOG | cmp - $DIR/before
+            if test -e /run/fonio/settings.json; then $FONIO fix --undo; fi
+            tell $LOG | cmp - $DIR/before
+            ! findmnt $LOG
+            ! test -e /run/fonio/settings.json
+        done
+        echo each time",
+    ) else {
+        return;
+    };
+    assert!(said.contains("each time"), "{said}");
+}
+
+/// Mounts an ext4 of its own at `$CARD`, and lets `/etc` be changed.
+const CARD: &str = "CARD=/run/card; mkdir $CARD; truncate -s 32M $DIR/image; mkfs.ext4 -q -F $DIR/image; mount -o loop $DIR/image $CARD;
+    mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc; touch /etc/fstab; cp /etc/fstab $DIR/fstab;
+    trap 'umount -q $LOG; umount $CARD' EXIT";
+
+#[test]
+fn a_folder_moves_to_another_device_and_back() {
+    if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
+        return;
+    }
+    let script = "mkdir $CARD/log $CARD/full; touch $CARD/full/file
+        tell $LOG >$DIR/before
+        ! $FONIO fix folder-on --apply $LOG
+        ! $FONIO fix folder-on=log --apply $LOG
+        ! $FONIO fix folder-on=$CARD/none --apply $LOG
+        ! $FONIO fix folder-on=$CARD/full --apply $LOG
+        ! $FONIO fix folder-on=$DIR --apply $LOG
+        $FONIO fix folder-on=$CARD/log --dry-run --apply $LOG
+        cmp /etc/fstab $DIR/fstab
+        $FONIO fix folder-on=$CARD/log --apply $LOG
+        tell $LOG | cmp - $DIR/before
+        tail -n 1 /etc/fstab
+        echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
+        tell $LOG >$DIR/during
+        sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
+        ! $FONIO fix --undo
+        kill $WRITER; wait $WRITER || true
+        umount $LOG
+        ! $FONIO fix --undo
+        mount $LOG
+        $FONIO fix --undo --dry-run
+        $FONIO fix --undo
+        tell $LOG | cmp - $DIR/during
+        ! findmnt $LOG
+        test -z \"$(ls -A $CARD/log)\"
+        cmp /etc/fstab $DIR/fstab
+        ! ls /etc/fstab.* /var/lib/fonio
+        for round in 1 2 3 4 5 6; do
+            $FONIO fix folder-on=$CARD/log --apply $LOG >/dev/null & APPLY=$!
+            sleep 0.0$round; kill -9 $APPLY 2>/dev/null || true; wait $APPLY 2>/dev/null || true
+            tell $LOG | cmp - $DIR/during
+            $FONIO fix --undo >/dev/null & UNDO=$!
+            sleep 0.0$round; kill -9 $UNDO 2>/dev/null || true; wait $UNDO 2>/dev/null || true
+            $FONIO fix --undo || true
+            tell $LOG | cmp - $DIR/during
+            ! findmnt $LOG
+            test -z \"$(ls -A $CARD/log)\"
+            cmp /etc/fstab $DIR/fstab
+        done
+        echo all is back";
+    let Some(said) = text(&format!("{CARD}; {script}")) else { return };
+    for expected in [
+        "name the folder on the other device, such as folder-on=/mnt/ssd/log",
+        "write the complete path of a folder",
+        "make it first: mkdir -p /run/card/none",
+        "/run/card/full is not empty",
+        "none -> bound",
+        "/etc/fstab:\n  /run/card/log ",
+        "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
+        "/new). First end these programs",
+        "which is not mounted on it now: `mount --bind /run/card/log",
+        "Copying the changes back takes at most",
+        "all is back",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+}
+
+#[test]
+fn a_folder_gets_a_write_buffer() {
+    if !has(&[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let script = "tell $LOG | grep -v trusted >$DIR/before
+        $FONIO fix bfuse --dry-run --apply $LOG
+        $FONIO fix bfuse --apply $LOG
+        findmnt -n -o FSTYPE $LOG
+        echo three >>$LOG/app.log; rm $LOG/sub/deep; echo new >$LOG/new
+        sleep 1000 3>>$LOG/new & WRITER=$!; sleep 0.3
+        ! $FONIO fix --undo
+        kill $WRITER; wait $WRITER || true
+        ! $FONIO fix bfuse --apply $LOG
+        ! $FONIO fix bfuse --keep $LOG
+        $FONIO fix bfuse --undo
+        ! findmnt $LOG
+        cat $LOG/app.log $LOG/new
+        rm $LOG/new
+        ! test -e /run/fonio/settings.json
+        echo all is back";
+    let Some(said) = text(script) else { return };
+    for expected in [
+        "none -> mounted",
+        "fuse.fonio",
+        "/new). First end these programs",
+        "it is in force already",
+        "mounted -> none",
+        "one\nthree\nnew\n",
+        "all is back",
+    ] {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+    assert!(!said.contains("still use the files from before"), "{said}");
+}

@@ -144,7 +144,7 @@ pub(crate) fn everything(lost_events: u64) -> Analysis {
     }
     let path = |path: &str| Some(path.to_owned());
     for (file_id, path, content) in [
-        (1, path("/notes"), Content::Data),
+        (1, path("/srv/logs/notes"), Content::Data),
         (2, path("/a.db"), Content::SqliteDb),
         (3, path("/a.db-wal"), Content::SqliteWal),
     ] {

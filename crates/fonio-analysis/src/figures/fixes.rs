@@ -84,6 +84,9 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
             &format!("{} or {}", command("noatime", dir), command("lazytime", dir)),
         );
     }
+    if let Some(folder) = facts.words.get("files.log_folder").cloned() {
+        facts.word("fix.log_folder", &command("folder-in-ram", &folder));
+    }
     if let Some(dir) = &device.without_discard {
         facts.word("fix.trim", &command("fstrim", dir));
     }

@@ -272,6 +272,7 @@ const SINGLE: &[(&str, &str)] = &[
     ("files.metadata_writes", "writes of a file system's metadata"),
     ("files.metadata_write_share", "bytes of metadata, share of written"),
     ("files.system_log_write_share", "bytes of the system's log, share of written"),
+    ("files.log_write_share", "bytes of the logs in one folder, share of written"),
     ("files.path_unknown_share", "bytes of files with unknown path, share"),
     ("files.unknown_share", "bytes of unknown content, share"),
     ("files.unknown_writes", "writes of unknown content"),

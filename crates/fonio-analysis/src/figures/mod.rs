@@ -308,6 +308,23 @@ fn of_files(facts: &mut Facts, analysis: &Analysis) {
         share(logs.map(|row| row.write_bytes).sum(), written),
         Unit::Share,
     );
+    let mut folders: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in &files.files {
+        if let Some(folder) = row.path.as_deref().and_then(log_folder) {
+            *folders.entry(folder).or_default() += row.write_bytes;
+        }
+    }
+    let most = folders.into_iter().max_by_key(|(_, bytes)| *bytes);
+    facts.put("files.log_write_share", share(most.map_or(0, |(_, bytes)| bytes), written), Unit::Share);
+    if let Some((folder, _)) = most {
+        facts.word("files.log_folder", folder);
+    }
+}
+
+/// The folder of logs that a file of a program other than journald lies in, such as `/var/log`.
+fn log_folder(path: &str) -> Option<&str> {
+    let ends = ["/log/", "/logs/"].iter().filter_map(|name| path.find(name).map(|at| at + name.len() - 1));
+    ends.min().map(|end| &path[..end]).filter(|_| path.starts_with('/') && !path.contains(SYSTEM_LOG))
 }
 
 /// In the paths of journald's files.
@@ -470,6 +487,20 @@ pub(crate) mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_folder_of_logs_is_known_by_its_name() {
+        for (path, expected) in [
+            ("/var/log/nginx/access.log", Some("/var/log")),
+            ("/home/a/logs/b/log/c", Some("/home/a/logs")),
+            ("/var/log/journal/1/system.journal", None),
+            ("/var/lib/logstash/x", None),
+            ("/log", None),
+            ("var/log/x", None),
+        ] {
+            assert_eq!(log_folder(path), expected, "{path}");
+        }
+    }
 
     /// The names of the figures and words of a recording that has everything.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {

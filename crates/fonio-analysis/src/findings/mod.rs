@@ -341,6 +341,8 @@ mod tests {
             "fix.unit_weight",
             "fix.access_times",
             "fix.trim",
+            "fix.log_folder",
+            "files.log_folder",
             "fix.swap",
         ];
         Facts {

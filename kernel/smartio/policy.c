@@ -253,7 +253,7 @@ static void leave_turn(struct sio_policy *policy, struct sio_item *item)
 static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
 	struct sio_process *process = process_of(policy, item);
-	u64 pause = since(now, process->done_ns), readers;
+	u64 pause = since(now, process->done_ns), alone, readers;
 
 	if (!readers_max(policy))
 		return SIO_READS;
@@ -267,7 +267,8 @@ static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 		return SIO_TURN_READS;
 	/* A reader that uses less than an equal share of the device waits for no turn. */
 	readers = policy->reads_queued[item->class] + policy->reads_in_flight[item->class] + 1;
-	return pause >= readers * policy->read_alone_ns[item->kind][size_of(item->bytes)] ? SIO_TURN_READS : SIO_READS;
+	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)];
+	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
 }
 
 /* Whether a reader does not use its turn: it has thought for longer than programs that read on do. */
@@ -328,8 +329,12 @@ static void begin_turn(struct sio_policy *policy, struct sio_item *item, bool is
 /* Whether `other` has waited for so long that it goes before `first`, whose turn it is. */
 static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first, const struct sio_item *other, u64 now)
 {
-	return other->order < first->order && since(now, other->came_ns) >= policy->settings.turn_wait_ns &&
-	       free_turn(policy, true, now);
+	u64 waited = since(now, other->came_ns), most = policy->settings.turn_wait_ns;
+
+	if (other->order > first->order || waited < most)
+		return false;
+	/* With many readers, turns of TURN_MIN_NS are too long for the bound; then the oldest read goes first. */
+	return waited >= 2 * most || free_turn(policy, true, now);
 }
 
 /* ---- requests come and go ---- */

@@ -25,8 +25,8 @@ const KERNEL: &str = "6.12";
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
 /// The parts of the script, and how often each starts: quick, and else.
-const PARTS: [(&str, [u32; 2]); 4] =
-    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("files", [1, 2])];
+const PARTS: [(&str, [u32; 2]); 5] =
+    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [1, 2])];
 /// I/Os of each process, quick and else.
 const IOS: [u32; 2] = [200, 1000];
 /// Where the processor's time for a request is measured: not on a profile.
@@ -178,6 +178,9 @@ fn cells(options: &Options) -> Vec<Cell> {
     for profile in &options.profiles {
         for variant in &variants {
             for (part, starts) in PARTS {
+                if variant.has_small_requests() && part != "files" {
+                    continue;
+                }
                 add(Cell { profile, variant, part, ios: options.ios, starts: starts[options.starts] });
             }
         }
@@ -327,7 +330,38 @@ fn show(profile: &str, results: &Results, options: &Options) -> Result<()> {
         "The bound of a sync write is 25 ms under smartio: one writer has at least 40 writes/s beside readers that never end. Late: how\n\
          long after its bound a write went at most, which is at least the rest of the request that the device was serving."
     );
+    show_many(profile, results);
     Ok(())
+}
+
+/// The load that never ends: what turns of readers cost and gain.
+fn show_many(profile: &str, results: &Results) {
+    println!(
+        "\n{profile}: four readers beside four writers for a second: reads a second, their longest 99th percentile of a reader and\n\
+         longest response in ms, writes a second; a program that reads 20 times each 100 ms beside four random readers: mean in µs"
+    );
+    println!(
+        "{:<36} {:>11} {:>7} {:>8} {:>8} {:>12} {:>7} {:>8} {:>8} {:>7}",
+        "", "seq reads/s", "p99", "max", "writes/s", "rand reads/s", "p99", "max", "writes/s", "short"
+    );
+    for variant in &VARIANTS {
+        let Some(values) = results.get(&(profile, variant.name, "many")) else { continue };
+        let mut line = format!("{:<36}", variant.name);
+        let mut add = |name: &str, per: f64, width: usize, decimals: usize| {
+            line += &median(values, name).map_or_else(
+                || format!(" {:>width$}", "-"),
+                |value| format!(" {:>width$.decimals$}", value / per),
+            );
+        };
+        for order in ["seq", "rand"] {
+            add(&format!("many-{order} read iops"), 1.0, if order == "seq" { 11 } else { 12 }, 0);
+            add(&format!("many-{order} read p99"), 1e3, 7, 2);
+            add(&format!("many-{order} read max"), 1e3, 8, 1);
+            add(&format!("many-{order} write iops"), 1.0, 8, 0);
+        }
+        add("short read", 1.0, 7, 0);
+        println!("{line}");
+    }
 }
 
 #[cfg(test)]

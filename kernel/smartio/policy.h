@@ -10,7 +10,7 @@
  * sio_complete, or sio_withdraw (the driver gave it back, or it ends without a completion).
  *
  * The policy follows Nguyen et al. 2015, sections 5 and 6: 17 queues, slices, the quantum of algorithm 6.2, reads before
- * writes within a class, and four limits of requests in flight. It adds three things, each of which can be switched off
+ * writes within a class, and four limits of requests in flight. It adds four things, each of which can be switched off
  * (`sio_settings_study`):
  *
  * - It holds writes back while a read is in flight, and for a moment after one has completed (anticipation). A program that
@@ -18,6 +18,8 @@
  * - Reads may lose a given share of their time to writes. What they lose is measured: the time that writes were in flight
  *   while a read waited, or was slower than reads are without writes.
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
+ * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
+ *   `turn_wait_ns` while a younger one of its queue goes.
  *
  * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
  */
@@ -193,7 +195,7 @@ struct sio_policy {
 	struct sio_statistics statistics;
 };
 
-/* The settings of the study alone: neither anticipation nor budget, and sync writes like others. */
+/* The settings of the study alone: neither anticipation nor budget nor turns, and sync writes like others. */
 void sio_settings_study(struct sio_settings *settings);
 /* The settings for a device that takes `depth` requests at once. */
 void sio_settings_default(struct sio_settings *settings, u32 depth);

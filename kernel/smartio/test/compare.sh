@@ -2,9 +2,7 @@
 # In a guest: one part of the comparison of schedulers on $FONIO_DEVICE (`cost`: on a device in memory). Prints fio's JSON for
 # each run, and `== NAME VALUE` for other values.
 #
-#     compare.sh PART SCHEDULER IOS STARTS [WORD]...
-#
-# A WORD is KEY=VALUE of the scheduler, queue:KEY=VALUE of the block layer, or an option of fio: reader:OPTION, writer:OPTION.
+#     compare.sh PART SCHEDULER IOS STARTS [KEY=VALUE of the scheduler | reader:OPTION | writer:OPTION of fio]...
 part=$1 scheduler=$2 ios=$3 starts=$4
 shift 4
 
@@ -29,10 +27,6 @@ for word in "$@"; do
     case $word in
     reader:*) of_reader="$of_reader ${word#*:}" ;;
     writer:*) of_writer="$of_writer ${word#*:}" ;;
-    queue:*)
-        word=${word#*:}
-        echo ${word#*=} >$queue/${word%%=*} || exit
-        ;;
     *) echo ${word#*=} >$queue/iosched/${word%%=*} || exit ;;
     esac
 done
@@ -72,17 +66,6 @@ endless() {
     test ! -e $queue/iosched/write_late_ns_max || echo "== late_ns $(cat $queue/iosched/write_late_ns_max)"
 }
 
-# Four readers that never end: beside four writers; and beside a program that reads 20 times, then not for 100 ms, by turns.
-many() {
-    four="--numjobs=4 --offset_increment=64m --number_ios=10000000 --time_based --runtime=1"
-    for order in "" rand; do
-        raw --clat_percentiles=1 --name=many-${order:-seq} --rw=${order}read $reader $four \
-            --name=many-${order:-seq} --rw=${order}write --offset=1g $writer $four
-    done
-    raw --name=bulk --rw=randread $reader $four --name=short --rw=randread --offset=512m $reader --thinktime=100000 \
-        --thinktime_blocks=20 --number_ios=10000000 --time_based --runtime=1
-}
-
 # A reader with pauses beside an fsync every second, and beside the write-back of a large copy with an fsync ten times a second.
 files() {
     cd $FONIO_MOUNT || exit
@@ -114,7 +97,6 @@ while test $start -lt $starts; do
         deep
         test $start -gt 1 || endless
         ;;
-    many) many ;;
     files) files ;;
     cost)
         for op in read write; do

@@ -50,8 +50,8 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
-/// Requests of at most 64 KiB: a setting of the queue, whatever the scheduler is.
-const SMALL: &[&str] = &["queue:max_sectors_kb=64"];
+/// Requests of at most 64 KiB: a setting of the queue, above the folder of those of the scheduler.
+const SMALL: &[&str] = &["../max_sectors_kb=64"];
 
 /// The schedulers. Tuned as `Documentation/block` of Linux 6.12 advises: deadline-iosched.rst (`fifo_batch`: "when low
 /// latency is the primary concern, smaller is better"; `writes_starved`), kyber-iosched.rst (the target of reads),
@@ -98,7 +98,7 @@ pub struct Cell {
     pub profile: &'static str,
     /// The scheduler.
     pub variant: &'static Variant,
-    /// The part of the script.
+    /// The part of the script, or `many` for the other script.
     pub part: &'static str,
     /// I/Os of each process.
     pub ios: u32,
@@ -110,6 +110,11 @@ impl Cell {
     /// The name in messages and files.
     pub fn name(&self) -> String {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
+    }
+
+    /// The script that measures it: its name, and the scripts that it reads.
+    pub fn scripts(&self) -> &'static [&'static str] {
+        if self.part == "many" { &["many.sh", "compare.sh"] } else { &["compare.sh"] }
     }
 
     /// The file with the cell's results. Other inputs have other files.
@@ -141,8 +146,9 @@ fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Res
     let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
     let fs = if cell.part == "files" { "--fs ext4 --mount " } else { "" };
     let script = format!(
-        "{load}fonio device emulate {} {fs}--scheduler none -- sh \"$PWD/guest/compare.sh\" \"$@\"",
-        cell.profile
+        "{load}fonio device emulate {} {fs}--scheduler none -- sh \"$PWD/guest/{}\" \"$@\"",
+        cell.profile,
+        cell.scripts()[0]
     );
     let mut command = process::bound_to_this(fonio);
     command

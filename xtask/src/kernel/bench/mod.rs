@@ -83,9 +83,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let fonio = options.fonio.clone().map_or_else(process::build_fonio, Ok)?;
     let built = build::module(KERNEL)?;
     let folder = process::scratch("kernel/bench")?;
-    let script = sources().join("test/compare.sh");
+    let scripts = ["compare.sh", "many.sh"].map(|name| sources().join("test").join(name));
     std::fs::create_dir_all(folder.join("guest"))?;
-    for entry in [&built.module, &script] {
+    for entry in scripts.iter().chain([&built.module]) {
         let to = folder.join("guest").join(entry.file_name().context("a file has a name")?);
         std::fs::copy(entry, to)?;
     }
@@ -99,14 +99,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
-    let script = short(&std::fs::read(&script)?);
+    let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
+    let [common, both] = [short(&scripts[0]), short(&scripts.concat())];
     let cells: Vec<Cell> = cells(&options);
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
     let versions = |cell: &Cell| {
         let release = &built.files.release;
         let module =
             if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
-        format!("{module}-{script}")
+        format!("{module}-{}", if cell.scripts().len() == 1 { &common } else { &both })
     };
     let started = Instant::now();
     let missing: Vec<&Cell> =

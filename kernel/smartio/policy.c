@@ -277,25 +277,39 @@ static bool is_paused(const struct sio_policy *policy, const struct sio_reader *
 	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= HOLD_MIN_NS;
 }
 
-/*
- * The turn that another reader can have, or NULL: a free one, then that of the reader which paused for longest; with
- * `is_due`, also the turn that lasted for longest.
- */
-static struct sio_reader *free_turn(struct sio_policy *policy, bool is_due, u64 now)
+/* The turn that lasted for longest, and at least TURN_MIN_NS, or NULL. */
+static struct sio_reader *longest_turn(struct sio_policy *policy, u64 now)
 {
-	struct sio_reader *paused = NULL, *longest = NULL, *reader = policy->readers;
+	struct sio_reader *longest = NULL, *reader = policy->readers;
+
+	for (; reader < policy->readers + readers_max(policy); reader++)
+		if (reader->is_used && (!longest || reader->since_ns < longest->since_ns))
+			longest = reader;
+	return longest && since(now, longest->since_ns) >= TURN_MIN_NS ? longest : NULL;
+}
+
+/* A turn that no reader has, or that of the reader which paused for longest, or NULL. */
+static struct sio_reader *free_turn(struct sio_policy *policy, u64 now)
+{
+	struct sio_reader *paused = NULL, *reader = policy->readers;
 
 	for (; reader < policy->readers + readers_max(policy); reader++) {
 		if (!reader->is_used)
 			return reader;
 		if (is_paused(policy, reader, now) && (!paused || reader->came_ns < paused->came_ns))
 			paused = reader;
-		if (!longest || reader->since_ns < longest->since_ns)
-			longest = reader;
 	}
-	if (paused || !is_due)
-		return paused;
-	return longest && since(now, longest->since_ns) >= TURN_MIN_NS ? longest : NULL;
+	return paused;
+}
+
+/* Ends a turn for another reader. */
+static void end_turn(struct sio_policy *policy, struct sio_reader *turn, u64 now)
+{
+	if (!turn)
+		return;
+	if (!is_paused(policy, turn, now))
+		policy->processes[turn->process % SIO_PROCESSES].has_had_turn = true;
+	turn->is_used = false;
 }
 
 /* Whether a reader gains by a turn. */
@@ -309,32 +323,38 @@ static bool gains_by_turn(struct sio_policy *policy, const struct sio_item *item
 	return item->kind == SIO_SEQ_READ && stream[0][size] && stream[1][size] >= stream[0][size] + stream[0][size] / 4;
 }
 
-/* A read that is part of no turn goes; with `is_over`, because it waited for long enough, and a turn ends for it. */
-static void begin_turn(struct sio_policy *policy, struct sio_item *item, bool is_due, bool is_over, u64 now)
+/* A read that is part of no turn goes. */
+static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
-	bool gains = gains_by_turn(policy, item);
-	struct sio_reader *turn = gains || is_over ? free_turn(policy, is_due, now) : NULL;
+	struct sio_reader *turn;
 
+	if (!gains_by_turn(policy, item))
+		return;
+	turn = free_turn(policy, now);
+	/* A reader that is new does not wait for the end of a turn. */
+	if (!turn && item->list == SIO_TURN_READS) {
+		end_turn(policy, longest_turn(policy, now), now);
+		turn = free_turn(policy, now);
+	}
 	if (!turn)
 		return;
-	if (turn->is_used && !is_paused(policy, turn, now))
-		policy->processes[turn->process % SIO_PROCESSES].has_had_turn = true;
-	*turn = (struct sio_reader){ .is_used = gains, .process = item->process, .since_ns = now };
-	if (!gains)
-		return;
+	*turn = (struct sio_reader){ .is_used = true, .process = item->process, .since_ns = now };
 	join_turn(policy, item);
 	policy->statistics.turns++;
 }
 
-/* Whether `other` has waited for so long that it goes before `first`, whose turn it is. */
+/* Whether `other` goes before `first`, whose turn it is, because its turn lasted for long or `other` waited for long. */
 static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first, const struct sio_item *other, u64 now)
 {
 	u64 waited = since(now, other->came_ns), most = policy->settings.turn_wait_ns;
+	const struct sio_reader *longest = longest_turn(policy, now);
 
-	if (other->order > first->order || waited < most)
+	if (other->order > first->order)
 		return false;
 	/* With many readers, turns of TURN_MIN_NS are too long for the bound; then the oldest read goes first. */
-	return waited >= 2 * most || free_turn(policy, true, now);
+	if (waited >= 2 * most)
+		return true;
+	return longest && (waited >= most || since(now, longest->since_ns) >= most);
 }
 
 /* ---- requests come and go ---- */
@@ -688,7 +708,6 @@ static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
 	u32 queues = waiting_in(policy, class, SIO_TURN_READS) | waiting_in(policy, class, SIO_READS);
 	int queue = choose_queue(policy, queues, now);
 	struct sio_item *item, *other;
-	bool is_due = true, is_over = false;
 
 	if (queue < 0 || !may_dispatch(policy, queue))
 		return NULL;
@@ -696,10 +715,9 @@ static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
 	other = front(policy, queue, SIO_READS, true);
 	if (!item) {
 		item = other;
-		is_due = false;
 	} else if (other && is_turn_over(policy, item, other, now)) {
 		item = other;
-		is_over = true;
+		end_turn(policy, longest_turn(policy, now), now);
 		policy->statistics.turns_by_bound++;
 	}
 	if (!item)
@@ -707,7 +725,7 @@ static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
 	use_queue(policy, queue, now);
 	issue(policy, item, now);
 	if (!item->reader)
-		begin_turn(policy, item, is_due, is_over, now);
+		begin_turn(policy, item, now);
 	return item;
 }
 

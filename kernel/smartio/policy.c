@@ -257,9 +257,13 @@ static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 	if (!readers_max(policy))
 		return SIO_READS;
-	if (pause >= policy->settings.turn_wait_ns)
-		process->has_had_turn = false;
 	join_turn(policy, item);
+	if (pause >= policy->settings.turn_wait_ns) {
+		/* It begins anew. */
+		process->has_had_turn = false;
+		if (item->reader)
+			policy->readers[item->reader - 1].since_ns = now;
+	}
 	/* The reads of a process stay in order. */
 	if (process->waiting)
 		return SIO_READS;

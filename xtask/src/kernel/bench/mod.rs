@@ -263,10 +263,10 @@ fn show(profile: &str, results: &Results, options: &Options) -> Result<()> {
         println!();
     }
     println!(
-        "{profile}: a random reader beside a writer with 32 requests at a time; both alone with 32; four readers with 8 each that never"
+        "{profile}: a random reader beside a writer with 32 requests at a time; both alone with 32; a reader with 8 that never ends"
     );
     println!(
-        "end beside one writer; a reader with pauses of 1 ms beside an fsync each second, and beside a copy (ext4)"
+        "beside one writer; a reader with pauses of 1 ms beside an fsync each second, and beside a copy (ext4)"
     );
     println!(
         "{:<36} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9}",

@@ -18,6 +18,9 @@
 /* The most writes in flight beside reads, however many the device takes. */
 #define WINDOW_MAX 64
 
+/* A turn that others wait for lasts at least so long: about 50 reads of 4 KiB on a slow device. */
+#define TURN_MIN_NS (4 * MS)
+
 /* ---- lists ---- */
 
 static void list_init(struct sio_link *head)
@@ -166,6 +169,7 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 	memset(settings->limits, 0, sizeof(settings->limits));
 	settings->sync_bound_ns = 25 * MS;
 	settings->hold_max_ns = 1 * MS;
+	settings->turn_wait_ns = 25 * MS;
 	settings->read_percent = 120;
 	settings->in_flight_max = depth;
 }
@@ -190,6 +194,171 @@ void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u6
 		policy->streams[0].ends[stream] = policy->streams[1].ends[stream] = SIO_NEVER;
 	policy->current_queue = -1;
 	policy->window = 1;
+}
+
+/* ---- turns of readers ---- */
+
+/*
+ * With one read at a time each, several readers on a device that takes one request are served by turns, one read each. Then
+ * all end late, and streams that the device would read ahead are as slow as random reads. So as few readers as keep the
+ * device busy go on, until they pause or others have waited for `turn_wait_ns`. Who reads on for longer than that has further
+ * turns only if it gains by them: for sequential reads, on a device that was seen to serve them faster if they go on.
+ */
+
+/* How many readers have their turn at a time: one more than the device takes, so that it serves one while another thinks. */
+static u32 readers_max(const struct sio_policy *policy)
+{
+	u32 depth = policy->settings.in_flight_max;
+
+	return policy->settings.turn_wait_ns && depth && depth < SIO_READERS_MAX ? depth + 1 : 0;
+}
+
+static struct sio_process *process_of(struct sio_policy *policy, const struct sio_item *item)
+{
+	return &policy->processes[item->process % SIO_PROCESSES];
+}
+
+/* Makes a read part of its reader's turn, if there is one. */
+static void join_turn(struct sio_policy *policy, struct sio_item *item)
+{
+	u32 most = readers_max(policy), at;
+
+	for (at = 0; at < most; at++) {
+		struct sio_reader *reader = &policy->readers[at];
+
+		if (!reader->is_used || reader->process != item->process)
+			continue;
+		item->reader = at + 1;
+		reader->reads++;
+		reader->came_ns = item->came_ns;
+		return;
+	}
+}
+
+/* The read is no longer queued or in flight. */
+static void leave_turn(struct sio_policy *policy, struct sio_item *item)
+{
+	struct sio_reader *reader;
+
+	if (!item->reader)
+		return;
+	reader = &policy->readers[item->reader - 1];
+	item->reader = 0;
+	/* In the meantime, it can be the turn of another one. */
+	if (reader->process == item->process && reader->reads)
+		reader->reads--;
+}
+
+/* The list for a read that comes. */
+static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
+{
+	struct sio_process *process = process_of(policy, item);
+	u64 pause = since(now, process->done_ns), alone, readers;
+
+	if (!readers_max(policy))
+		return SIO_READS;
+	join_turn(policy, item);
+	if (pause >= policy->settings.turn_wait_ns) {
+		/* It begins anew. */
+		process->has_had_turn = false;
+		if (item->reader)
+			policy->readers[item->reader - 1].since_ns = now;
+	}
+	/* The reads of a process stay in order. */
+	if (process->waiting)
+		return SIO_READS;
+	if (item->reader || !process->done_ns)
+		return SIO_TURN_READS;
+	/* A reader that uses less than an equal share of the device waits for no turn. */
+	readers = policy->reads_queued[item->class] + policy->reads_in_flight[item->class] + 1;
+	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)];
+	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
+}
+
+/* Whether a reader does not use its turn: it has thought for longer than programs that read on do. */
+static bool is_paused(const struct sio_policy *policy, const struct sio_reader *reader, u64 now)
+{
+	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= HOLD_MIN_NS;
+}
+
+/* The turn that lasted for longest, and at least TURN_MIN_NS, or NULL. */
+static struct sio_reader *longest_turn(struct sio_policy *policy, u64 now)
+{
+	struct sio_reader *longest = NULL, *reader = policy->readers;
+
+	for (; reader < policy->readers + readers_max(policy); reader++)
+		if (reader->is_used && (!longest || reader->since_ns < longest->since_ns))
+			longest = reader;
+	return longest && since(now, longest->since_ns) >= TURN_MIN_NS ? longest : NULL;
+}
+
+/* A turn that no reader has, or that of the reader which paused for longest, or NULL. */
+static struct sio_reader *free_turn(struct sio_policy *policy, u64 now)
+{
+	struct sio_reader *paused = NULL, *reader = policy->readers;
+
+	for (; reader < policy->readers + readers_max(policy); reader++) {
+		if (!reader->is_used)
+			return reader;
+		if (is_paused(policy, reader, now) && (!paused || reader->came_ns < paused->came_ns))
+			paused = reader;
+	}
+	return paused;
+}
+
+/* Ends a turn for another reader. */
+static void end_turn(struct sio_policy *policy, struct sio_reader *turn, u64 now)
+{
+	if (!turn)
+		return;
+	if (!is_paused(policy, turn, now))
+		policy->processes[turn->process % SIO_PROCESSES].has_had_turn = true;
+	turn->is_used = false;
+}
+
+/* Whether a reader gains by a turn. */
+static bool gains_by_turn(struct sio_policy *policy, const struct sio_item *item)
+{
+	const u64(*stream)[SIO_SIZES] = policy->stream_ns;
+	u8 size = size_of(item->bytes);
+
+	if (!process_of(policy, item)->has_had_turn)
+		return true;
+	return item->kind == SIO_SEQ_READ && stream[0][size] && stream[1][size] >= stream[0][size] + stream[0][size] / 4;
+}
+
+/* A read that is part of no turn goes. */
+static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now)
+{
+	struct sio_reader *turn;
+
+	if (!gains_by_turn(policy, item))
+		return;
+	turn = free_turn(policy, now);
+	/* A reader that is new does not wait for the end of a turn. */
+	if (!turn && item->list == SIO_TURN_READS) {
+		end_turn(policy, longest_turn(policy, now), now);
+		turn = free_turn(policy, now);
+	}
+	if (!turn)
+		return;
+	*turn = (struct sio_reader){ .is_used = true, .process = item->process, .since_ns = now };
+	join_turn(policy, item);
+	policy->statistics.turns++;
+}
+
+/* Whether `other` goes before `first`, whose turn it is, because its turn lasted for long or `other` waited for long. */
+static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first, const struct sio_item *other, u64 now)
+{
+	u64 waited = since(now, other->came_ns), most = policy->settings.turn_wait_ns;
+	const struct sio_reader *longest = longest_turn(policy, now);
+
+	if (other->order > first->order)
+		return false;
+	/* With many readers, turns of TURN_MIN_NS are too long for the bound; then the oldest read goes first. */
+	if (waited >= 2 * most)
+		return true;
+	return longest && (waited >= most || since(now, longest->since_ns) >= most);
 }
 
 /* ---- requests come and go ---- */
@@ -234,13 +403,17 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 	item->writing_came_ns = writing(policy, now);
 	item->queue = queue_of(class, item->level);
 	item->kind = kind_of(policy, item);
-	item->list = SIO_READS;
-	if (item->is_write)
+	item->reader = 0;
+	if (!item->is_write)
+		item->list = read_list(policy, item, now);
+	else
 		/* With the same bound for both, as in the study, they are one list in the order of insertion. */
 		item->list = item->is_sync && settings->sync_bound_ns < settings->slice_ns ? SIO_SYNC_WRITES : SIO_ASYNC_WRITES;
 	item->state = SIO_QUEUED;
 	list_append(&policy->queues[item->queue].lists[item->list][is_random(item->kind)], &item->link);
 	policy->waiting[item->list] |= 1U << item->queue;
+	if (item->list == SIO_READS)
+		process_of(policy, item)->waiting++;
 	if (!item->is_write && policy->read_done_ns[class] && policy->reads_queued[class] == 0 &&
 	    policy->reads_in_flight[class] == 0) {
 		/* A long pause says only that it was longer than any anticipation; one of them must not end it. */
@@ -262,6 +435,8 @@ static void take_out(struct sio_policy *policy, struct sio_item *item)
 
 	list_take(&item->link);
 	count_queued(policy, item, -1);
+	if (item->list == SIO_READS)
+		process_of(policy, item)->waiting--;
 	if (is_empty(&lists[0]) && is_empty(&lists[1]))
 		policy->waiting[item->list] &= ~(1U << item->queue);
 }
@@ -269,6 +444,7 @@ static void take_out(struct sio_policy *policy, struct sio_item *item)
 void sio_remove(struct sio_policy *policy, struct sio_item *item)
 {
 	take_out(policy, item);
+	leave_turn(policy, item);
 	item->state = SIO_NEW;
 }
 
@@ -313,6 +489,8 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 	} else {
 		item->is_after_write = policy->has_written;
 		policy->has_written = false;
+		item->is_switch = policy->reads_issued - process_of(policy, item)->issued > readers_max(policy);
+		process_of(policy, item)->issued = ++policy->reads_issued;
 		policy->reads_in_flight[class]++;
 		policy->hold_until_ns[class] = 0;
 	}
@@ -331,6 +509,7 @@ static void leave(struct sio_policy *policy, struct sio_item *item, u64 now)
 	policy->queues[item->queue].in_flight--;
 	policy->class_in_flight[item->class]--;
 	policy->kind_in_flight[item->kind]--;
+	leave_turn(policy, item);
 	if (!item->is_write)
 		policy->reads_in_flight[item->class]--;
 	else if (--policy->writes_in_flight == 0)
@@ -410,8 +589,11 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	u64 writing_now = writing(policy, now), response = since(now, item->came_ns), loss, earned;
 	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)settings->slice_ns;
 
-	if (writing_now == item->writing_issued_ns && !item->is_after_write)
+	if (writing_now == item->writing_issued_ns && !item->is_after_write) {
 		average(&policy->read_alone_ns[item->kind][size_of(item->bytes)], service);
+		if (item->kind == SIO_SEQ_READ)
+			average(&policy->stream_ns[item->is_switch][size_of(item->bytes)], service);
+	}
 	loss = lost(policy, item, service, writing_now);
 	policy->statistics.reads_lost_ns += loss;
 	/* A read that was issued after the write knows its cost, if it is known how long such a read takes alone. */
@@ -447,6 +629,7 @@ void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 		average(&policy->write_service_ns, service);
 		return;
 	}
+	process_of(policy, item)->done_ns = now;
 	settle_read(policy, item, service, now);
 	if (policy->reads_in_flight[class] || policy->reads_queued[class])
 		return;
@@ -475,11 +658,10 @@ void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 /* ---- dispatch ---- */
 
-/* Chooses the queue of a class from whose `list` the next request comes (algorithm 6.1). Returns it, or -1. */
-static int choose_queue(struct sio_policy *policy, u8 class, u8 list, u64 now)
+/* Chooses one of the queues from which the next request comes (algorithm 6.1). Returns it, or -1. */
+static int choose_queue(struct sio_policy *policy, u32 others, u64 now)
 {
 	int current = policy->current_queue;
-	u32 others = waiting_in(policy, class, list);
 	bool has_current = current >= 0 && (others >> current & 1);
 
 	if (has_current && now < policy->slice_end_ns)
@@ -499,10 +681,19 @@ static bool may_dispatch(const struct sio_policy *policy, int queue)
 	return chosen->in_flight < policy->settings.quantum || chosen->queued == policy->queued;
 }
 
-/* The next request of a list in a class, or NULL if a limit forbids it; then it goes after a completion. */
-static struct sio_item *take(struct sio_policy *policy, u8 class, u8 list, u64 now)
+/* Algorithm 6.1 goes on with this queue. */
+static void use_queue(struct sio_policy *policy, int queue, u64 now)
 {
-	int queue = choose_queue(policy, class, list, now);
+	if (queue != policy->current_queue || now >= policy->slice_end_ns) {
+		policy->current_queue = queue;
+		policy->slice_end_ns = now + policy->settings.slice_ns;
+	}
+}
+
+/* The next write of a list in a class, or NULL if a limit forbids it; then it goes after a completion. */
+static struct sio_item *take_write(struct sio_policy *policy, u8 class, u8 list, u64 now)
+{
+	int queue = choose_queue(policy, waiting_in(policy, class, list), now);
 	struct sio_item *item;
 
 	if (queue < 0 || !may_dispatch(policy, queue))
@@ -510,11 +701,35 @@ static struct sio_item *take(struct sio_policy *policy, u8 class, u8 list, u64 n
 	item = front(policy, queue, list, true);
 	if (!item)
 		return NULL;
-	if (queue != policy->current_queue || now >= policy->slice_end_ns) {
-		policy->current_queue = queue;
-		policy->slice_end_ns = now + policy->settings.slice_ns;
-	}
+	use_queue(policy, queue, now);
 	issue(policy, item, now);
+	return item;
+}
+
+/* The next read of a class, or NULL if a limit forbids it. */
+static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
+{
+	u32 queues = waiting_in(policy, class, SIO_TURN_READS) | waiting_in(policy, class, SIO_READS);
+	int queue = choose_queue(policy, queues, now);
+	struct sio_item *item, *other;
+
+	if (queue < 0 || !may_dispatch(policy, queue))
+		return NULL;
+	item = front(policy, queue, SIO_TURN_READS, true);
+	other = front(policy, queue, SIO_READS, true);
+	if (!item) {
+		item = other;
+	} else if (other && is_turn_over(policy, item, other, now)) {
+		item = other;
+		end_turn(policy, longest_turn(policy, now), now);
+		policy->statistics.turns_by_bound++;
+	}
+	if (!item)
+		return NULL;
+	use_queue(policy, queue, now);
+	issue(policy, item, now);
+	if (!item->reader)
+		begin_turn(policy, item, now);
 	return item;
 }
 
@@ -554,7 +769,7 @@ static struct sio_item *take_due_write(struct sio_policy *policy, u8 class, u64 
 			wake_at(wake_ns, instant);
 			continue;
 		}
-		item = take(policy, class, list, now);
+		item = take_write(policy, class, list, now);
 		if (item) {
 			policy->statistics.writes_by_bound++;
 			return item;
@@ -580,7 +795,7 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		if (item)
 			return item;
 		if (held > now && budget_allows(policy)) {
-			item = take(policy, class, write_list(policy, class), now);
+			item = take_write(policy, class, write_list(policy, class), now);
 			if (item) {
 				policy->is_unsettled = true;
 				policy->unsettled_ns = now;
@@ -590,7 +805,7 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		}
 	}
 	if (policy->reads_queued[class]) {
-		item = take(policy, class, SIO_READS, now);
+		item = take_read(policy, class, now);
 		*is_blocked = !item;
 		return item;
 	}
@@ -602,7 +817,7 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		return NULL;
 	}
 	policy->is_unsettled = false;
-	item = take(policy, class, write_list(policy, class), now);
+	item = take_write(policy, class, write_list(policy, class), now);
 	*is_blocked = !item;
 	return item;
 }
@@ -647,7 +862,8 @@ static struct sio_item *take_of_waiting_class(struct sio_policy *policy, u64 now
 		if (came != SIO_NEVER && is_higher_busy) {
 			instant = later(came, policy->class_served_ns[class]) + policy->settings.class_bound_ns;
 			if (instant <= now) {
-				struct sio_item *item = take(policy, class, chosen, now);
+				struct sio_item *item =
+					chosen <= SIO_READS ? take_read(policy, class, now) : take_write(policy, class, chosen, now);
 
 				if (item) {
 					policy->statistics.classes_by_bound++;

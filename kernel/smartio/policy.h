@@ -10,7 +10,7 @@
  * sio_complete, or sio_withdraw (the driver gave it back, or it ends without a completion).
  *
  * The policy follows Nguyen et al. 2015, sections 5 and 6: 17 queues, slices, the quantum of algorithm 6.2, reads before
- * writes within a class, and four limits of requests in flight. It adds three things, each of which can be switched off
+ * writes within a class, and four limits of requests in flight. It adds four things, each of which can be switched off
  * (`sio_settings_study`):
  *
  * - It holds writes back while a read is in flight, and for a moment after one has completed (anticipation). A program that
@@ -18,6 +18,8 @@
  * - Reads may lose a given share of their time to writes. What they lose is measured: the time that writes were in flight
  *   while a read waited, or was slower than reads are without writes.
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
+ * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
+ *   `turn_wait_ns` while a younger one of its queue goes.
  *
  * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
  */
@@ -36,14 +38,21 @@ enum sio_class { SIO_RT, SIO_BE, SIO_IDLE, SIO_CLASSES };
 /* The kinds of requests that have a limit each (section 4.5). */
 enum sio_kind { SIO_SEQ_READ, SIO_RAND_READ, SIO_SEQ_WRITE, SIO_RAND_WRITE, SIO_KINDS };
 
-/* The lists of a queue. A program waits for sync writes; nobody waits for async ones. */
-enum sio_list { SIO_READS, SIO_SYNC_WRITES, SIO_ASYNC_WRITES, SIO_LISTS };
+/*
+ * The lists of a queue: reads of readers whose turn it is, all other reads, and writes. A program waits for sync writes;
+ * nobody waits for async ones.
+ */
+enum sio_list { SIO_TURN_READS, SIO_READS, SIO_SYNC_WRITES, SIO_ASYNC_WRITES, SIO_LISTS };
 
 enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
 
 /* The ends of recent requests of one direction: so many interleaved streams count as sequential (our choice; the
  * experiments of the study have up to four of each direction). */
 #define SIO_STREAMS 8
+/* The most readers that read by turns at a time. A device that takes more requests than that needs no turns. */
+#define SIO_READERS_MAX 4
+/* What is known of the processes that read, by their number modulo this. */
+#define SIO_PROCESSES 64
 /* Sizes of reads whose service times are learnt apart: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
 #define SIO_SIZES 5
 
@@ -69,6 +78,8 @@ struct sio_item {
 	u64 writing_came_ns, writing_issued_ns;
 	u8 state, kind, list, queue;
 	u8 is_after_write;	/* a read that was issued as the first one after a write */
+	u8 reader;	/* of whose turn the read is part: 1 to SIO_READERS_MAX; 0: of none */
+	u8 is_switch;	/* a read that was issued after reads of several other processes */
 };
 
 /* All can be changed at any time. */
@@ -77,6 +88,7 @@ struct sio_settings {
 	u64 sync_bound_ns;	/* the bound of sync writes; if not below the slice, they are like others */
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
 	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
+	u64 turn_wait_ns;	/* how long a read waits for the turns of other readers at most; 0: there are no turns */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
 	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */
@@ -86,6 +98,23 @@ struct sio_settings {
 struct sio_queue {
 	struct sio_link lists[SIO_LISTS][2];	/* sequential, random */
 	u32 queued, in_flight;
+};
+
+/* What is known of the reads of a process. Processes with the same number modulo SIO_PROCESSES share it. */
+struct sio_process {
+	u64 done_ns;		/* when the last one completed; 0: none did */
+	u32 issued;		/* the number of the last one among all reads that were issued */
+	u16 waiting;		/* so many wait in SIO_READS */
+	bool has_had_turn;	/* since it last paused, a turn ended although it read on */
+};
+
+/* A process whose turn it is. */
+struct sio_reader {
+	bool is_used;
+	u32 process;
+	u32 reads;		/* of its turn: queued and in flight */
+	u64 since_ns;		/* the begin of its turn */
+	u64 came_ns;		/* when its last read came */
 };
 
 struct sio_streams {
@@ -101,6 +130,8 @@ struct sio_statistics {
 	u64 wait_ns[SIO_KINDS];		/* sum over dispatched ones, from insertion */
 	u64 wait_ns_max[SIO_KINDS];
 	u64 reads_lost_ns;		/* time that reads lost to writes */
+	u64 turns;			/* a reader got its turn */
+	u64 turns_by_bound;		/* a reader got the turn of another one, because its read had waited for long enough */
 	u64 held;			/* dispatches that gave nothing because writes were held back */
 	u64 writes_by_budget;		/* went although programs were reading, because the budget allowed it */
 	u64 writes_by_bound;		/* went because the bound was reached */
@@ -137,6 +168,11 @@ struct sio_policy {
 	u64 hold_until_ns[SIO_CLASSES];
 	u32 hold_process[SIO_CLASSES];
 
+	/* Turns: the readers whose turn it is, and what is known of all. */
+	struct sio_reader readers[SIO_READERS_MAX];
+	struct sio_process processes[SIO_PROCESSES];
+	u32 reads_issued;
+
 	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
 	s64 budget_ns;
 	/* A write went beside reads at this instant, and what it cost is not known yet. */
@@ -152,12 +188,14 @@ struct sio_policy {
 
 	/* Learnt: the service time of reads without a write in flight, and of writes. 0: not known. */
 	u64 read_alone_ns[2][SIO_SIZES];
+	/* The same for sequential reads: of a reader that goes on, and after reads of several others. */
+	u64 stream_ns[2][SIO_SIZES];
 	u64 write_service_ns;
 
 	struct sio_statistics statistics;
 };
 
-/* The settings of the study alone: neither anticipation nor budget, and sync writes like others. */
+/* The settings of the study alone: neither anticipation nor budget nor turns, and sync writes like others. */
 void sio_settings_study(struct sio_settings *settings);
 /* The settings for a device that takes `depth` requests at once. */
 void sio_settings_default(struct sio_settings *settings, u32 depth);

@@ -16,6 +16,7 @@
 typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
+typedef uint16_t u16;
 typedef uint8_t u8;
 
 /* 32-bit kernels divide 64-bit numbers only with this. */

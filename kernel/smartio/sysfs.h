@@ -53,6 +53,7 @@ SETTING(slice_ms, slice_ns, NSEC_PER_MSEC, 1, 10000)
 SETTING(sync_write_wait_ms_max, sync_bound_ns, NSEC_PER_MSEC, 1, 10000)
 SETTING(class_wait_ms_max, class_bound_ns, NSEC_PER_MSEC, 1, 100000)
 SETTING(hold_us_max, hold_max_ns, NSEC_PER_USEC, 0, 100000)
+SETTING(turn_wait_ms_max, turn_wait_ns, NSEC_PER_MSEC, 0, 10000)
 SETTING(quantum_requests, quantum, 1, 1, 10000)
 SETTING(device_requests_max, in_flight_max, 1, 0, 10000)
 SETTING(seq_read_requests_max, limits[SIO_SEQ_READ], 1, 0, 10000)
@@ -72,6 +73,8 @@ STATISTIC(reads_lost_ns_sum, sio->policy.statistics.reads_lost_ns, "%llu")
 STATISTIC(read_budget_ns, sio->policy.budget_ns, "%lld")
 STATISTIC(writes_beside_reads_max, sio->policy.window, "%u")
 STATISTIC(read_gap_ns_mean, sio->policy.gap_ns[SIO_BE], "%llu")
+STATISTIC(turns, sio->policy.statistics.turns, "%llu")
+STATISTIC(turns_by_bound, sio->policy.statistics.turns_by_bound, "%llu")
 STATISTIC(held_dispatches, sio->policy.statistics.held, "%llu")
 STATISTIC(writes_by_budget_requests, sio->policy.statistics.writes_by_budget, "%llu")
 STATISTIC(writes_by_bound_requests, sio->policy.statistics.writes_by_bound, "%llu")
@@ -94,6 +97,7 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RW(sync_write_wait_ms_max),
 	RW(class_wait_ms_max),
 	RW(hold_us_max),
+	RW(turn_wait_ms_max),
 	RW(quantum_requests),
 	RW(device_requests_max),
 	RW(seq_read_requests_max),
@@ -112,6 +116,8 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RO(read_budget_ns),
 	RO(writes_beside_reads_max),
 	RO(read_gap_ns_mean),
+	RO(turns),
+	RO(turns_by_bound),
 	RO(held_dispatches),
 	RO(writes_by_budget_requests),
 	RO(writes_by_bound_requests),

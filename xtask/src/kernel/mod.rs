@@ -7,6 +7,8 @@ mod equal;
 mod guest;
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
+mod turns;
 
 use anyhow::{Result, bail};
 

@@ -110,12 +110,15 @@ struct Request {
     sector: u64,
     sectors: u64,
     kind: usize,
+    process: u64,
 }
 
 impl Request {
-    /// The list in which it waits in the order of insertion.
-    fn list(&self) -> (usize, u64, usize, bool) {
-        (self.class, if self.class == 2 { 0 } else { self.level }, self.kind, self.is_write && self.is_sync)
+    /// The list in which it waits in the order of insertion. With turns, only the reads of one process stay in order.
+    fn list(&self, has_turns: bool) -> (usize, u64, usize, bool, u64) {
+        let process = if has_turns && !self.is_write { self.process } else { 0 };
+        let level = if self.class == 2 { 0 } else { self.level };
+        (self.class, level, self.kind, self.is_write && self.is_sync, process)
     }
 }
 
@@ -127,6 +130,7 @@ struct Rules {
     quantum: u64,
     slice: u64,
     sync_bound: u64,
+    turn_wait: u64,
     is_study: bool,
 }
 
@@ -150,10 +154,16 @@ fn rules(random: &mut Random) -> Rules {
         limits[2],
         limits[3]
     );
+    let mut turn_wait = 0;
     if !is_study {
-        line += &format!(" hold_max_ns={} read_percent={}", random.below(2_000_000), 100 + random.below(200));
+        turn_wait = [0, 1_000_000, 25_000_000][random.below(3) as usize];
+        line += &format!(
+            " hold_max_ns={} read_percent={} turn_wait_ns={turn_wait}",
+            random.below(2_000_000),
+            100 + random.below(200)
+        );
     }
-    Rules { line, limits, in_flight_max, quantum, slice, sync_bound, is_study }
+    Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }
 
 /// The naive model: what waits, what is in flight, and when a write of a class and list last became the oldest.
@@ -192,18 +202,33 @@ impl Model {
         if rules.in_flight_max > 0 && self.in_flight.len() as u64 >= rules.in_flight_max {
             return Err("the device is full".to_owned());
         }
-        let same_queue = |other: &&Request| {
+        let same_queue = |other: &Request| {
             other.class == request.class && (other.class == 2 || other.level == request.level)
         };
-        let of_queue = self.in_flight.values().filter(same_queue).count() as u64;
-        let is_alone = self.waiting.values().filter(same_queue).count() == self.waiting.len();
+        let of_queue = self.in_flight.values().filter(|other| same_queue(other)).count() as u64;
+        let is_alone = self.waiting.values().filter(|other| same_queue(other)).count() == self.waiting.len();
         if of_queue >= rules.quantum && !is_alone {
             return Err("the quantum is used up".to_owned());
         }
-        if let Some((first, _)) = self.waiting.iter().find(|(_, other)| other.list() == request.list())
+        let has_turns = rules.turn_wait > 0;
+        let list = request.list(has_turns);
+        if let Some((first, _)) = self.waiting.iter().find(|(_, other)| other.list(has_turns) == list)
             && *first != id
         {
             return Err(format!("request {first} of the same list came before"));
+        }
+        // Turns end: the oldest read of a queue goes first when it has waited for twice the time.
+        let is_free = |other: &Request| {
+            let limit = rules.limits[other.kind];
+            limit == 0 || self.of_kind(other.kind) < limit
+        };
+        let mut reads = self.waiting.iter().filter(|(_, other)| !other.is_write && is_free(other));
+        if let Some((first, oldest)) = reads.find(|(_, other)| same_queue(other))
+            && !request.is_write
+            && *first != id
+            && now >= oldest.came + 2 * rules.turn_wait
+        {
+            return Err(format!("read {first} has waited for turns for too long"));
         }
         let reads = self.waiting.values().any(|other| !other.is_write && other.class == request.class);
         if rules.is_study && request.is_write && reads {
@@ -297,6 +322,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                     *end += sectors;
                 }
                 let level = random.below(8);
+                let process = random.below(5);
                 let kind = model.kind(is_write, sector, sectors);
                 // Without a bound of their own, sync writes are like others.
                 let is_apart = !is_write || is_sync && model.rules.sync_bound < model.rules.slice;
@@ -309,10 +335,11 @@ fn sequence(seed: u64, events: u64) -> u64 {
                     sector,
                     sectors,
                     kind,
+                    process,
                 };
                 let priority = [format!("rt{level}"), format!("be{level}"), "idle".to_owned()][class].clone();
                 driver.event(&format!(
-                    "insert {now} id={next} {} {} sector={} bytes={} process=1 {priority}",
+                    "insert {now} id={next} {} {} sector={} bytes={} process={process} {priority}",
                     if is_write { "write" } else { "read" },
                     if is_sync { "sync" } else { "async" },
                     request.sector,

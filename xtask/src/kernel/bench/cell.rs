@@ -18,7 +18,7 @@ pub struct Variant {
     pub name: &'static str,
     /// The kernel's name of the scheduler.
     pub scheduler: &'static str,
-    /// Settings, and fio's options for I/O classes, as `compare.sh` takes them.
+    /// Settings of the scheduler and the queue, and fio's options for I/O classes, as `compare.sh` takes them.
     pub words: &'static [&'static str],
     /// Whether it is the kernel's with its default settings.
     pub is_stock: bool,
@@ -26,9 +26,16 @@ pub struct Variant {
 
 impl Variant {
     /// Whether SmartIO's reads are compared with its reads: it is the kernel's, tuned or not, without I/O classes, which
-    /// somebody would have to set for each program.
+    /// somebody would have to set for each program, and with the queue's usual settings.
     pub fn is_rival(&self) -> bool {
-        self.scheduler != SMARTIO && !self.words.iter().any(|word| CLASSES.contains(word))
+        self.scheduler != SMARTIO
+            && !self.has_small_requests()
+            && !self.words.iter().any(|word| CLASSES.contains(word))
+    }
+
+    /// Whether the queue splits large requests; only the part `files` has any.
+    pub fn has_small_requests(&self) -> bool {
+        self.words == SMALL
     }
 }
 
@@ -43,11 +50,14 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
+/// Requests of at most 64 KiB: a setting of the queue, above the folder of those of the scheduler.
+const SMALL: &[&str] = &["../max_sectors_kb=64"];
+
 /// The schedulers. Tuned as `Documentation/block` of Linux 6.12 advises: deadline-iosched.rst (`fifo_batch`: "when low
 /// latency is the primary concern, smaller is better"; `writes_starved`), kyber-iosched.rst (the target of reads),
 /// bfq-iosched.rst (`low_latency` and `slice_idle` off for throughput on flash; `strict_guarantees` where guarantees are
 /// more important), ioprio.rst (classes).
-pub const VARIANTS: [Variant; 11] = [
+pub const VARIANTS: [Variant; 14] = [
     stock("none"),
     stock("mq-deadline"),
     stock("kyber"),
@@ -62,6 +72,7 @@ pub const VARIANTS: [Variant; 11] = [
         "smartio",
         &[
             "hold_us_max=0",
+            "turn_wait_ms_max=0",
             "read_time_percent_max=0",
             "sync_write_wait_ms_max=100",
             "seq_read_requests_max=2",
@@ -71,6 +82,9 @@ pub const VARIANTS: [Variant; 11] = [
         ],
     ),
     tuned(SMARTIO, "smartio", &[]),
+    tuned("mq-deadline, requests of 64 KiB", "mq-deadline", SMALL),
+    tuned("bfq, requests of 64 KiB", "bfq", SMALL),
+    tuned("smartio, requests of 64 KiB", "smartio", SMALL),
 ];
 /// The variant that is to win.
 pub const SMARTIO: &str = "smartio";
@@ -84,7 +98,7 @@ pub struct Cell {
     pub profile: &'static str,
     /// The scheduler.
     pub variant: &'static Variant,
-    /// The part of the script.
+    /// The part of the script, or `many` for the other script.
     pub part: &'static str,
     /// I/Os of each process.
     pub ios: u32,
@@ -96,6 +110,11 @@ impl Cell {
     /// The name in messages and files.
     pub fn name(&self) -> String {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
+    }
+
+    /// The script that measures it: its name, and the scripts that it reads.
+    pub fn scripts(&self) -> &'static [&'static str] {
+        if self.part == "many" { &["many.sh", "compare.sh"] } else { &["compare.sh"] }
     }
 
     /// The file with the cell's results. Other inputs have other files.
@@ -127,8 +146,9 @@ fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Res
     let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
     let fs = if cell.part == "files" { "--fs ext4 --mount " } else { "" };
     let script = format!(
-        "{load}fonio device emulate {} {fs}--scheduler none -- sh \"$PWD/guest/compare.sh\" \"$@\"",
-        cell.profile
+        "{load}fonio device emulate {} {fs}--scheduler none -- sh \"$PWD/guest/{}\" \"$@\"",
+        cell.profile,
+        cell.scripts()[0]
     );
     let mut command = process::bound_to_this(fonio);
     command
@@ -196,11 +216,15 @@ fn values(text: &str) -> Result<Values> {
     Ok(found)
 }
 
-/// The values of one run of fio: by job and operation, the mean response and the 99th percentile of fsync in µs, and I/Os
-/// per second of all processes together.
+/// The values of one run of fio: by job and operation, the mean and longest response in µs, I/Os per second of all processes
+/// together, and 99th percentiles in µs: of fsync, and of the process with the longest one where fio was asked for it.
 fn of_jobs(run: &Value) -> Values1 {
     let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
     let mut values = Values1::new();
+    let longest = |values: &mut Values1, name: String, ns: f64| {
+        let value = values.entry(name).or_default();
+        *value = value.max(ns / 1e3);
+    };
     for job in run["jobs"].as_array().map_or(&[][..], Vec::as_slice) {
         let name = job["jobname"].as_str().unwrap_or_default();
         for op in ["read", "write"] {
@@ -212,6 +236,10 @@ fn of_jobs(run: &Value) -> Values1 {
                 sum.0 += count;
                 sum.1 += count * number(&side["lat_ns"]["mean"]) / 1e3;
                 sum.2 = sum.2.max(number(&side["runtime"]) / 1e3);
+                longest(&mut values, format!("{name} {op} max"), number(&side["lat_ns"]["max"]));
+                if let Some(p99) = side["clat_ns"]["percentile"]["99.000000"].as_f64() {
+                    longest(&mut values, format!("{name} {op} p99"), p99);
+                }
             }
         }
         if let Some(p99) = job["sync"]["lat_ns"]["percentile"]["99.000000"].as_f64() {
@@ -236,12 +264,20 @@ mod tests {
     #[test]
     fn values_of_a_script() {
         let text = r#"note: fio says something
-            {"jobs": [{"jobname": "1x1", "read": {"total_ios": 2, "runtime": 500, "lat_ns": {"mean": 1000}}},
-                      {"jobname": "1x1", "read": {"total_ios": 6, "runtime": 1000, "lat_ns": {"mean": 3000}},
+            {"jobs": [{"jobname": "1x1", "read": {"total_ios": 2, "runtime": 500, "lat_ns": {"mean": 1000, "max": 2000},
+                                     "clat_ns": {"percentile": {"99.000000": 1500}}}},
+                      {"jobname": "1x1", "read": {"total_ios": 6, "runtime": 1000, "lat_ns": {"mean": 3000, "max": 9000}},
                        "sync": {"lat_ns": {"percentile": {"99.000000": 7000}}}}]}
             == late_ns 42
             "#;
-        let expected = [("1x1 fsync p99", 7.0), ("1x1 read", 2.5), ("1x1 read iops", 8.0), ("late_ns", 42.0)];
+        let expected = [
+            ("1x1 fsync p99", 7.0),
+            ("1x1 read", 2.5),
+            ("1x1 read iops", 8.0),
+            ("1x1 read max", 9.0),
+            ("1x1 read p99", 1.5),
+            ("late_ns", 42.0),
+        ];
         let expected: Values = expected.map(|(name, value)| (name.to_owned(), vec![value])).into();
         assert_eq!(values(text).expect("values"), expected);
         assert!(values("nothing").is_err());

@@ -47,13 +47,20 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
                 _ => "read-alone read",
             };
             let times = |variant| Some(slowdown(of(variant, part)?, &format!("{run} read"), alone)?[1]);
+            // What it costs: how many times as long as alone writes took there.
+            let writes = |variant| {
+                let times = slowdown(of(variant, part)?, &format!("{run} write"), "write-alone write")?[1];
+                Some(format!(" (writes {times:.2} times)"))
+            };
             let rivals = VARIANTS.iter().filter(|variant| variant.is_rival());
             let best = rivals.filter_map(|variant| Some((times(variant.name)?, variant.name)));
             let best = best.min_by(|one, other| one.0.total_cmp(&other.0));
             if let (Some(own), Some((best, name))) = (times(SMARTIO), best) {
                 println!(
-                    "{} {profile} {part} {run}: reads {own:.2} times as long, {best:.2} under the best other one ({name})",
-                    verdict(own < best)
+                    "{} {profile} {part} {run}: reads {own:.2} times as long{}, {best:.2} under {name}, the best other one{}",
+                    verdict(own < best),
+                    writes(SMARTIO).unwrap_or_default(),
+                    writes(name).unwrap_or_default()
                 );
             }
         }

@@ -25,8 +25,8 @@ const KERNEL: &str = "6.12";
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
 /// The parts of the script, and how often each starts: quick, and else.
-const PARTS: [(&str, [u32; 2]); 4] =
-    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("files", [1, 2])];
+const PARTS: [(&str, [u32; 2]); 5] =
+    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [1, 2])];
 /// I/Os of each process, quick and else.
 const IOS: [u32; 2] = [200, 1000];
 /// Where the processor's time for a request is measured: not on a profile.
@@ -83,9 +83,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let fonio = options.fonio.clone().map_or_else(process::build_fonio, Ok)?;
     let built = build::module(KERNEL)?;
     let folder = process::scratch("kernel/bench")?;
-    let script = sources().join("test/compare.sh");
+    let scripts = ["compare.sh", "many.sh"].map(|name| sources().join("test").join(name));
     std::fs::create_dir_all(folder.join("guest"))?;
-    for entry in [&built.module, &script] {
+    for entry in scripts.iter().chain([&built.module]) {
         let to = folder.join("guest").join(entry.file_name().context("a file has a name")?);
         std::fs::copy(entry, to)?;
     }
@@ -99,14 +99,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
-    let script = short(&std::fs::read(&script)?);
+    let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
+    let [common, both] = [short(&scripts[0]), short(&scripts.concat())];
     let cells: Vec<Cell> = cells(&options);
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
     let versions = |cell: &Cell| {
         let release = &built.files.release;
         let module =
             if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
-        format!("{module}-{script}")
+        format!("{module}-{}", if cell.scripts().len() == 1 { &common } else { &both })
     };
     let started = Instant::now();
     let missing: Vec<&Cell> =
@@ -178,6 +179,9 @@ fn cells(options: &Options) -> Vec<Cell> {
     for profile in &options.profiles {
         for variant in &variants {
             for (part, starts) in PARTS {
+                if variant.has_small_requests() && part != "files" {
+                    continue;
+                }
                 add(Cell { profile, variant, part, ios: options.ios, starts: starts[options.starts] });
             }
         }
@@ -259,10 +263,10 @@ fn show(profile: &str, results: &Results, options: &Options) -> Result<()> {
         println!();
     }
     println!(
-        "{profile}: a random reader beside a writer with 32 requests at a time; both alone with 32; four readers with 8 each that never"
+        "{profile}: a random reader beside a writer with 32 requests at a time; both alone with 32; a reader with 8 that never ends"
     );
     println!(
-        "end beside one writer; a reader with pauses of 1 ms beside an fsync each second, and beside a copy (ext4)"
+        "beside one writer; a reader with pauses of 1 ms beside an fsync each second, and beside a copy (ext4)"
     );
     println!(
         "{:<36} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9}",
@@ -327,7 +331,38 @@ fn show(profile: &str, results: &Results, options: &Options) -> Result<()> {
         "The bound of a sync write is 25 ms under smartio: one writer has at least 40 writes/s beside readers that never end. Late: how\n\
          long after its bound a write went at most, which is at least the rest of the request that the device was serving."
     );
+    show_many(profile, results);
     Ok(())
+}
+
+/// The load that never ends: what turns of readers cost and gain.
+fn show_many(profile: &str, results: &Results) {
+    println!(
+        "\n{profile}: four readers beside four writers for a second: reads a second, their longest 99th percentile of a reader and\n\
+         longest response in ms, writes a second; a program that reads 20 times each 100 ms beside four random readers: mean in µs"
+    );
+    println!(
+        "{:<36} {:>11} {:>7} {:>8} {:>8} {:>12} {:>7} {:>8} {:>8} {:>7}",
+        "", "seq reads/s", "p99", "max", "writes/s", "rand reads/s", "p99", "max", "writes/s", "short"
+    );
+    for variant in &VARIANTS {
+        let Some(values) = results.get(&(profile, variant.name, "many")) else { continue };
+        let mut line = format!("{:<36}", variant.name);
+        let mut add = |name: &str, per: f64, width: usize, decimals: usize| {
+            line += &median(values, name).map_or_else(
+                || format!(" {:>width$}", "-"),
+                |value| format!(" {:>width$.decimals$}", value / per),
+            );
+        };
+        for order in ["seq", "rand"] {
+            add(&format!("many-{order} read iops"), 1.0, if order == "seq" { 11 } else { 12 }, 0);
+            add(&format!("many-{order} read p99"), 1e3, 7, 2);
+            add(&format!("many-{order} read max"), 1e3, 8, 1);
+            add(&format!("many-{order} write iops"), 1.0, 8, 0);
+        }
+        add("short read", 1.0, 7, 0);
+        println!("{line}");
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, Step};
@@ -14,6 +15,10 @@ use crate::fuse;
 use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
+
+/// How often the latency of this machine is measured, and how long to wait in between, before a device is refused.
+const FLOOR_TRIES: u32 = 5;
+const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Options of an emulated device. [`Options::nbd`] and [`Options::through`] determine [`ServeConfig::front`].
 #[derive(Clone, Debug)]
@@ -144,9 +149,7 @@ impl Emulated {
         let node = device.path().to_owned();
         self.depth = device.depth;
         self.device = Some(device);
-        let floor = Floor::measure(&node)?;
-        self.floor = Some(floor);
-        self.refuse_below(&floor, options)?;
+        let floor = self.measure_floor(&node, options)?;
         self.server()?.order(&Order::Measure(SHORT_DELAY))?;
         let short = Overheads::measure(&node, &floor, SHORT_DELAY)?;
         self.server()?.order(&Order::Measure(LONG_DELAY))?;
@@ -165,6 +168,22 @@ impl Emulated {
             self.mounted = Some(fonio_host::mount(&mut self.ledger, &node, filesystem, dir, options)?);
         }
         self.server()?.order(&Order::Pace(overheads))
+    }
+
+    /// Measures the floor; again if the device is below it, since other programs may have used the processors.
+    fn measure_floor(&mut self, node: &Path, options: &Options) -> Result<Floor, EmulatorError> {
+        let mut tries = 1;
+        loop {
+            let floor = Floor::measure(node)?;
+            self.floor = Some(floor);
+            match self.refuse_below(&floor, options) {
+                Err(EmulatorError::BelowFloor { .. }) if tries < FLOOR_TRIES => {
+                    tries += 1;
+                    std::thread::sleep(FLOOR_PAUSE);
+                }
+                checked => return checked.map(|()| floor),
+            }
+        }
     }
 
     /// Refuses a device whose fastest command this machine cannot serve in time, unless the device is slowed down enough or

@@ -198,3 +198,14 @@ impl HostError {
         move |source| failed(source).into()
     }
 }
+
+/// Joins an error and its causes into one sentence.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

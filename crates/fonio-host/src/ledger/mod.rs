@@ -19,6 +19,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::HostError;
+use crate::error::chain;
 use crate::settings::{Applied, LOCK, remove_free_lock};
 
 /// A change that outlives the process that made it.
@@ -369,17 +370,6 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), HostError> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
         _ => Ok(()),
     }
-}
-
-/// Joins an error and its causes into one sentence.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

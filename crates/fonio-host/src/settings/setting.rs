@@ -430,12 +430,10 @@ impl fmt::Display for Setting {
             Setting::IoLimit(rate) => write!(f, "a limit of {}/s", rate.to_exact_text()),
             Setting::SwapInRam(_) => f.write_str("swap in compressed memory"),
             Setting::WriteAheadLog => f.write_str("a write-ahead log"),
-            Setting::Buffered => f.write_str("fonio's write buffer"),
-            Setting::FolderOn { to, .. } => {
-                let to = to.as_deref().unwrap_or(Path::new("another device"));
-                write!(f, "{} as its place", to.display())
-            }
-            Setting::FolderInRam { size, .. } => write!(f, "{} of memory", size.to_exact_text()),
+            Setting::Buffered => f.write_str("bfuse"),
+            Setting::FolderOn { to: None, .. } => f.write_str("folder-on"),
+            Setting::FolderOn { to: Some(to), .. } => write!(f, "folder-on={}", to.display()),
+            Setting::FolderInRam { size, .. } => write!(f, "folder-in-ram={}", size.to_exact_text()),
             Setting::IoClass(class) => write!(f, "the I/O class {}", class.name()),
             Setting::CommitInterval(seconds) => write!(f, "a commit interval of {seconds} s"),
             Setting::DirtyLimit(bytes) => write!(f, "a limit of {} for dirty pages", bytes.to_exact_text()),

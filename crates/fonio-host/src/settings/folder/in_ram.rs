@@ -22,6 +22,7 @@ use super::survey::survey;
 use super::{
     AS_FOLDER, NONE, check_place, check_writers, failed, in_use, lock, uncovered, units, visible, words,
 };
+use crate::error::chain;
 use crate::{HostError, mount};
 
 /// The source of the mount, by which it is known as fonio's.
@@ -53,7 +54,7 @@ fn size_of(mount: &MountPoint) -> Option<ByteCount> {
 
 /// Refuses what could not be done, or undone. `despite_writers` accepts programs that have files open for writing.
 pub(in crate::settings) fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
-    let is_there = mounted(dir).map_err(|error| error.to_string())?.is_some();
+    let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {
         check_place(dir)?;
     }
@@ -62,8 +63,8 @@ pub(in crate::settings) fn check(dir: &Path, size: ByteCount, despite_writers: b
 }
 
 fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
-    let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(|error| error.to_string())?;
-    let found = survey(&open, dir).map_err(|error| error.to_string())?;
+    let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(|error| chain(&error))?;
+    let found = survey(&open, dir).map_err(|error| chain(&error))?;
     if let Some((path, reason)) = found.obstacle {
         return Err(format!("{}: {reason}", path.display()));
     }
@@ -90,7 +91,7 @@ pub(in crate::settings) fn set(dir: &Path, value: &str) -> Result<(), HostError>
         return take_down(dir);
     }
     let refused = |reason: String| HostError::NotSettable {
-        setting: format!("{value} of memory"),
+        setting: format!("folder-in-ram={value}"),
         path: dir.to_owned(),
         reason,
     };
@@ -107,7 +108,7 @@ pub(in crate::settings) fn set(dir: &Path, value: &str) -> Result<(), HostError>
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
     let refused = |reason: String| HostError::NotSettable {
-        setting: format!("{} of memory", size.to_exact_text()),
+        setting: format!("folder-in-ram={}", size.to_exact_text()),
         path: dir.to_owned(),
         reason,
     };

@@ -28,6 +28,7 @@ use rustix::mount::OpenTreeFlags;
 use self::holders::{Use, holders, named, what_to_do};
 pub use self::mirror::Mirrored;
 use crate::HostError;
+use crate::error::chain;
 
 /// The value of a folder without the setting.
 pub(super) const NONE: &str = "none";
@@ -55,7 +56,7 @@ const OF_SYSTEM: [&str; 16] = [
 
 /// The folder that a path names; the error is the reason why it is none.
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
-    let dir = fs::canonicalize(path).map_err(|error| error.to_string())?;
+    let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
         return Err("it is not a folder".to_owned());
     }
@@ -80,7 +81,7 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     {
         return Err(format!("fonio itself is in it ({})", program.display()));
     }
-    let mounts = MountTable::read().map_err(|error| error.to_string())?;
+    let mounts = MountTable::read().map_err(|error| chain(&error))?;
     if let Some(mount) = mounts.iter().find(|mount| mount.dir.starts_with(dir)) {
         return Err(if mount.dir == dir {
             format!("it is a mount point already ({} on {})", mount.filesystem, mount.source)

@@ -23,6 +23,7 @@ use super::{
     AS_FOLDER, NONE, check_place, check_writers, device_of, failed, holders, in_use, lock, uncovered,
     visible, words,
 };
+use crate::error::chain;
 use crate::{HostError, mount};
 
 /// The value of a folder whose content is elsewhere.
@@ -51,20 +52,20 @@ pub(in crate::settings) fn check(dir: &Path, to: &Path, despite_writers: bool) -
     if device_of(dir) == device_of(to) {
         return Err(format!("{} is on the same device", to.display()));
     }
-    let mounts = MountTable::read().map_err(|error| error.to_string())?;
+    let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = mounts.holding(to).ok_or_else(|| format!("the mount of {} is not found", to.display()))?;
     if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
         return Err(format!("{} is in memory: use folder-in-ram", to.display()));
     }
-    let there = open(to).map_err(|error| error.to_string())?;
-    if !is_free(&there).map_err(|error| error.to_string())? {
+    let there = open(to).map_err(|error| chain(&error))?;
+    if !is_free(&there).map_err(|error| chain(&error))? {
         return Err(format!("{} is not empty", to.display()));
     }
-    let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| error.to_string())?;
+    let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| chain(&error))?;
     if let Some((path, reason)) = found.obstacle {
         return Err(format!("{}: {reason}", path.display()));
     }
-    let free = free(&there).map_err(|error| error.to_string())?;
+    let free = free(&there).map_err(|error| chain(&error))?;
     if found.bytes > free {
         let (needs, has) = (words(found.bytes), words(free));
         return Err(format!("it holds {needs}, but {} has only {has} free", to.display()));

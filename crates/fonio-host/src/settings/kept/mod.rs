@@ -333,7 +333,8 @@ impl Keeper {
             }
             Target::FolderOn { dir, to } => {
                 let text = files::read(&self.files.fstab)?;
-                if fstab::options_of(&text, &dir.to_string_lossy()) != Err(NoEntry::Missing) {
+                let is_kept = self.kept.iter().any(|kept| kept.applied.target == applied.target);
+                if !is_kept && fstab::options_of(&text, &dir.to_string_lossy()) != Err(NoEntry::Missing) {
                     let fstab = self.files.fstab.display();
                     return Err(refused(format!("{fstab} mounts something on it already: remove that line")));
                 }

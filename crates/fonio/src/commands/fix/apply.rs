@@ -8,7 +8,7 @@ use fonio_experiment::{Candidate, Real};
 use fonio_host::{Applied, Keeper, Kept, Scope, Setting, Settings, Trim};
 use serde::Serialize;
 
-use super::{Done, Place, hint, json, list, only, open, open_keeper, places, setting};
+use super::{Done, NEEDS_ROOT, Place, hint, json, list, only, open, open_keeper, places, setting};
 use crate::cli::run::Fix;
 use crate::commands::run;
 use crate::exit::Exit;
@@ -41,6 +41,7 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
         return trim(path, arguments);
     }
     if !arguments.dry_run {
+        ensure!(rustix::process::geteuid().is_root(), NEEDS_ROOT);
         run::recover()?;
     }
     let planned = Settings::plan_or_current(&setting, path)?;

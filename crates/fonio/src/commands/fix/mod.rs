@@ -120,10 +120,12 @@ fn open_keeper() -> Result<Keeper> {
     Keeper::open(KeptFiles::of_machine()).with_context(hint)
 }
 
+const NEEDS_ROOT: &str = "changing settings needs root: run it with sudo";
+
 pub(in crate::commands) fn hint() -> String {
     if rustix::process::geteuid().is_root() {
         "the setting could not be changed".to_owned()
     } else {
-        "changing settings needs root: run it with sudo".to_owned()
+        NEEDS_ROOT.to_owned()
     }
 }

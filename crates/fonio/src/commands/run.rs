@@ -14,9 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
 use fonio_experiment::{
-    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, Matrix, MdRaid0, Replay, Roles, Rounds,
-    RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay, run_command_series,
-    run_series, serve_http, start_task, variations,
+    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, ExperimentError, Matrix, MdRaid0, Replay,
+    Roles, Rounds, RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay,
+    run_command_series, run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger, Limits};
 use fonio_report::Document;
@@ -292,6 +292,30 @@ enum Refusal {
     LeaveOut,
 }
 
+/// The fixes that are not measured, by reason.
+#[derive(Default)]
+struct LeftOut(Vec<(String, Vec<String>)>);
+
+impl LeftOut {
+    fn add(&mut self, error: ExperimentError) {
+        let (reason, fix) = match error {
+            ExperimentError::NotApplicable { fix, reason } => (reason, Some(fix)),
+            other => (other.to_string(), None),
+        };
+        match self.0.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, fixes)) => fixes.extend(fix),
+            None => self.0.push((reason, fix.into_iter().collect())),
+        }
+    }
+
+    fn tell(&self) {
+        for (reason, fixes) in &self.0 {
+            let colon = if fixes.is_empty() { "" } else { ": " };
+            eprintln!("left out: {}{colon}{reason}", fixes.join(", "));
+        }
+    }
+}
+
 /// Returns the flag that SIGINT and SIGTERM set. Cleans up after runs that were killed.
 pub(super) fn begin() -> Result<Arc<AtomicBool>> {
     let stop = signals::watch()?;
@@ -318,14 +342,16 @@ const AUTO_BUDGET: Duration = Duration::from_secs(180);
 fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
     let setups = setups(arguments)?;
+    let mut left_out = LeftOut::default();
     let mut refused = |error| match tried.refusal {
         Refusal::Error => Err(error),
         Refusal::LeaveOut => {
-            eprintln!("left out: {error}");
+            left_out.add(error);
             Ok(())
         }
     };
     let planned = variations(&setups, tried.candidates, Some(workload), &Setup::check_kernel, &mut refused);
+    left_out.tell();
     let mut arms = planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
     let roles = roles()?;
     let other = arguments.beside.as_deref().map(Workload::load).transpose()?;

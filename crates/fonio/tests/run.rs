@@ -142,6 +142,9 @@ fn what_does_not_exist_is_named() {
             "write four whole numbers from 0 (no limit) to 10000",
         ),
         (&["fix", "concurrency", "--apply", "/proc"], "it is on no block device"),
+        (&["fix", "discard-size=1MiB", "--apply", "/proc"], "it is on no block device"),
+        (&["fix", "discard-size=1", "--apply", "/"], "write a multiple of 4KiB"),
+        (&["fix", "raid0", "--apply", "/"], "If one of the two devices fails, all data on both are lost"),
         (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),
         (&["fix", "bfq", "--prove"], "a command after `--`"),
         (

@@ -11,6 +11,9 @@ use crate::setup::Medium;
 
 const KIM: &str = "Kim et al. (TOS 2012)";
 
+/// Android's `system/core/rootdir/init.rc` sets it for internal flash, "to avoid long IO latency".
+const DISCARD: ByteCount = ByteCount(128 << 20);
+
 /// All fixes, in the order of the printed list.
 pub const FIXES: &[Fix] = &[
     Fix {
@@ -128,12 +131,12 @@ pub const FIXES: &[Fix] = &[
     Fix {
         name: "raid0",
         changes: Group::Device,
-        does: "striped by 4 KiB over the device and the phone's internal flash",
+        does: "striped by 4 KiB over the device and the phone's internal flash; about twice the risk, as all data are lost if one of the two fails",
         loses: Loss::Nothing,
         source: KIM,
         needs_hardware: true,
         real: Real::ByHand(
-            "This needs a second device: mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE. It destroys the data on both.",
+            "If one of the two devices fails, all data on both are lost, so the risk is about twice that of one device: keep a backup. The second device should be as fast as the first, because the slower one decides how fast the array is (`docs/runs.md`). Back the data up, and unmount both devices; mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys the data on both.",
         ),
         change: |setup, _| another_device(setup, |profile| format!("raid0:internal_2010+{profile}")),
     },
@@ -237,6 +240,16 @@ pub const FIXES: &[Fix] = &[
         needs_hardware: false,
         real: Real::Setting(|value| number(value, 16, 4..=1024).map(Setting::QueueRequests)),
         change: |setup, _| setting(setup, Setting::QueueRequests(16)),
+    },
+    Fix {
+        name: "discard-size",
+        changes: Group::Scheduler,
+        does: "the kernel discards at most 128 MiB at once, or SIZE with discard-size=SIZE, so that reads and writes wait less for a discard",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation (discard_max_bytes); the size is that of Android's init.rc",
+        needs_hardware: false,
+        real: Real::Setting(|value| size(value, DISCARD.0, 4 << 10).map(Setting::DiscardSize)),
+        change: |setup, _| discards(setup, Setting::DiscardSize(DISCARD)),
     },
     Fix {
         name: "dirty-limit",

@@ -89,6 +89,14 @@ pub(super) fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'stati
     Ok(())
 }
 
+/// Sets a limit of discards, where a file system can send them.
+pub(super) fn discards(setup: &mut Setup, same: Setting) -> Result<(), &'static str> {
+    if setup.owns_filesystem() && !setup.mount_options.iter().any(|option| option == "discard") {
+        return Err("the file system is mounted without the option discard, so it discards nothing");
+    }
+    setting(setup, same)
+}
+
 /// Sets the limits of the scheduler smartio, which an emulated device must have for that.
 pub(super) fn concurrency(setup: &mut Setup) -> Result<(), &'static str> {
     if setup.owns_filesystem() && setup.scheduler.as_deref() != Some(SMARTIO) {

@@ -12,9 +12,9 @@ mod values;
 use fonio_host::Setting;
 use fonio_workload::definition::Workload;
 
-use self::changes::{another_device, setting};
+use self::changes::{OF_PROGRAM, another_device, setting};
 use crate::error::ExperimentError;
-use crate::setup::Setup;
+use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
 
 /// A change of a setup.
@@ -88,6 +88,19 @@ impl Group {
     }
 }
 
+/// What can measure the gain of a fix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasuredWith {
+    /// A workload or a command.
+    WorkloadOrCommand,
+    /// A workload, in a directory or on an emulated device.
+    Workload,
+    /// A workload on an emulated device.
+    Emulated,
+    /// Neither, for this reason.
+    Neither(&'static str),
+}
+
 /// How a fix is made on a real machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Real {
@@ -141,6 +154,17 @@ impl Fix {
     /// Returns the fix of this name. `device=PROFILE` is not in the list; [`Candidate`] has it.
     pub fn named(name: &str) -> Option<&'static Fix> {
         FIXES.iter().find(|fix| fix.name == name)
+    }
+
+    /// Returns what can measure the fix: tries it on a setup of a directory, with a command.
+    pub fn measured_with(&self) -> MeasuredWith {
+        let mut setup = Setup::on(Storage::Directory("/".into()));
+        match ((self.change)(&mut setup, None), self.real) {
+            (Ok(()), _) => MeasuredWith::WorkloadOrCommand,
+            (Err(OF_PROGRAM), _) => MeasuredWith::Workload,
+            (Err(_), Real::ByHand(_)) => MeasuredWith::Emulated,
+            (Err(reason), Real::Setting(_) | Real::Trim) => MeasuredWith::Neither(reason),
+        }
     }
 }
 
@@ -243,7 +267,6 @@ impl Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::Storage;
 
     /// A row of the table in `docs/fixes.md`.
     fn row(fix: &Fix) -> String {
@@ -289,6 +312,23 @@ mod tests {
                 assert!(setting(Some("nonsense")).is_err(), "{}", fix.name);
             }
         }
+    }
+
+    #[test]
+    fn what_can_measure_a_fix_is_known() {
+        let with = |name| Fix::named(name).expect("listed").measured_with();
+        for (name, expected) in [
+            ("bfq", MeasuredWith::WorkloadOrCommand),
+            ("discard-size", MeasuredWith::WorkloadOrCommand),
+            ("wal-full", MeasuredWith::Workload),
+            ("db-on-pcm", MeasuredWith::Workload),
+            ("raid0", MeasuredWith::Emulated),
+            ("f2fs", MeasuredWith::Emulated),
+            ("folder-in-ram", MeasuredWith::Neither(changes::OF_FOLDERS)),
+        ] {
+            assert_eq!(with(name), expected, "{name}");
+        }
+        assert!(matches!(with("fstrim"), MeasuredWith::Neither(_)));
     }
 
     #[test]

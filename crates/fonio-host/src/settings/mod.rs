@@ -7,6 +7,7 @@
 mod cgroup;
 mod concurrency;
 mod database;
+mod discard;
 mod drop_in;
 mod files;
 mod folder;
@@ -245,7 +246,8 @@ impl Settings {
     pub fn plan(setting: &Setting, path: &Path) -> Result<Applied, HostError> {
         let planned = Settings::plan_or_current(setting, path)?;
         if planned.old == planned.new {
-            return Err(planned.target.refused(setting, "it is in force already"));
+            let why = setting.fitted_to(&planned).map(|how| format!("{how}, and that is in force already"));
+            return Err(planned.target.refused(setting, why.as_deref().unwrap_or("it is in force already")));
         }
         Ok(planned)
     }
@@ -257,7 +259,7 @@ impl Settings {
     /// [`HostError::NotSettable`] with the reason.
     pub fn plan_or_current(setting: &Setting, path: &Path) -> Result<Applied, HostError> {
         let target = setting.target(path)?;
-        let new = setting.value();
+        let new = setting.value_on(&target)?;
         let old = target.current()?.ok_or_else(|| target.refused(setting, "it is not there"))?;
         if old != new {
             setting.check(&target)?;

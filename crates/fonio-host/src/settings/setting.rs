@@ -8,6 +8,7 @@ use fonio_core::ByteCount;
 use fonio_system::MountPoint;
 
 use super::concurrency::{Concurrency, SMARTIO};
+use super::discard::Discards;
 use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
@@ -24,6 +25,8 @@ pub enum Setting {
     ReadAhead(ByteCount),
     /// How many requests of a device, of each direction, the kernel holds before it makes programs wait.
     QueueRequests(u32),
+    /// The largest discard that the kernel sends to a device at once. The device may allow only less, or only multiples of its unit.
+    DiscardSize(ByteCount),
     /// At most how many requests of each kind the scheduler smartio has in flight.
     Concurrency(Concurrency),
     /// Reading a file does not update its access time.
@@ -116,6 +119,7 @@ impl Setting {
             Setting::Scheduler(_)
             | Setting::ReadAhead(_)
             | Setting::QueueRequests(_)
+            | Setting::DiscardSize(_)
             | Setting::Concurrency(_) => Scope::Disk,
             Setting::NoAccessTimes | Setting::LazyTimes | Setting::CommitInterval(_) => Scope::Mount,
             Setting::DirtyLimit(_)
@@ -137,6 +141,7 @@ impl Setting {
             Setting::Concurrency(_) => "a disk with the scheduler smartio",
             Setting::Scheduler(_) => "a disk whose kernel has the scheduler",
             Setting::ReadAhead(_) | Setting::QueueRequests(_) => "a disk",
+            Setting::DiscardSize(_) => "a disk that can discard",
             Setting::NoAccessTimes | Setting::LazyTimes => "a mount on a device",
             Setting::CommitInterval(_) => "a mount of ext3 or ext4",
             Setting::DirtyLimit(_) | Setting::Swappiness(_) => "nothing more",
@@ -207,6 +212,7 @@ impl Setting {
             Setting::Scheduler(name) => name.clone(),
             Setting::Concurrency(numbers) => numbers.value(),
             Setting::ReadAhead(bytes) => (bytes.0 / 1024).to_string(),
+            Setting::DiscardSize(bytes) => bytes.0.to_string(),
             Setting::NoAccessTimes => "noatime".to_owned(),
             Setting::LazyTimes => "lazytime".to_owned(),
             Setting::TrimTimer => "enabled".to_owned(),
@@ -229,6 +235,21 @@ impl Setting {
         }
     }
 
+    /// The value that this target gets, if it can have one.
+    pub(super) fn value_on(&self, target: &Target) -> Result<String, HostError> {
+        let (Setting::DiscardSize(wanted), Some(device)) = (self, target.disk()) else {
+            return Ok(self.value());
+        };
+        let fitted = Discards::of(device)?.fitted(*wanted);
+        fitted.map(|bytes| bytes.0.to_string()).map_err(|reason| self.refused(&target.path(), reason))
+    }
+
+    /// How the planned value differs from the one of this setting, if the device cannot have that: a clause.
+    pub fn fitted_to(&self, planned: &super::Applied) -> Option<String> {
+        let (Setting::DiscardSize(wanted), Some(device)) = (self, planned.target.disk()) else { return None };
+        Discards::of(device).ok()?.difference(*wanted, ByteCount(planned.new.parse().ok()?))
+    }
+
     /// Whether `target` is what this setting sets.
     pub fn is_of(&self, target: &Target) -> bool {
         if let (Setting::FolderOn { to: Some(wanted), .. }, Target::FolderOn { to, .. }) = (self, target) {
@@ -239,6 +260,7 @@ impl Setting {
             (Setting::Scheduler(_), Target::Scheduler { .. })
                 | (Setting::ReadAhead(_), Target::Queue { of: QueueSetting::ReadAhead, .. })
                 | (Setting::QueueRequests(_), Target::Queue { of: QueueSetting::Requests, .. })
+                | (Setting::DiscardSize(_), Target::Queue { of: QueueSetting::DiscardSize, .. })
                 | (Setting::Concurrency(_), Target::Concurrency { .. })
                 | (Setting::LazyTimes, Target::LazyTimes { .. })
                 | (Setting::TrimTimer, Target::TrimTimer)
@@ -264,7 +286,7 @@ impl Setting {
 
     /// Whether `applied` sets the same kind of setting to this value.
     pub fn is_in_force_as(&self, applied: &super::Applied) -> bool {
-        self.is_of(&applied.target) && self.value() == applied.new
+        self.is_of(&applied.target) && self.value_on(&applied.target).is_ok_and(|value| value == applied.new)
     }
 
     /// Makes the setting also where programs have files open that they would go on using as before, if it is one that this
@@ -290,6 +312,7 @@ impl Setting {
             Setting::Scheduler(_) => Ok(Target::Scheduler { device: disk_of(path, self)? }),
             Setting::ReadAhead(_) => queue(QueueSetting::ReadAhead),
             Setting::QueueRequests(_) => queue(QueueSetting::Requests),
+            Setting::DiscardSize(_) => queue(QueueSetting::DiscardSize),
             Setting::Concurrency(_) => {
                 let device = disk_of(path, self)?;
                 let target = Target::Concurrency { device };
@@ -418,6 +441,7 @@ impl fmt::Display for Setting {
             Setting::Scheduler(name) => write!(f, "the scheduler {name}"),
             Setting::ReadAhead(bytes) => write!(f, "a read-ahead of {}", bytes.to_exact_text()),
             Setting::QueueRequests(number) => write!(f, "a queue of {number} requests"),
+            Setting::DiscardSize(bytes) => write!(f, "a largest discard of {}", bytes.to_exact_text()),
             Setting::Concurrency(numbers) => write!(f, "the concurrency parameters {numbers}"),
             Setting::NoAccessTimes => f.write_str("noatime"),
             Setting::LazyTimes => f.write_str("lazytime"),

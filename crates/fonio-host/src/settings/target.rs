@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::drop_in::{DropIn, JournalKey, UnitKey};
 use super::folder::{buffered, in_ram, on};
 use super::places::mounted_at;
-use super::{Setting, cgroup, concurrency, database, trim, zram};
+use super::{Setting, cgroup, concurrency, database, discard, trim, zram};
 use crate::{HostError, Queue};
 
 /// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -123,6 +123,8 @@ pub enum QueueSetting {
     ReadAhead,
     /// The number of requests.
     Requests,
+    /// The largest discard in bytes.
+    DiscardSize,
 }
 
 impl QueueSetting {
@@ -131,6 +133,7 @@ impl QueueSetting {
         match self {
             QueueSetting::ReadAhead => "read_ahead_kb",
             QueueSetting::Requests => "nr_requests",
+            QueueSetting::DiscardSize => discard::ATTRIBUTE,
         }
     }
 }
@@ -225,6 +228,7 @@ impl Target {
         match self {
             Target::Scheduler { device } | Target::Queue { device, .. } if !is_there(device) => Ok(None),
             Target::Scheduler { device } => Ok(Some(Queue::of(device).schedulers()?.0)),
+            Target::Queue { device, of: QueueSetting::DiscardSize } => discard::current(device).map(Some),
             Target::Queue { device, of } => Ok(Some(Queue::of(device).read(of.attribute())?)),
             Target::Concurrency { device } => concurrency::current(device),
             Target::AccessTimes { dir } => Ok(mounted(dir)?.map(|mounted| access_times(&mounted.options))),
@@ -266,6 +270,7 @@ impl Target {
         };
         match self {
             Target::Scheduler { device } => Queue::of(device).set_scheduler(value),
+            Target::Queue { device, of: QueueSetting::DiscardSize } => discard::set(device, value),
             Target::Queue { device, of } => Queue::of(device).write(of.attribute(), value),
             Target::Concurrency { device } => concurrency::set(device, value),
             Target::AccessTimes { dir } => {
@@ -374,6 +379,7 @@ impl fmt::Display for Target {
             Target::Scheduler { .. } => "the scheduler",
             Target::Queue { of: QueueSetting::ReadAhead, .. } => "read-ahead in KiB",
             Target::Queue { of: QueueSetting::Requests, .. } => "the number of requests",
+            Target::Queue { of: QueueSetting::DiscardSize, .. } => "the largest discard in bytes",
             Target::Concurrency { .. } => "the concurrency parameters",
             Target::AccessTimes { .. } => "access times",
             Target::CommitInterval { .. } => "ext4's commit interval in seconds",

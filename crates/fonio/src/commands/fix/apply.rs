@@ -90,6 +90,9 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
     } else {
         writeln!(out, "{target} is {new} already.")?;
     }
+    if let Some(how) = setting.fitted_to(&planned) {
+        writeln!(out, "Note: {how}.")?;
+    }
     for Place { file, lines } in &kept_in {
         let added = if arguments.dry_run { "Would add to" } else { "Added to" };
         writeln!(out, "{added} {}:", file.display())?;

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Result;
-use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, Real};
+use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, MeasuredWith, Real};
 use fonio_host::{
     Applied, HostError, Keeper, KeptFiles, Ledger, SMARTIO, Scope, Setting, Settings, has_scheduler,
     how_to_get,
@@ -67,6 +67,26 @@ fn object(scope: Scope) -> (&'static str, &'static str) {
         Scope::Folder => ("folder", "/var/log"),
         Scope::Database => ("database of SQLite: its file", "/home/pi/notes.db"),
         Scope::Unit => ("unit of systemd, or control group", "backup.service"),
+    }
+}
+
+/// The place of a setting in a command, as a word to replace, with a space before it.
+fn place(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Disk => " DISK",
+        Scope::Mount => " MOUNT",
+        Scope::Machine => "",
+        Scope::Folder => " FOLDER",
+        Scope::Database => " DATABASE",
+        Scope::Unit => " UNIT",
+    }
+}
+
+/// What a fix changes; `None` if it is made by hand.
+fn scope_of(fix: &Listed) -> Option<Scope> {
+    match fix.real {
+        Real::Trim => Some(Scope::Mount),
+        real => real.setting().map(|setting| setting.scope()),
     }
 }
 
@@ -174,18 +194,65 @@ pub(super) fn list(arguments: &Fix) -> Result<Exit> {
     if one.is_none() {
         writeln!(out, "\nWith a fix that has no remark, a power cut loses no more data than without it.")?;
     }
-    writeln!(
-        out,
-        "\nNext: `fonio fix NAME --prove WORKLOAD --on PLACE` or `fonio fix NAME --prove --on FOLDER -- COMMAND` measures the\ngain; `fonio fix NAME --apply PATH` applies the fix, and `--keep PATH` keeps it across reboots.\n`fonio fix NAME --dry-run` says what a fix needs."
-    )?;
+    match arguments.name.as_ref().and_then(|change| Some((change, change.fix()?))) {
+        Some((change, fix)) => {
+            writeln!(out)?;
+            next(change, fix).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        }
+        None => writeln!(
+            out,
+            "\nNext: `fonio fix NAME` describes a fix, and prints the commands that measure, apply and keep it."
+        )?,
+    }
     Ok(Exit::Fine)
 }
 
-fn described(fix: &'static Listed) -> Described {
-    let scope = match fix.real {
-        Real::Trim => Some(Scope::Mount),
-        real => real.setting().map(|setting| setting.scope()),
+/// The commands that can be used with a fix.
+fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
+    let name = match change.setting() {
+        Some(Setting::FolderOn { to: None, .. }) => "folder-on=DIR".to_owned(),
+        _ => change.name(),
     };
+    let fonio = format!("fonio fix {name}");
+    let mut lines = Vec::new();
+    match fix.measured_with() {
+        MeasuredWith::WorkloadOrCommand => lines.push(format!(
+            "`{fonio} --prove WORKLOAD --on PLACE` or `{fonio} --prove --on FOLDER -- COMMAND` measures the gain."
+        )),
+        MeasuredWith::Workload => lines.push(format!("`{fonio} --prove WORKLOAD --on PLACE` measures the gain.")),
+        MeasuredWith::Emulated => lines.push(format!(
+            "`{fonio} --prove WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
+        )),
+        MeasuredWith::Neither(_) => {}
+    }
+    if let Some(scope) = scope_of(fix) {
+        let place = place(scope);
+        lines.push(match fix.real {
+            Real::Trim => format!(
+                "`{fonio} --apply{place}` trims once, `{fonio} --keep` trims weekly, and `{fonio} --undo` ends that."
+            ),
+            _ if matches!(change.setting(), Some(Setting::WriteAheadLog | Setting::FolderOn { .. })) => {
+                format!(
+                    "`{fonio} --apply{place}` applies it, also across reboots, and `{fonio} --undo` takes it back."
+                )
+            }
+            _ => format!(
+                "`{fonio} --apply{place}` applies it, `{fonio} --keep{place}` keeps it across reboots, and `{fonio} --undo` takes it back."
+            ),
+        });
+        lines.push(format!("`{fonio} --dry-run` says what it needs."));
+    }
+    if let MeasuredWith::Neither(why) = fix.measured_with() {
+        lines.push(format!("A workload or a command cannot measure the gain: {why}."));
+    }
+    if let Some(first) = lines.first_mut() {
+        first.insert_str(0, "Next: ");
+    }
+    lines
+}
+
+fn described(fix: &'static Listed) -> Described {
+    let scope = scope_of(fix);
     Described {
         name: fix.name,
         changes: fix.changes.heading(),
@@ -231,4 +298,74 @@ fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_experiment::FIXES;
+
+    use super::*;
+
+    #[test]
+    fn only_commands_that_work_with_a_fix_are_offered() {
+        let lines = |name: &str| {
+            let change = Candidate::parse(name).expect("listed");
+            next(&change, change.fix().expect("listed")).join("\n")
+        };
+        for (name, expected) in [
+            (
+                "raid0",
+                expect_test::expect![
+                    "Next: `fonio fix raid0 --prove WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
+                ],
+            ),
+            (
+                "db-in-ram",
+                expect_test::expect![
+                    "Next: `fonio fix db-in-ram --prove WORKLOAD --on PLACE` measures the gain."
+                ],
+            ),
+            (
+                "bfq",
+                expect_test::expect![[r#"
+                Next: `fonio fix bfq --prove WORKLOAD --on PLACE` or `fonio fix bfq --prove --on FOLDER -- COMMAND` measures the gain.
+                `fonio fix bfq --apply DISK` applies it, `fonio fix bfq --keep DISK` keeps it across reboots, and `fonio fix bfq --undo` takes it back.
+                `fonio fix bfq --dry-run` says what it needs."#]],
+            ),
+            (
+                "swappiness=20",
+                expect_test::expect![[r#"
+                Next: `fonio fix swappiness=20 --prove WORKLOAD --on PLACE` or `fonio fix swappiness=20 --prove --on FOLDER -- COMMAND` measures the gain.
+                `fonio fix swappiness=20 --apply` applies it, `fonio fix swappiness=20 --keep` keeps it across reboots, and `fonio fix swappiness=20 --undo` takes it back.
+                `fonio fix swappiness=20 --dry-run` says what it needs."#]],
+            ),
+            (
+                "wal-full",
+                expect_test::expect![[r#"
+                    Next: `fonio fix wal-full --prove WORKLOAD --on PLACE` measures the gain.
+                    `fonio fix wal-full --apply DATABASE` applies it, also across reboots, and `fonio fix wal-full --undo` takes it back.
+                    `fonio fix wal-full --dry-run` says what it needs."#]],
+            ),
+            (
+                "folder-on",
+                expect_test::expect![[r#"
+                    Next: `fonio fix folder-on=DIR --apply FOLDER` applies it, also across reboots, and `fonio fix folder-on=DIR --undo` takes it back.
+                    `fonio fix folder-on=DIR --dry-run` says what it needs.
+                    A workload or a command cannot measure the gain: it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`."#]],
+            ),
+            (
+                "fstrim",
+                expect_test::expect![[r#"
+                Next: `fonio fix fstrim --apply MOUNT` trims once, `fonio fix fstrim --keep` trims weekly, and `fonio fix fstrim --undo` ends that.
+                `fonio fix fstrim --dry-run` says what it needs.
+                A workload or a command cannot measure the gain: it changes the device, which cannot be undone, so runs without it could not follow."#]],
+            ),
+        ] {
+            expected.assert_eq(&lines(name));
+        }
+        for fix in FIXES {
+            let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("--apply");
+            assert!(of_real && lines(fix.name).starts_with("Next: "), "{}", fix.name);
+        }
+    }
 }

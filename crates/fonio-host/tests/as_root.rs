@@ -305,6 +305,7 @@ fn settings_are_set_and_brought_back() {
         Setting::CommitInterval(30),
         Setting::LazyTimes,
         Setting::ReadAhead(ByteCount(1 << 20)),
+        Setting::RequestSize(ByteCount(64 << 10)),
         Setting::DirtyLimit(ByteCount(1 << 30)),
         Setting::Scheduler("mq-deadline".to_owned()),
     ] {
@@ -314,7 +315,7 @@ fn settings_are_set_and_brought_back() {
         }
         borrowed += 1;
     }
-    assert_eq!(borrowed, 6);
+    assert_eq!(borrowed, 7);
     assert!(options(&mounted) != before && machine() != was_machine);
     own.close().expect("all is restored");
     assert_eq!((options(&mounted), machine()), (before, was_machine));

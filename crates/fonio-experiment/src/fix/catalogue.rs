@@ -242,6 +242,16 @@ pub const FIXES: &[Fix] = &[
         change: |setup, _| setting(setup, Setting::QueueRequests(16)),
     },
     Fix {
+        name: "request-size",
+        changes: Group::Scheduler,
+        does: "the kernel makes requests of at most 64 KiB, or of SIZE with request-size=SIZE: a read waits less for a large write before it, and bulk copies are somewhat slower",
+        loses: Loss::Nothing,
+        source: "ours: docs/scheduler.md, \"Where it does not help\"",
+        needs_hardware: false,
+        real: Real::Setting(|value| size(value, 64 << 10, 4 << 10).map(Setting::RequestSize)),
+        change: |setup, _| setting(setup, Setting::RequestSize(ByteCount(64 << 10))),
+    },
+    Fix {
         name: "discard-size",
         changes: Group::Scheduler,
         does: "the kernel discards at most 128 MiB at once, or SIZE with discard-size=SIZE, so that reads and writes wait less for a discard",

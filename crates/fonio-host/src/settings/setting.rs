@@ -25,6 +25,8 @@ pub enum Setting {
     ReadAhead(ByteCount),
     /// How many requests of a device, of each direction, the kernel holds before it makes programs wait.
     QueueRequests(u32),
+    /// The largest request that the kernel makes of reads and writes that follow each other.
+    RequestSize(ByteCount),
     /// The largest discard that the kernel sends to a device at once. The device may allow only less, or only multiples of its unit.
     DiscardSize(ByteCount),
     /// At most how many requests of each kind the scheduler smartio has in flight.
@@ -119,6 +121,7 @@ impl Setting {
             Setting::Scheduler(_)
             | Setting::ReadAhead(_)
             | Setting::QueueRequests(_)
+            | Setting::RequestSize(_)
             | Setting::DiscardSize(_)
             | Setting::Concurrency(_) => Scope::Disk,
             Setting::NoAccessTimes | Setting::LazyTimes | Setting::CommitInterval(_) => Scope::Mount,
@@ -140,7 +143,7 @@ impl Setting {
             Setting::Scheduler(name) if name == SMARTIO => "a disk, and the kernel module smartio-iosched",
             Setting::Concurrency(_) => "a disk with the scheduler smartio",
             Setting::Scheduler(_) => "a disk whose kernel has the scheduler",
-            Setting::ReadAhead(_) | Setting::QueueRequests(_) => "a disk",
+            Setting::ReadAhead(_) | Setting::QueueRequests(_) | Setting::RequestSize(_) => "a disk",
             Setting::DiscardSize(_) => "a disk that can discard",
             Setting::NoAccessTimes | Setting::LazyTimes => "a mount on a device",
             Setting::CommitInterval(_) => "a mount of ext3 or ext4",
@@ -211,7 +214,7 @@ impl Setting {
         match self {
             Setting::Scheduler(name) => name.clone(),
             Setting::Concurrency(numbers) => numbers.value(),
-            Setting::ReadAhead(bytes) => (bytes.0 / 1024).to_string(),
+            Setting::ReadAhead(bytes) | Setting::RequestSize(bytes) => (bytes.0 / 1024).to_string(),
             Setting::DiscardSize(bytes) => bytes.0.to_string(),
             Setting::NoAccessTimes => "noatime".to_owned(),
             Setting::LazyTimes => "lazytime".to_owned(),
@@ -260,6 +263,7 @@ impl Setting {
             (Setting::Scheduler(_), Target::Scheduler { .. })
                 | (Setting::ReadAhead(_), Target::Queue { of: QueueSetting::ReadAhead, .. })
                 | (Setting::QueueRequests(_), Target::Queue { of: QueueSetting::Requests, .. })
+                | (Setting::RequestSize(_), Target::Queue { of: QueueSetting::RequestSize, .. })
                 | (Setting::DiscardSize(_), Target::Queue { of: QueueSetting::DiscardSize, .. })
                 | (Setting::Concurrency(_), Target::Concurrency { .. })
                 | (Setting::LazyTimes, Target::LazyTimes { .. })
@@ -312,6 +316,11 @@ impl Setting {
             Setting::Scheduler(_) => Ok(Target::Scheduler { device: disk_of(path, self)? }),
             Setting::ReadAhead(_) => queue(QueueSetting::ReadAhead),
             Setting::QueueRequests(_) => queue(QueueSetting::Requests),
+            Setting::RequestSize(wanted) => {
+                let device = disk_of(path, self)?;
+                check_request_size(&device, *wanted).map_err(|reason| self.refused(path, reason))?;
+                Ok(Target::Queue { device, of: QueueSetting::RequestSize })
+            }
             Setting::DiscardSize(_) => queue(QueueSetting::DiscardSize),
             Setting::Concurrency(_) => {
                 let device = disk_of(path, self)?;
@@ -441,6 +450,7 @@ impl fmt::Display for Setting {
             Setting::Scheduler(name) => write!(f, "the scheduler {name}"),
             Setting::ReadAhead(bytes) => write!(f, "a read-ahead of {}", bytes.to_exact_text()),
             Setting::QueueRequests(number) => write!(f, "a queue of {number} requests"),
+            Setting::RequestSize(bytes) => write!(f, "a limit of {} for requests", bytes.to_exact_text()),
             Setting::DiscardSize(bytes) => write!(f, "a largest discard of {}", bytes.to_exact_text()),
             Setting::Concurrency(numbers) => write!(f, "the concurrency parameters {numbers}"),
             Setting::NoAccessTimes => f.write_str("noatime"),
@@ -463,6 +473,17 @@ impl fmt::Display for Setting {
             Setting::DirtyLimit(bytes) => write!(f, "a limit of {} for dirty pages", bytes.to_exact_text()),
             Setting::Swappiness(number) => write!(f, "a swappiness of {number}"),
         }
+    }
+}
+
+/// The kernel refuses requests that are larger than the device takes.
+fn check_request_size(device: &str, wanted: ByteCount) -> Result<(), String> {
+    let text = Queue::of(device).read("max_hw_sectors_kb").map_err(|error| error.to_string())?;
+    match text.parse::<u64>() {
+        Ok(kib) if wanted.0 > kib << 10 => {
+            Err(format!("it takes at most {} in a request", ByteCount(kib << 10).to_exact_text()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -123,6 +123,8 @@ pub enum QueueSetting {
     ReadAhead,
     /// The number of requests.
     Requests,
+    /// The largest request in KiB.
+    RequestSize,
     /// The largest discard in bytes.
     DiscardSize,
 }
@@ -133,6 +135,7 @@ impl QueueSetting {
         match self {
             QueueSetting::ReadAhead => "read_ahead_kb",
             QueueSetting::Requests => "nr_requests",
+            QueueSetting::RequestSize => "max_sectors_kb",
             QueueSetting::DiscardSize => discard::ATTRIBUTE,
         }
     }
@@ -379,6 +382,7 @@ impl fmt::Display for Target {
             Target::Scheduler { .. } => "the scheduler",
             Target::Queue { of: QueueSetting::ReadAhead, .. } => "read-ahead in KiB",
             Target::Queue { of: QueueSetting::Requests, .. } => "the number of requests",
+            Target::Queue { of: QueueSetting::RequestSize, .. } => "the largest request in KiB",
             Target::Queue { of: QueueSetting::DiscardSize, .. } => "the largest discard in bytes",
             Target::Concurrency { .. } => "the concurrency parameters",
             Target::AccessTimes { .. } => "access times",

@@ -37,6 +37,7 @@ fn settings() -> Vec<Applied> {
     let device = || "mmcblk0".to_owned();
     vec![
         applied(Target::Queue { device: device(), of: QueueSetting::Requests }, "64", "8"),
+        applied(Target::Queue { device: device(), of: QueueSetting::RequestSize }, "512", "64"),
         applied(Target::Queue { device: device(), of: QueueSetting::DiscardSize }, "1073741824", "134217728"),
         applied(
             Target::Concurrency { device: device() },
@@ -101,16 +102,17 @@ fn kept_settings_are_in_these_files() {
     for setting in settings() {
         keeper.keep(&setting).expect("kept");
     }
-    expect_test::expect![[r#"
+    expect_test::expect![[r##"
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/scheduler}="bfq"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/nr_requests}="8"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/max_sectors_kb}="64"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/discard_max_bytes}="134217728"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_read_requests_max", ATTR{queue/iosched/seq_read_requests_max}="1"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_read_requests_max", ATTR{queue/iosched/rand_read_requests_max}="8"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_write_requests_max", ATTR{queue/iosched/seq_write_requests_max}="1"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_write_requests_max", ATTR{queue/iosched/rand_write_requests_max}="3"
-    "#]]
+    "##]]
     .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
     expect_test::expect![[r#"
         # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.

@@ -443,7 +443,11 @@ impl MachineTally {
     }
 
     fn pressure(&self) -> Vec<Pressure> {
-        let share = |reading: &Reading| ratio(reading.rise.saturating_mul(1000), reading.sampled());
+        // The kernel adds to its counters every two seconds, so a reading can have some time of before it.
+        let share = |reading: &Reading| {
+            let share = ratio(reading.rise.saturating_mul(1000), reading.sampled());
+            share.map(|share| share.min(1.0))
+        };
         let of_resource = |reading: &Reading| Pressure {
             resource: reading.subject.clone().unwrap_or_default(),
             some_share: share(reading),

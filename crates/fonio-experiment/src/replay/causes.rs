@@ -1,14 +1,19 @@
 //! What a thread waited for before an access: an earlier access, of its own or of the thread that let it go on.
 
+use std::collections::BTreeMap;
+
 use fonio_core::{Thread, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
+
+use super::lanes::Threaded;
+use super::{Begins, since};
 
 /// How many threads a chain of waits may have.
 const CHAIN_MAX: usize = 16;
 
 /// An access that has to end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+struct Cause {
     /// Its thread.
     pub tid: u32,
     /// Its place among the accesses of that thread.
@@ -38,7 +43,7 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // The other threads of a process are told to be the main thread's.
+            // A recording names the parent of a process only; for its other threads, that is the main thread.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
         };
@@ -54,14 +59,14 @@ impl Causes {
     }
 
     /// Ends the adding.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
     /// What had ended last of that for which the thread had waited at an instant. A thread that did nothing before waited for
     /// the one that started it.
-    pub(super) fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
+    fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
     }
 
@@ -82,23 +87,65 @@ impl Causes {
 
 /// The numbers of the signals that accesses set when they end.
 #[derive(Debug, Default)]
-pub(super) struct SignalNumbers(FxHashMap<(u32, usize), u32>);
+struct SignalNumbers(FxHashMap<(u32, usize), u32>);
 
 impl SignalNumbers {
     /// The signal of the access that has to end first.
-    pub(super) fn wanted(&mut self, cause: &Cause) -> u32 {
+    fn wanted(&mut self, cause: &Cause) -> u32 {
         let next = self.count();
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
     }
 
     /// The signal that an access sets, if any waits for it.
-    pub(super) fn of(&self, tid: u32, at: usize) -> Option<u32> {
+    fn of(&self, tid: u32, at: usize) -> Option<u32> {
         self.0.get(&(tid, at)).copied()
     }
 
-    pub(super) fn count(&self) -> u32 {
+    fn count(&self) -> u32 {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
+}
+
+/// What can wait for an access of another thread, and what another thread can wait for.
+pub(super) trait Waits {
+    /// When it begins.
+    fn begins(&mut self) -> &mut Begins;
+    /// The signal that it sets when it ends.
+    fn signal(&mut self) -> &mut Option<u32>;
+}
+
+/// An access that may have waited for another thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MayWait {
+    /// Its thread.
+    pub tid: u32,
+    /// Its place among the accesses of that thread.
+    pub at: usize,
+    /// When it began.
+    pub began: Timestamp,
+}
+
+/// Lets accesses begin after those of other threads for which they had waited. Returns the number of signals.
+pub(super) fn link<A: Waits>(
+    threads: &mut BTreeMap<u32, Threaded<A>>,
+    mut causes: Causes,
+    may_wait: &[MayWait],
+) -> u32 {
+    causes.settle();
+    let mut signals = SignalNumbers::default();
+    for MayWait { tid, at, began } in may_wait {
+        let Some(cause) = causes.of(*tid, *began).filter(|cause| cause.tid != *tid) else { continue };
+        if let Some(thread) = threads.get_mut(tid) {
+            let pause = since(*began, cause.ended);
+            *thread.accesses[*at].begins() = Begins::AfterOther { signal: signals.wanted(&cause), pause };
+        }
+    }
+    for (tid, thread) in threads {
+        for (at, access) in thread.accesses.iter_mut().enumerate() {
+            *access.signal() = signals.of(*tid, at);
+        }
+    }
+    signals.count()
 }
 
 /// The last entry that is not later than `at`.

@@ -10,7 +10,7 @@ use fonio_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::super::causes::{Causes, SignalNumbers};
+use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{Begins, CHUNK, since};
 
@@ -45,6 +45,16 @@ pub struct Access {
     pub begins: Begins,
     /// The signal that it sets when it ends.
     pub signal: Option<u32>,
+}
+
+impl Waits for Access {
+    fn begins(&mut self) -> &mut Begins {
+        &mut self.begins
+    }
+
+    fn signal(&mut self) -> &mut Option<u32> {
+        &mut self.signal
+    }
 }
 
 /// The accesses of a recording.
@@ -183,9 +193,9 @@ impl Collected {
         let began = self.began.unwrap_or_else(|| rows[0].queued);
         let places = Places::of(&rows);
         let mut plan = Plan { file_bytes: places.bytes(), of_other_devices, ..Plan::default() };
-        let mut threads: BTreeMap<u32, (Threaded<Access>, Row)> = BTreeMap::new();
-        // The first access of each row that may have waited for another thread: its thread, its place, and when it began.
-        let mut may_wait: Vec<(u32, usize, Timestamp)> = Vec::new();
+        let mut threads: BTreeMap<u32, Threaded<Access>> = BTreeMap::new();
+        let mut last: FxHashMap<u32, Row> = FxHashMap::default();
+        let mut may_wait: Vec<MayWait> = Vec::new();
         for row in rows {
             let accesses = accesses(&row, &places);
             if accesses.is_empty() {
@@ -193,17 +203,18 @@ impl Collected {
                 continue;
             }
             let is_background = self.background.contains(&row.tid);
-            let known = threads.get(&row.tid).map(|(_, previous)| *previous);
-            let mut begins = match known {
+            let mut begins = match last.insert(row.tid, row) {
                 Some(previous) if !is_background => after(&previous, &row),
                 _ => Begins::At(since(row.queued, began)),
             };
-            let new = || Threaded { began: row.queued, ended: row.queued, accesses: Vec::new() };
-            let (own, last) = threads.entry(row.tid).or_insert_with(|| (new(), row));
-            *last = row;
+            let own = threads.entry(row.tid).or_insert_with(|| Threaded {
+                began: row.queued,
+                ended: row.queued,
+                accesses: Vec::new(),
+            });
             own.ended = own.ended.max(row.completed.unwrap_or(row.queued));
             if !is_background && !matches!(begins, Begins::AfterBegin(_)) {
-                may_wait.push((row.tid, own.accesses.len(), row.queued));
+                may_wait.push(MayWait { tid: row.tid, at: own.accesses.len(), began: row.queued });
             }
             for (kind, offset, bytes) in accesses {
                 own.accesses.push(Access { kind, offset, bytes, begins, signal: None });
@@ -214,26 +225,12 @@ impl Collected {
                 self.causes.add_access(row.tid, own.accesses.len() - 1, completed);
             }
         }
-        self.causes.settle();
-        let mut signals = SignalNumbers::default();
-        for (tid, at, queued) in may_wait {
-            if let Some(cause) = self.causes.of(tid, queued).filter(|cause| cause.tid != tid) {
-                let begins =
-                    Begins::AfterOther { signal: signals.wanted(&cause), pause: since(queued, cause.ended) };
-                threads.get_mut(&tid).expect("it has accesses").0.accesses[at].begins = begins;
-            }
-        }
-        for (tid, (own, _)) in &mut threads {
-            for (at, access) in own.accesses.iter_mut().enumerate() {
-                access.signal = signals.of(*tid, at);
-            }
-        }
-        plan.signals = signals.count();
+        plan.signals = link(&mut threads, self.causes, &may_wait);
         // Write-back keeps its times also behind a thread that is late.
         let (workers, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
-        plan.threads = lanes(others.into_iter().map(|(_, (own, _))| own).collect());
-        plan.threads.extend(workers.into_iter().map(|(_, (own, _))| own.accesses));
+        plan.threads = lanes(others.into_iter().map(|(_, own)| own).collect());
+        plan.threads.extend(workers.into_iter().map(|(_, own)| own.accesses));
         plan
     }
 }

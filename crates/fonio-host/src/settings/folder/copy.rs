@@ -85,6 +85,8 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
 /// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes that were written.
 pub(super) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
+    // Before its content: what a file that grows gets meanwhile would else be zeros in the copy.
+    let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;
     loop {
@@ -113,8 +115,7 @@ pub(super) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
             break;
         }
     }
-    let size = rustix::fs::fstat(from)?.st_size as u64;
-    // A file that grows meanwhile has more by now; what was copied is what it had.
+    // A hole at the end has no data to copy.
     rustix::fs::ftruncate(to, size.max(at))?;
     Ok(written)
 }

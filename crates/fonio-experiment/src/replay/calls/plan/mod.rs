@@ -6,10 +6,12 @@ use std::io;
 use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Thread, Timestamp, Wait, ignore_rows};
 use rustc_hash::FxHashMap;
 
-use super::super::causes::{Causes, SignalNumbers};
+use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{Begins, CHUNK, since};
 
+/// The most that one call reads or writes (the kernel's `MAX_RW_COUNT`); more is a damaged row.
+const TRANSFER_MAX: u64 = 0x7fff_f000;
 /// Folders whose files are the kernel's own.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
@@ -48,7 +50,7 @@ pub enum Act {
     Allocate {
         /// From here.
         offset: u64,
-        /// So many.
+        /// The length of the range.
         bytes: u64,
     },
     /// `ftruncate`.
@@ -74,6 +76,16 @@ pub struct Call {
     pub signal: Option<u32>,
 }
 
+impl Waits for Call {
+    fn begins(&mut self) -> &mut Begins {
+        &mut self.begins
+    }
+
+    fn signal(&mut self) -> &mut Option<u32> {
+        &mut self.signal
+    }
+}
+
 /// A file of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
@@ -87,6 +99,8 @@ pub struct Before {
     pub chunks: BTreeSet<u64>,
     /// The end of the last byte that is accessed, or there before.
     pub end: u64,
+    /// The bytes that `fallocate` asks for.
+    pub allocated: u64,
 }
 
 /// Why calls are not replayed.
@@ -129,9 +143,10 @@ impl Plan {
     /// The room that the files take, if none is removed.
     pub(in crate::replay) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
-            file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK))).sum()
+            let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
+            file.allocated.saturating_add(chunks.sum())
         };
-        ByteCount(self.files.iter().map(of_file).sum())
+        ByteCount(self.files.iter().map(of_file).fold(0, u64::saturating_add))
     }
 }
 
@@ -186,53 +201,34 @@ impl Collected {
         let began = self.began.or(self.calls.first().map(|call| call.entered)).unwrap_or_default();
         let place = self.place();
         let mut making = Making::default();
-        let mut by_thread: BTreeMap<u32, Vec<Timed>> = BTreeMap::new();
-        for row in &self.calls {
-            match self.replayed(row, place) {
-                Ok((act, file_id)) => by_thread.entry(row.tid).or_default().push(Timed {
-                    entered: row.entered,
-                    exited: row.exited.unwrap_or(row.entered),
-                    act,
-                    file: making.file(file_id, row.file_flags),
-                    flags: row.file_flags.unwrap_or_default(),
-                }),
-                Err(reason) => *making.left_out.entry(reason).or_default() += 1,
-            }
-        }
-        // The files before follow from the calls in the order of time.
-        let mut all: Vec<&Timed> = by_thread.values().flatten().collect();
-        all.sort_by_key(|call| call.entered);
-        all.into_iter().for_each(|call| making.files[call.file].add(call));
-        let files = making.files.into_iter().map(|following| following.before).collect();
-        for (tid, calls) in &by_thread {
-            calls.iter().enumerate().for_each(|(at, call)| self.causes.add_access(*tid, at, call.exited));
-        }
-        self.causes.settle();
-        let mut signals = SignalNumbers::default();
         let mut threads: BTreeMap<u32, Threaded<Call>> = BTreeMap::new();
-        for (tid, calls) in by_thread {
-            let ends = calls.iter().map(|call| call.exited).max();
-            let (began_thread, ended) = (calls[0].entered, ends.unwrap_or(calls[0].entered));
-            let made = calls.into_iter().map(|call| {
-                let begins = match self.causes.of(tid, call.entered) {
-                    Some(cause) if cause.tid == tid => Begins::AfterEnd(since(call.entered, cause.ended)),
-                    Some(cause) => Begins::AfterOther {
-                        signal: signals.wanted(&cause),
-                        pause: since(call.entered, cause.ended),
-                    },
-                    None => Begins::At(since(call.entered, began)),
-                };
-                Call { begins, act: call.act, file: call.file, flags: call.flags, signal: None }
-            });
-            threads.insert(tid, Threaded { began: began_thread, ended, accesses: made.collect() });
+        let mut may_wait = Vec::new();
+        for row in std::mem::take(&mut self.calls) {
+            let (act, file_id) = match self.replayed(&row, place) {
+                Ok(found) => found,
+                Err(reason) => {
+                    *making.left_out.entry(reason).or_default() += 1;
+                    continue;
+                }
+            };
+            let file = making.file(file_id, row.file_flags);
+            making.files[file].add(act);
+            let (entered, exited) = (row.entered, row.exited.unwrap_or(row.entered));
+            let new = || Threaded { began: entered, ended: exited, accesses: Vec::new() };
+            let thread = threads.entry(row.tid).or_insert_with(new);
+            let begins = match thread.accesses.is_empty() {
+                true => Begins::At(since(entered, began)),
+                false => Begins::AfterEnd(since(entered, thread.ended)),
+            };
+            thread.ended = thread.ended.max(exited);
+            may_wait.push(MayWait { tid: row.tid, at: thread.accesses.len(), began: entered });
+            self.causes.add_access(row.tid, thread.accesses.len(), exited);
+            let flags = row.file_flags.unwrap_or_default();
+            thread.accesses.push(Call { begins, act, file, flags, signal: None });
         }
-        for (tid, thread) in &mut threads {
-            for (at, call) in thread.accesses.iter_mut().enumerate() {
-                call.signal = signals.of(*tid, at);
-            }
-        }
-        let threads = lanes(threads.into_values().collect());
-        Plan { files, threads, signals: signals.count(), left_out: making.left_out }
+        let signals = link(&mut threads, self.causes, &may_wait);
+        let files = making.files.into_iter().map(|following| following.before).collect();
+        Plan { files, threads: lanes(threads.into_values().collect()), signals, left_out: making.left_out }
     }
 
     /// The file system with the most calls that change something; without any, the one with the most calls.
@@ -279,6 +275,7 @@ fn is_known(name: &str) -> bool {
 /// What a call does; `None` if the recording does not show it.
 fn act_of(row: &fonio_core::Call) -> Option<Act> {
     let got = row.result.map_or_else(|| row.bytes.map(|bytes| bytes.0), |result| u64::try_from(result).ok());
+    let got = got.filter(|bytes| *bytes <= TRANSFER_MAX);
     Some(match row.name.as_str() {
         "open" | "openat" | "openat2" | "creat" => Act::Open {
             made: row.file_flags.is_some_and(|flags| flags.contains(FileFlags::MADE)),
@@ -297,16 +294,6 @@ fn act_of(row: &fonio_core::Call) -> Option<Act> {
         "rename" | "renameat" | "renameat2" => Act::Rename,
         _ => return None,
     })
-}
-
-/// A call with its times in the recording.
-#[derive(Clone, Copy, Debug)]
-struct Timed {
-    entered: Timestamp,
-    exited: Timestamp,
-    act: Act,
-    file: usize,
-    flags: FileFlags,
 }
 
 #[derive(Debug, Default)]
@@ -340,10 +327,10 @@ struct Following {
 }
 
 impl Following {
-    fn add(&mut self, call: &Timed) {
+    fn add(&mut self, act: Act) {
         let before = &mut self.before;
-        match call.act {
-            // Who opens it says whether it was there. Whoever used it earlier had it open already.
+        match act {
+            // The first opening shows whether it was there. A program that used it earlier had opened it before the recording.
             Act::Open { made: true, .. } => self.is_settled = true,
             Act::Open { made: false, length } if !self.is_settled => {
                 before.is_there = true;
@@ -372,7 +359,7 @@ impl Following {
             }
             Act::Allocate { offset, bytes } => {
                 self.written = self.written.max(offset.saturating_add(bytes));
-                touch(before, offset, bytes);
+                before.allocated = before.allocated.saturating_add(bytes);
             }
             Act::SetLength(length) => self.written = self.written.max(length),
             Act::Remove | Act::Rename if !self.is_settled && self.written == 0 => before.is_there = true,

@@ -87,13 +87,15 @@ fn what_is_left_out_is_counted_by_reason() {
         fonio_core::Call { file_id: None, ..row(1, "unlink", 0, 0, 0, 60) },
         fonio_core::Call { offset: None, ..row(1, "read", 0, 0, 1, 70) },
         fonio_core::Call { file_id: None, result: Some(0), ..row(1, "sync", 0, 0, 0, 80) },
+        // No call writes so much: the row is damaged.
+        row(1, "write", 0, 0, 1 << 62, 90),
     ]);
     let acts: Vec<Act> = plan.threads.iter().flatten().map(|call| call.act).collect();
     assert_eq!(acts, [Act::Write { offset: 0, bytes: 10 }, Act::SyncFilesystem]);
     let left_out: Vec<(LeftOut, u64)> = plan.left_out.into_iter().collect();
     assert_eq!(
         left_out,
-        [(LeftOut::Failed, 1), (LeftOut::Elsewhere, 2), (LeftOut::Unknown, 2), (LeftOut::Kind, 1)]
+        [(LeftOut::Failed, 1), (LeftOut::Elsewhere, 2), (LeftOut::Unknown, 3), (LeftOut::Kind, 1)]
     );
 }
 
@@ -145,7 +147,7 @@ fn a_shell_goes_on_when_its_command_has_ended() {
     let after = |signal, pause| Begins::AfterOther { signal, pause: us(pause) };
     assert_eq!(
         found,
-        [vec![(Begins::At(us(10)), Some(1)), (after(0, 46), None)], vec![(after(1, 36), Some(0))]]
+        [vec![(Begins::At(us(10)), Some(0)), (after(1, 46), None)], vec![(after(0, 36), Some(1))]]
     );
     assert_eq!(plan.signals, 2);
 }

@@ -24,7 +24,7 @@ use crate::HostError;
 const BESIDE: &[u8] = b".fonio-write-out-";
 /// A file that is neither copied nor removed: it says that all beside it is only a copy ([`super::on`]).
 pub(super) const COPY: &CStr = c".fonio-copy";
-/// At most how many failures are told.
+/// The most failures that an error names.
 const FAILURES_MAX: usize = 5;
 
 /// What was changed in the target.

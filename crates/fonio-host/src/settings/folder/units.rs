@@ -2,7 +2,9 @@
 //!
 //! Until the next boot they are in `/run/systemd`; kept ones are in `/etc/systemd` ([`super::super::Keeper`]), which come first.
 
+use std::fmt::Write;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -142,22 +144,21 @@ pub(super) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// A path in the name of a unit: letters and digits, and the others as `-`, with a number that tells such paths apart.
+/// A path in the name of a unit, as `systemd-escape --path` writes it (systemd.unit(5)).
 pub(super) fn escape(dir: &Path) -> String {
-    let text = dir.to_string_lossy();
-    let mut is_plain = true;
-    let name = text.trim_start_matches('/').chars().map(|letter| {
-        is_plain &= letter.is_ascii_alphanumeric() || letter == '/';
-        if letter.is_ascii_alphanumeric() { letter } else { '-' }
-    });
-    let name: String = name.collect();
-    if is_plain {
-        return name;
+    let mut name = String::new();
+    let bytes = dir.as_os_str().as_bytes();
+    for (at, byte) in bytes.strip_prefix(b"/").unwrap_or(bytes).iter().enumerate() {
+        match byte {
+            b'/' => name.push('-'),
+            b'.' if at == 0 => name.push_str("\\x2e"),
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b':' | b'_' | b'.' => name.push(char::from(*byte)),
+            other => {
+                let _ = write!(name, "\\x{other:02x}");
+            }
+        }
     }
-    // FNV-1a.
-    let hash =
-        text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{name}-{hash:08x}")
+    name
 }
 
 /// A path as one word in a setting of a unit (systemd.syntax(7)).
@@ -195,10 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn names_of_units_tell_folders_apart() {
-        assert_eq!(escape(Path::new("/var/log")), "var-log");
-        let names = ["/a/b", "/a-b", "/a b", "/a%b"].map(|dir| escape(Path::new(dir)));
-        assert!(names.iter().all(|name| name.starts_with("a-b")));
-        assert!((1..4).all(|at| !names[..at].contains(&names[at])), "{names:?}");
+    fn names_of_units_are_those_of_systemd() {
+        // From systemd-escape(1) of systemd 252.
+        for (path, name) in [
+            ("/var/log", "var-log"),
+            ("/a-b", "a\\x2db"),
+            ("/a b", "a\\x20b"),
+            ("/50%", "50\\x25"),
+            ("/.cache", "\\x2ecache"),
+            ("/home/.cache", "home-.cache"),
+            ("/é", "\\xc3\\xa9"),
+        ] {
+            assert_eq!(escape(Path::new(path)), name);
+        }
     }
 }

@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-record",
             "fonio-analysis",
             "fonio-report",
+            "fonio-sim",
             "fonio-bench",
             "fonio-host",
             "fonio-emulator",

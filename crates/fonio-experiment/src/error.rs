@@ -48,6 +48,9 @@ pub enum ExperimentError {
         /// The reason.
         reason: String,
     },
+    /// A recording cannot be replayed in a model.
+    #[error("the replay in a model failed: {0}")]
+    InModel(String),
     /// An error of the test bed.
     #[error(transparent)]
     Host(#[from] HostError),

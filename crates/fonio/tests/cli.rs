@@ -60,6 +60,40 @@ fn a_report_on_a_trace_is_the_report_on_its_import() {
 }
 
 #[test]
+fn a_recording_is_replayed_in_models_of_schedulers() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recording = dir.path().join("recording");
+    let imported = fonio(&[&"import", &blktrace(), &"--output", &recording]);
+    assert_eq!(code(&imported), 0, "{}", stderr(&imported));
+    let replay = |more: &[&str]| {
+        let mut words: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"run", &"--recording", &recording];
+        words.extend(more.iter().map(|word| word as &dyn AsRef<std::ffi::OsStr>));
+        fonio(&words)
+    };
+    let output = replay(&["--on", "model:samsung_s5", "--scheduler", "none,cfq,smartio", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let found: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(found["accesses"], 963);
+    let runs = found["runs"].as_array().expect("a list");
+    let names: Vec<&str> = runs.iter().filter_map(|run| run["scheduler"].as_str()).collect();
+    assert_eq!(names, ["noop", "cfq", "smartio"]);
+    for run in runs {
+        assert_eq!(run["programs"][0]["reads"]["count"], found["recorded"][0]["reads"]["count"]);
+    }
+    for (words, way_out) in [
+        (&["--on", "model:samsung_s5", "--scheduler", "x"][..], "there are bfq, cfq"),
+        (&["--on", "model:nothing"], "neither a shipped profile"),
+        (&["--on", "model:samsung_s5,kingston"], "one place"),
+        (&["--on", "model:samsung_s5", "--fix", "bfq"], "--fix has no meaning"),
+        (&["--on", "model:samsung_s5", "--size", "1MiB"], "use --size"),
+    ] {
+        let output = replay(words);
+        assert_eq!(code(&output), 2, "{words:?}");
+        assert!(stderr(&output).contains(way_out), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn filters_narrow_the_report() {
     let count = |arguments: &[&dyn AsRef<std::ffi::OsStr>]| -> u64 {
         let trace = blktrace();

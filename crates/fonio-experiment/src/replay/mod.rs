@@ -13,6 +13,7 @@ pub mod calls;
 mod causes;
 mod lanes;
 mod memory;
+pub mod model;
 mod signals;
 
 use std::io;

@@ -1,13 +1,15 @@
 //! Workloads through a scheduler and a device in virtual time.
 //!
-//! A [`Source`] makes requests: processes that wait for their requests ([`ClosedLoop`]), or requests at given instants
-//! ([`Arrival`]), which a recording can give ([`replay`]). The driver takes a request from the scheduler while the device
+//! A [`Source`] makes requests: processes that wait for their requests ([`ClosedLoop`]), requests at given instants
+//! ([`Arrival`]), which a recording can give ([`replay`]), or threads that wait for their own and each other's requests
+//! ([`Step`]). The driver takes a request from the scheduler while the device
 //! has room, and gives it to the device, whose model says when it completes. Events at the same instant happen in the
 //! order in which they were made. So a process that continues at once inserts its next request after the scheduler was
 //! asked for one: as in the kernel, where the interrupt runs the queue before the process wakes.
 //!
 //! The same input gives the same result on every machine.
 
+mod linked;
 pub mod replay;
 mod source;
 mod tally;
@@ -18,11 +20,13 @@ use std::collections::{BinaryHeap, VecDeque};
 use fonio_core::{ByteCount, Op, SECTOR_BYTES, Sector, Timestamp};
 use thiserror::Error;
 
+pub use linked::{Begins, Step};
 pub use source::{Arrival, ClosedLoop, OpenLoop, Source, Think};
 pub use tally::{Outcome, Tally, Times};
 
 use crate::device::{Command, Device};
 use crate::scheduler::{Request, RequestId, Scheduler};
+use linked::Signals;
 use source::State;
 use tally::Tallies;
 
@@ -57,6 +61,14 @@ pub enum EngineError {
         request_id: u64,
         /// The missing value.
         what: &'static str,
+    },
+    /// Threads wait for requests that are never made.
+    #[error(
+        "{requests} requests wait for others that are never made; the recording's waits contradict each other"
+    )]
+    NeverBegin {
+        /// The requests that were not made.
+        requests: u64,
     },
 }
 
@@ -93,6 +105,8 @@ pub fn run(
         scheduler,
         depth: host.depth,
         sources: sources.collect(),
+        from,
+        signals: Signals::default(),
         events: BinaryHeap::new(),
         next_event: 0,
         armed: None,
@@ -115,6 +129,10 @@ pub fn run(
         engine.drive(now);
     }
     assert!(engine.pending.is_empty(), "every request completes");
+    let left = engine.sources.iter().map(State::left).sum();
+    if left > 0 {
+        return Err(EngineError::NeverBegin { requests: left });
+    }
     Ok(engine.tallies.outcome())
 }
 
@@ -134,6 +152,8 @@ struct Engine<'a, 'b> {
     scheduler: &'a mut dyn Scheduler,
     depth: u32,
     sources: Vec<State<'b>>,
+    from: Timestamp,
+    signals: Signals,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     next_event: u64,
     /// The earliest timer among the events.
@@ -159,6 +179,11 @@ struct Flight {
 impl Engine<'_, '_> {
     fn start(&mut self, from: Timestamp) -> Result<(), EngineError> {
         for source in 0..self.sources.len() {
+            if let State::Linked(thread) = &mut self.sources[source] {
+                thread.start(from);
+                self.arm(source as u32, from);
+                continue;
+            }
             for _ in 0..self.sources[source].concurrency() {
                 if let Some(at) = self.sources[source].next_at(from)? {
                     self.push(at.max(from), Event::Arrive(source as u32));
@@ -168,6 +193,14 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
+    /// Notes the instant of a thread's next request, once it is known.
+    fn arm(&mut self, source: u32, now: Timestamp) {
+        let State::Linked(thread) = &mut self.sources[source as usize] else { return };
+        if let Some(at) = thread.arm(source, self.from, &mut self.signals) {
+            self.push(at.max(now), Event::Arrive(source));
+        }
+    }
+
     fn push(&mut self, at: Timestamp, event: Event) {
         self.events.push(Reverse((at.0, self.next_event, event)));
         self.next_event += 1;
@@ -175,6 +208,7 @@ impl Engine<'_, '_> {
 
     fn arrive(&mut self, source: u32, now: Timestamp) -> Result<(), EngineError> {
         let state = &mut self.sources[source as usize];
+        let step = state.made();
         let made = state.make(now);
         // An open source does not wait for the completion.
         if state.is_open()
@@ -182,6 +216,7 @@ impl Engine<'_, '_> {
         {
             self.push(at.max(now), Event::Arrive(source));
         }
+        self.arm(source, now);
         let id = RequestId(self.next_id);
         self.next_id += 1;
         if made.sector.after(made.bytes).0 > self.capacity.0 / SECTOR_BYTES {
@@ -189,7 +224,7 @@ impl Engine<'_, '_> {
             return Err(EngineError::BeyondDevice { sector, bytes, capacity: self.capacity });
         }
         let request = made.request(id);
-        self.pending.insert(id, Waiting { queued: now, source, fua: made.fua });
+        self.pending.insert(id, Waiting { queued: now, source, step, fua: made.fua });
         self.tallies.queued(&request, now);
         match request.op {
             Op::Flush => self.flushes.push_back(request),
@@ -208,7 +243,13 @@ impl Engine<'_, '_> {
         let waiting = self.pending.remove(request.id);
         self.tallies.completed(&request, (waiting.queued, issued, now));
         let source = &mut self.sources[waiting.source as usize];
-        if !source.is_open()
+        if let State::Linked(thread) = source {
+            let signal = thread.complete(waiting.step, now);
+            let woken = signal.map(|signal| self.signals.set(signal, now));
+            for source in std::iter::once(waiting.source).chain(woken.into_iter().flatten()) {
+                self.arm(source, now);
+            }
+        } else if !source.is_open()
             && let Some(at) = source.continue_at(now)
         {
             self.push(at, Event::Arrive(waiting.source));
@@ -265,6 +306,8 @@ impl Engine<'_, '_> {
 struct Waiting {
     queued: Timestamp,
     source: u32,
+    /// Which of its source's requests it is, if that is a thread of steps.
+    step: u32,
     fua: bool,
 }
 

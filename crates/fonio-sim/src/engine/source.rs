@@ -4,6 +4,7 @@ use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
 
 use super::EngineError;
+use super::linked::{Step, Thread};
 use crate::measure::Order;
 use crate::scheduler::{Priority, ProcessId, Request, RequestId};
 
@@ -48,6 +49,8 @@ pub enum Source<'a> {
     Closed(ClosedLoop),
     /// Requests at given instants, in the order of these, whatever the device does. An error ends the run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
+    /// A thread whose requests wait for its own and for those of other threads.
+    Linked(Vec<Step>),
 }
 
 /// A process that keeps a number of requests in flight. When one completes, it thinks and makes the next.
@@ -179,6 +182,7 @@ impl Places {
 pub(super) enum State<'a> {
     Closed { process: ClosedLoop, places: Places, started: u64 },
     Open { arrivals: Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>, next: Option<Arrival> },
+    Linked(Thread),
 }
 
 impl<'a> State<'a> {
@@ -189,6 +193,7 @@ impl<'a> State<'a> {
                 State::Closed { process, places, started: 0 }
             }
             Source::Open(arrivals) => State::Open { arrivals, next: None },
+            Source::Linked(steps) => State::Linked(Thread::new(steps)),
         }
     }
 
@@ -196,11 +201,21 @@ impl<'a> State<'a> {
         matches!(self, State::Open { .. })
     }
 
+    /// How many steps of a thread were made.
+    pub(super) fn made(&self) -> u32 {
+        if let State::Linked(thread) = self { thread.made } else { 0 }
+    }
+
+    /// How many steps of a thread were not made.
+    pub(super) fn left(&self) -> u64 {
+        if let State::Linked(thread) = self { thread.left() } else { 0 }
+    }
+
     /// How many requests it makes at the beginning, without waiting for a completion.
     pub(super) fn concurrency(&self) -> u32 {
         match self {
             State::Closed { process, .. } => process.depth,
-            State::Open { .. } => 1,
+            State::Open { .. } | State::Linked(_) => 1,
         }
     }
 
@@ -222,6 +237,7 @@ impl<'a> State<'a> {
                     (_, next) => Ok(next.map(|next| next.at)),
                 }
             }
+            State::Linked(_) => Ok(None),
         }
     }
 
@@ -240,6 +256,7 @@ impl<'a> State<'a> {
         match self {
             State::Closed { process, places, .. } => places.next(process, now),
             State::Open { next, .. } => next.expect("its instant was given before"),
+            State::Linked(thread) => thread.make(now),
         }
     }
 }

@@ -210,3 +210,75 @@ fn errors_name_the_request() {
         expect!["request 7 of the recording has no time of queueing, so it cannot be replayed"],
     );
 }
+
+fn step(process: u32, sectors: u64, begins: Begins, signal: Option<u32>) -> Step {
+    let request = Arrival { process: ProcessId(process), ..arrival(0, Op::Write, sectors) };
+    Step { begins, request, signal }
+}
+
+#[test]
+fn threads_wait_for_their_own_requests_and_for_those_of_others() {
+    let us = |time: u64| Nanos(time * 1_000);
+    let after_other = |signal, pause| Begins::AfterOther { signal, pause: us(pause) };
+    let threads = vec![
+        // From 0 to 8 µs, and from 10 to 14.
+        vec![step(1, 8, Begins::At(us(0)), Some(0)), step(1, 4, Begins::AfterEnd(us(2)), Some(1))],
+        // From 9 to 10.
+        vec![step(2, 1, after_other(0, 1), None)],
+        // The second does not wait for the first, the third for its own and for the first thread.
+        vec![
+            step(3, 1, Begins::At(us(11)), None),
+            step(3, 1, Begins::AfterBegin(us(2)), None),
+            step(3, 1, after_other(1, 0), None),
+        ],
+    ];
+    let host = Host { depth: 1, seed: 1 };
+    let run = |threads: Vec<Vec<Step>>| {
+        let sources = threads.into_iter().map(Source::Linked).collect();
+        run(&mut memory(), Policy::Noop.scheduler().as_mut(), sources, Timestamp(0), host)
+    };
+    let outcome = run(threads).unwrap();
+    let of = |process| {
+        let tally = outcome.of(ProcessId(process), Op::Write);
+        (tally.count, tally.response.sum.0, tally.last_completed.0)
+    };
+    assert_eq!(of(1), (2, 12_000, 14_000));
+    assert_eq!(of(2), (1, 1_000, 10_000));
+    // From 11 to 15, from 13 to 16, and from 16 to 17.
+    assert_eq!(of(3), (3, 8_000, 17_000));
+
+    let locked =
+        vec![vec![step(1, 1, after_other(1, 0), Some(0))], vec![step(2, 1, after_other(0, 0), Some(1))]];
+    assert_eq!(run(locked).unwrap_err(), EngineError::NeverBegin { requests: 2 });
+}
+
+proptest! {
+    /// A thread that waits for each of its requests is a closed loop.
+    #[test]
+    fn a_chain_of_steps_is_a_closed_loop(counts in prop::collection::vec(1u64..40, 1..4), think in 0u64..20_000, depth in 1u32..4) {
+        let think = Nanos(think);
+        let loops: Vec<ClosedLoop> = (0..).zip(&counts)
+            .map(|(at, count)| ClosedLoop { think: Think { min: think, max: think }, ..reader(at, *count) })
+            .collect();
+        let chain = |process: &ClosedLoop| {
+            let step = |at: u64| Step {
+                begins: if at == 0 { Begins::At(Nanos(0)) } else { Begins::AfterEnd(think) },
+                request: Arrival {
+                    sector: Sector((process.start.0 + at * process.request.0) / 512),
+                    process: process.process,
+                    ..arrival(0, Op::Read, 8)
+                },
+                signal: None,
+            };
+            Source::Linked((0..process.count).map(step).collect())
+        };
+        for policy in [Policy::Noop, Policy::Cfq, Policy::SmartIo] {
+            let run = |sources| {
+                let host = Host { depth, seed: 1 };
+                run(&mut memory(), policy.scheduler().as_mut(), sources, Timestamp(0), host)
+            };
+            let closed = run(loops.iter().copied().map(Source::Closed).collect());
+            prop_assert_eq!(run(loops.iter().map(chain).collect()), closed);
+        }
+    }
+}

@@ -182,7 +182,8 @@ fn parse_slice(text: &str) -> Result<Duration, String> {
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
     /// Run on this directory, block device, emulated device (a profile of `fonio device list`), or array of emulated devices
-    /// (md-raid0:ridata+transcend, made by the kernel's md driver). Separate several by commas.
+    /// (md-raid0:ridata+transcend, made by the kernel's md driver). Separate several by commas. With --recording also
+    /// model:PROFILE, a model of that device under models of schedulers, in virtual time and without root.
     #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = SetupArgs::ON_DEFAULT)]
     pub on: Vec<String>,
     /// Run everything in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest. Its clock does not
@@ -211,7 +212,7 @@ pub struct SetupArgs {
     #[arg(long, value_name = "OPTIONS", value_delimiter = ',')]
     pub mount_options: Vec<String>,
     /// Use this I/O scheduler. Separate several by commas. Default: none on an emulated device, the current one on a block
-    /// device.
+    /// device, all models in a model.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler: Vec<String>,
     /// Fill the file system to this share before each run, such as 0.9, as on a device in use: files are written until it

@@ -18,6 +18,7 @@ pub mod launch;
 pub mod layers;
 pub mod live;
 pub mod manual;
+pub mod model;
 pub mod mount;
 pub mod record;
 pub mod report;

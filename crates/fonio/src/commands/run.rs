@@ -24,7 +24,7 @@ use fonio_workload::definition::{Workload, shipped};
 
 use crate::cli::Colour;
 use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
-use crate::commands::{fix, kernel, lab, launch};
+use crate::commands::{fix, kernel, lab, launch, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -95,8 +95,15 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     if arguments.launch.launch {
         return launch::run(arguments, colour);
     }
-    if let Some(recording) = &arguments.recording {
-        return replay_recording(recording, arguments, colour);
+    let in_model = arguments.setup.on.iter().any(|place| place.starts_with(model::PREFIX));
+    match &arguments.recording {
+        Some(recording) if in_model => return model::run(recording, arguments, colour),
+        Some(recording) => return replay_recording(recording, arguments, colour),
+        None => ensure!(
+            !in_model,
+            "--on {}… needs --recording DIR: only recordings are replayed in models",
+            model::PREFIX
+        ),
     }
     let mut setup = Cow::Borrowed(&arguments.setup);
     let workload = match (&arguments.mobigen, arguments.workload.as_deref()) {

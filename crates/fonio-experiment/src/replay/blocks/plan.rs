@@ -45,6 +45,12 @@ pub struct Access {
     pub begins: Begins,
     /// The signal that it sets when it ends.
     pub signal: Option<u32>,
+    /// The recorded thread.
+    pub tid: u32,
+    /// Whether the recorded program waited for it.
+    pub is_sync: bool,
+    /// How long it took in the recording, from queue to completion; only known of the last part of a request.
+    pub took: Option<Duration>,
 }
 
 impl Waits for Access {
@@ -70,6 +76,8 @@ pub struct Plan {
     pub left_out: u64,
     /// Accesses of other devices of the recording.
     pub of_other_devices: u64,
+    /// The names of the recorded threads.
+    pub names: BTreeMap<u32, String>,
 }
 
 impl Plan {
@@ -93,6 +101,7 @@ pub(in crate::replay) struct Collected {
     completed: FxHashMap<u64, Timestamp>,
     /// Threads that write back for others, and do not wait.
     background: BTreeSet<u32>,
+    names: BTreeMap<u32, String>,
     causes: Causes,
 }
 
@@ -155,6 +164,9 @@ impl RowSink for Collected {
         if row.comm.as_ref().is_some_and(|comm| comm.starts_with("kworker/")) {
             self.background.insert(row.tid);
         }
+        if let Some(comm) = &row.comm {
+            self.names.insert(row.tid, comm.to_string());
+        }
         self.causes.add_thread(row);
         Ok(())
     }
@@ -192,7 +204,8 @@ impl Collected {
         rows.sort_by_key(|row| row.queued);
         let began = self.began.unwrap_or_else(|| rows[0].queued);
         let places = Places::of(&rows);
-        let mut plan = Plan { file_bytes: places.bytes(), of_other_devices, ..Plan::default() };
+        let names = std::mem::take(&mut self.names);
+        let mut plan = Plan { file_bytes: places.bytes(), of_other_devices, names, ..Plan::default() };
         let mut threads: BTreeMap<u32, Threaded<Access>> = BTreeMap::new();
         let mut last: FxHashMap<u32, Row> = FxHashMap::default();
         let mut may_wait: Vec<MayWait> = Vec::new();
@@ -217,11 +230,22 @@ impl Collected {
                 may_wait.push(MayWait { tid: row.tid, at: own.accesses.len(), began: row.queued });
             }
             for (kind, offset, bytes) in accesses {
-                own.accesses.push(Access { kind, offset, bytes, begins, signal: None });
+                let (tid, is_sync) = (row.tid, row.op == Op::Read || row.flags.contains(Flags::SYNC));
+                own.accesses.push(Access {
+                    kind,
+                    offset,
+                    bytes,
+                    begins,
+                    signal: None,
+                    tid,
+                    is_sync,
+                    took: None,
+                });
                 // A flush goes before the data, and the parts of a large access follow each other.
                 begins = Begins::AfterEnd(Duration::ZERO);
             }
-            if let Some(completed) = row.completed {
+            if let (Some(last), Some(completed)) = (own.accesses.last_mut(), row.completed) {
+                last.took = Some(since(completed, row.queued));
                 self.causes.add_access(row.tid, own.accesses.len() - 1, completed);
             }
         }

@@ -136,7 +136,16 @@ mod tests {
         }
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("file");
-        let access = |kind, offset, begins| Access { kind, offset, bytes: 8192, begins, signal: None };
+        let access = |kind, offset, begins| Access {
+            kind,
+            offset,
+            bytes: 8192,
+            begins,
+            signal: None,
+            tid: 1,
+            is_sync: true,
+            took: None,
+        };
         let pause = Duration::from_millis(40);
         let plan = Plan {
             threads: vec![

@@ -1,0 +1,280 @@
+//! Replays the requests of a recording in virtual time: on a model of a device, under models of schedulers.
+//!
+//! It needs no root and no device, and can use schedulers that Linux no longer has. The requests are those that the recorded
+//! kernel made: merged already, and not again.
+
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
+use fonio_recording::{Recording, Table, Tables};
+use fonio_sim::engine::{self, Arrival, Begins, Host, Source, Step};
+use fonio_sim::measure::write_in_order;
+use fonio_sim::scheduler::{Policy, Priority, ProcessId};
+use serde::Serialize;
+
+use super::blocks::{Access, Collected, Kind, Plan};
+use crate::error::ExperimentError;
+
+pub use report::model_document;
+
+/// The device on which a recording is replayed.
+#[derive(Clone, Copy, Debug)]
+pub struct Model<'a> {
+    /// A profile of a device, or an array of two.
+    pub profile: &'a str,
+    /// Its size.
+    pub size: ByteCount,
+    /// Decides what the model leaves to chance.
+    pub seed: u64,
+    /// Without pauses.
+    pub fast: bool,
+}
+
+/// A recording under models of schedulers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelReplay {
+    /// The recording.
+    pub recording: PathBuf,
+    /// The model of the device.
+    pub device: String,
+    /// Replayed reads, writes and flushes.
+    pub accesses: u64,
+    /// Discards and other operations that are not replayed.
+    pub left_out: u64,
+    /// Requests of other devices of the recording.
+    pub of_other_devices: u64,
+    /// Whether pauses were left out.
+    pub fast: bool,
+    /// What the recording shows.
+    pub recorded: Vec<ProgramTimes>,
+    /// What each scheduler would do, in the order in which they were named.
+    pub runs: Vec<ModelRun>,
+}
+
+/// A recording under one scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelRun {
+    /// The scheduler.
+    pub scheduler: String,
+    /// Seconds until the last request completed.
+    pub time_s: f64,
+    /// The requests of each program.
+    pub programs: Vec<ProgramTimes>,
+}
+
+/// The requests of the threads that have one name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProgramTimes {
+    /// The threads' name; that of the kernel's workers without their numbers.
+    pub name: String,
+    /// Its reads.
+    pub reads: Responses,
+    /// Its writes, without flushes.
+    pub writes: Responses,
+}
+
+/// Response times, from queue to completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Responses {
+    /// The number of requests.
+    pub count: u64,
+    /// Their sum in seconds. Requests that overlap count each for itself.
+    pub sum_s: f64,
+    /// The longest in seconds.
+    pub max_s: f64,
+}
+
+impl Responses {
+    /// The mean in seconds; `None` without requests.
+    pub fn mean_s(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_s / self.count as f64)
+    }
+
+    fn add(&mut self, count: u64, sum_s: f64, max_s: f64) {
+        self.count += count;
+        self.sum_s += sum_s;
+        self.max_s = self.max_s.max(max_s);
+    }
+}
+
+/// Replays the recording in `dir` under each scheduler, on a new device on which its places were written before.
+///
+/// # Errors
+///
+/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], a profile that does not exist, or a recording that does
+/// not fit on the device ([`ExperimentError::InModel`]).
+pub fn replay_in_model(
+    dir: &Path,
+    model: &Model<'_>,
+    schedulers: &[Policy],
+) -> Result<ModelReplay, ExperimentError> {
+    let mut collected = Collected::default();
+    let tables = Tables::NONE.with(Table::Threads).with(Table::Waits).with(Table::Requests);
+    Recording::open(dir)?.replay(&mut collected, tables)?;
+    let plan = collected.plan();
+    if plan.is_empty() {
+        return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
+    }
+    let runs = schedulers.iter().map(|policy| run(&plan, model, *policy));
+    let runs = runs.collect::<Result<Vec<ModelRun>, _>>()?;
+    Ok(ModelReplay {
+        recording: dir.to_owned(),
+        device: model.profile.to_owned(),
+        accesses: plan.len() as u64,
+        left_out: plan.left_out,
+        of_other_devices: plan.of_other_devices,
+        fast: model.fast,
+        recorded: recorded(&plan),
+        runs,
+    })
+}
+
+fn run(plan: &Plan, model: &Model<'_>, policy: Policy) -> Result<ModelRun, ExperimentError> {
+    let mut device = fonio_emulator::profile::device(model.profile, model.size, model.seed)?;
+    let limits = device.limits().clone();
+    if plan.file_bytes > limits.capacity {
+        return Err(ExperimentError::InModel(format!(
+            "the recording used {} in different places, the device has {}; use --size",
+            plan.file_bytes.to_exact_text(),
+            limits.capacity.to_exact_text()
+        )));
+    }
+    let from = write_in_order(device.as_mut(), plan.file_bytes, Timestamp(0));
+    let steps = |thread: &Vec<Access>| steps(thread, limits.command_max.0, model.fast);
+    let sources = plan.threads.iter().map(|thread| Source::Linked(steps(thread))).collect();
+    let host = Host { depth: limits.depth, seed: model.seed };
+    let outcome = engine::run(device.as_mut(), policy.scheduler().as_mut(), sources, from, host)
+        .map_err(|error| ExperimentError::InModel(error.to_string()))?;
+    let mut programs = Programs::new(&plan.names);
+    for ((process, op), tally) in &outcome.tallies {
+        let (sum, max) = (tally.response.sum.0 as f64 / 1e9, tally.response.max.0 as f64 / 1e9);
+        programs.add(process.0, *op, (tally.count, sum, max));
+    }
+    let time_s = (outcome.end.0 - outcome.from.0) as f64 / 1e9;
+    Ok(ModelRun { scheduler: policy.name().to_owned(), time_s, programs: programs.into() })
+}
+
+/// The requests of a thread, none larger than `command_max`.
+fn steps(thread: &[Access], command_max: u64, fast: bool) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for access in thread {
+        let op = match access.kind {
+            Kind::Read => Op::Read,
+            Kind::Write | Kind::DurableWrite => Op::Write,
+            Kind::Flush => Op::Flush,
+        };
+        let mut begins = begins(access.begins, fast);
+        let (mut offset, end) = (access.offset, access.offset + access.bytes);
+        loop {
+            let bytes = (end - offset).min(command_max);
+            let is_last = offset + bytes == end;
+            let request = Arrival {
+                at: Timestamp(0),
+                op,
+                is_sync: access.is_sync,
+                fua: access.kind == Kind::DurableWrite,
+                sector: Sector(offset / SECTOR_BYTES),
+                bytes: ByteCount(bytes),
+                process: ProcessId(access.tid),
+                priority: Priority::DEFAULT,
+            };
+            steps.push(Step { begins, request, signal: access.signal.filter(|_| is_last) });
+            if is_last {
+                break;
+            }
+            offset += bytes;
+            begins = Begins::AfterBegin(Nanos(0));
+        }
+    }
+    steps
+}
+
+fn begins(begins: super::Begins, fast: bool) -> Begins {
+    let pause = |pause: Duration| Nanos(if fast { 0 } else { pause.as_nanos() as u64 });
+    match begins {
+        super::Begins::At(time) => Begins::At(pause(time)),
+        super::Begins::AfterEnd(time) => Begins::AfterEnd(pause(time)),
+        super::Begins::AfterBegin(time) => Begins::AfterBegin(pause(time)),
+        super::Begins::AfterOther { signal, pause: time } => {
+            Begins::AfterOther { signal, pause: pause(time) }
+        }
+    }
+}
+
+fn recorded(plan: &Plan) -> Vec<ProgramTimes> {
+    let mut programs = Programs::new(&plan.names);
+    for access in plan.threads.iter().flatten() {
+        let op = match access.kind {
+            Kind::Read => Op::Read,
+            Kind::Write | Kind::DurableWrite => Op::Write,
+            Kind::Flush => continue,
+        };
+        if let Some(took) = access.took.map(|took| took.as_secs_f64()) {
+            programs.add(access.tid, op, (1, took, took));
+        }
+    }
+    programs.into()
+}
+
+/// The requests by the names of threads.
+struct Programs<'a> {
+    names: &'a BTreeMap<u32, String>,
+    times: BTreeMap<String, ProgramTimes>,
+}
+
+impl<'a> Programs<'a> {
+    fn new(names: &'a BTreeMap<u32, String>) -> Programs<'a> {
+        Programs { names, times: BTreeMap::new() }
+    }
+
+    fn add(&mut self, tid: u32, op: Op, (count, sum_s, max_s): (u64, f64, f64)) {
+        let name = self.names.get(&tid).map_or("unknown", |name| plain(name));
+        let new = || ProgramTimes {
+            name: name.to_owned(),
+            reads: Responses::default(),
+            writes: Responses::default(),
+        };
+        let times = self.times.entry(name.to_owned()).or_insert_with(new);
+        match op {
+            Op::Read => times.reads.add(count, sum_s, max_s),
+            Op::Write => times.writes.add(count, sum_s, max_s),
+            _ => {}
+        }
+    }
+}
+
+impl From<Programs<'_>> for Vec<ProgramTimes> {
+    /// Those with the longest response times first.
+    fn from(programs: Programs<'_>) -> Vec<ProgramTimes> {
+        let has_requests = |times: &ProgramTimes| times.reads.count + times.writes.count > 0;
+        let mut times: Vec<ProgramTimes> = programs.times.into_values().filter(has_requests).collect();
+        times.sort_by(|one, other| {
+            let sum = |times: &ProgramTimes| times.reads.sum_s + times.writes.sum_s;
+            sum(other).total_cmp(&sum(one)).then_with(|| one.name.cmp(&other.name))
+        });
+        times
+    }
+}
+
+/// The name of a thread without the numbers of the kernel's workers: `kworker/u8:1-flush-8:0` is `kworker`.
+fn plain(name: &str) -> &str {
+    match name.split_once('/') {
+        Some(("kworker", _)) => "kworker",
+        Some(("jbd2", _)) => "jbd2",
+        _ => name,
+    }
+}
+
+/// The names of all models, as `--scheduler` takes them; `none` is the kernel's name for `noop` since Linux 4.
+pub fn scheduler_named(name: &str) -> Option<Policy> {
+    Policy::named(if name == "none" { "noop" } else { name })
+}
+
+/// All names for `--scheduler`.
+pub fn scheduler_names() -> BTreeSet<&'static str> {
+    Policy::ALL.iter().map(|policy| policy.name()).collect()
+}

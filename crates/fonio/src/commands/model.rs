@@ -1,0 +1,66 @@
+//! `fonio run --recording DIR --on model:PROFILE`: a recording in virtual time, under models of schedulers.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_core::ByteCount;
+use fonio_experiment::replay::model::{
+    Model, model_document, replay_in_model, scheduler_named, scheduler_names,
+};
+use fonio_sim::scheduler::Policy;
+
+use crate::cli::Colour;
+use crate::cli::run::Run;
+use crate::exit::Exit;
+use crate::output;
+
+/// What a place that is a model begins with.
+pub const PREFIX: &str = "model:";
+
+/// Replays a recording, and shows the times.
+pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
+    let at = &arguments.setup;
+    let [place] = at.on.as_slice() else {
+        bail!("a recording is replayed on one model at a time: name one place with --on")
+    };
+    let profile = place.strip_prefix(PREFIX).context("the place is a model")?;
+    let others = [
+        ("--calls", arguments.calls),
+        ("--fix", !arguments.fix.is_empty()),
+        ("--fs", !at.filesystem.is_empty()),
+        ("--mount-options", !at.mount_options.is_empty()),
+        ("--full", at.full.is_some()),
+        ("--cpu", at.cpu.is_some()),
+        ("--memory", at.memory.is_some()),
+        ("--link", at.link.is_some()),
+        ("--beside", at.beside.is_some()),
+        ("--fault", !at.fault.is_empty()),
+        ("--output", at.out.is_some()),
+    ];
+    if let Some((option, _)) = others.iter().find(|(_, is_there)| *is_there) {
+        bail!(
+            "{option} has no meaning in a model, which only has the device and its scheduler; leave it out, or replay on a device"
+        );
+    }
+    let schedulers: Vec<Policy> = match at.scheduler.as_slice() {
+        [] => Policy::ALL.to_vec(),
+        named => named.iter().map(|name| known(name)).collect::<Result<_>>()?,
+    };
+    let model = Model { profile, size: ByteCount(at.size), seed: at.seed, fast: arguments.fast };
+    let replay = replay_in_model(recording, &model, &schedulers)?;
+    if at.json {
+        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&replay)?)?;
+    } else {
+        output::show_on_terminal(&model_document(&replay), colour)?;
+    }
+    output::write_html(&model_document(&replay), at.html.as_deref())?;
+    Ok(Exit::Fine)
+}
+
+fn known(name: &str) -> Result<Policy> {
+    scheduler_named(name).with_context(|| {
+        let names: Vec<_> = scheduler_names().into_iter().collect();
+        format!("there is no model of the scheduler {name}; there are {}", names.join(", "))
+    })
+}

@@ -465,24 +465,32 @@ fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
         if !brought.exists() {
             continue;
         }
-        if path.is_dir() {
-            for entry in
-                fs::read_dir(&brought).with_context(|| format!("cannot read {}", brought.display()))?
-            {
-                let entry = entry?;
-                let place = path.join(entry.file_name());
-                fs::rename(entry.path(), &place)
-                    .with_context(|| format!("cannot write {}", place.display()))?;
-            }
-        } else {
-            fs::copy(&brought, path).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        put(&brought, path)?;
     }
     eprintln!(
         "In a guest with Linux {release}: {:.1} s by its clock; {:.1} s on this machine, of which {:.1} s to boot.",
         ended.took_s, ended.host_s, ended.booted_host_s
     );
     Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) })
+}
+
+/// Moves a file or a folder to its place; a folder there keeps its other entries.
+fn put(from: &Path, to: &Path) -> Result<()> {
+    let cannot = || format!("cannot write {}", to.display());
+    if from.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        fs::create_dir_all(to).with_context(cannot)?;
+        for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+            let entry = entry?;
+            put(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            fs::copy(from, to).map(drop).with_context(cannot)
+        }
+        done => done.with_context(cannot),
+    }
 }
 
 /// Whether the file is a program for Linux, not a script or data.
@@ -541,6 +549,23 @@ fn columns() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_back_keeps_what_is_there() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |path: &str| dir.path().join(path);
+        for file in ["guest/results/a/new", "guest/results/b", "here/a/old", "here/b"] {
+            fs::create_dir_all(at(file).parent().expect("it has one")).expect("a folder");
+            fs::write(at(file), file).expect("a file");
+        }
+        put(&at("guest/results"), &at("here")).expect("it is moved");
+        let text = |path: &str| fs::read_to_string(at(path)).expect("it is there");
+        assert_eq!(text("here/a/new"), "guest/results/a/new");
+        assert_eq!(text("here/a/old"), "here/a/old");
+        assert_eq!(text("here/b"), "guest/results/b");
+        put(&at("here"), &at("not/there")).expect("a new folder");
+        assert_eq!(text("not/there/a/old"), "here/a/old");
+    }
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()

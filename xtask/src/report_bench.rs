@@ -52,6 +52,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "live" => return crate::live_bench::run(rest),
             "receipt" => return crate::receipt::run(rest),
             "schedulers" => return crate::kernel::bench::run(rest),
+            "applications" => return crate::kernel::applications::run(rest),
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]
             "compare" => return crate::compare_bench::run(rest),

@@ -1,7 +1,9 @@
 //! `cargo xtask kernel`: the SmartIO module (`kernel/smartio`), built and tested on Debian's kernels.
 
+pub mod applications;
 pub mod bench;
 mod build;
+mod decisions;
 #[cfg(test)]
 mod equal;
 mod guest;
@@ -20,7 +22,12 @@ const KERNELS: [&str; 3] = ["6.1", "6.12", "newest"];
 /// `cargo xtask kernel build|test [6.1] [6.12] [newest] [--rounds N] [--seconds N]
 /// [--requests N]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let [what, rest @ ..] = arguments else { bail!("write `cargo xtask kernel build` or `… test`") };
+    let [what, rest @ ..] = arguments else {
+        bail!("write `cargo xtask kernel build`, `… test` or `… decisions`")
+    };
+    if what == "decisions" {
+        return decisions::run(rest);
+    }
     let (mut kernels, mut rounds, mut seconds, mut requests) = (Vec::new(), 100, 10, 0);
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
@@ -54,7 +61,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
                     broken.push(built.files.release);
                 }
             }
-            _ => bail!("there is only `cargo xtask kernel build` and `cargo xtask kernel test`"),
+            _ => bail!("there is only `cargo xtask kernel build`, `… test` and `… decisions`"),
         }
     }
     if broken.is_empty() { Ok(()) } else { bail!("SmartIO failed on Linux {}", broken.join(", ")) }

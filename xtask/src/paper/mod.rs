@@ -22,6 +22,7 @@ mod measured;
 mod published;
 mod row;
 mod runs;
+mod smartio_apps;
 mod smartio_facebook;
 mod smartio_iowait;
 mod smartio_launch;
@@ -220,6 +221,11 @@ const PAPERS: &[Paper] = &[
         id: "smartio-f12",
         title: "mixed workloads under models of four schedulers (Nguyen et al. 2015, Figure 12)",
         rows: Rows::Computed(smartio_schedulers::comparison_rows),
+    },
+    Paper {
+        id: "smartio-f10",
+        title: "iowait and launches with SmartIO, with the gains of Figure 13 (Nguyen et al. 2015, sections 7.1 and 7.4)",
+        rows: Rows::Measured(smartio_apps::rows),
     },
     Paper {
         id: "smartio-f13",

@@ -154,6 +154,14 @@ pub(super) struct Smartio {
 pub(super) struct AppDelay {
     pub(super) launch_reads_over_writes: f64,
     pub(super) warm_over_cold_percent_less: f64,
+    pub(super) cold_launch: LaunchGains,
+}
+
+/// Percent less with SmartIO than with CFQ.
+#[derive(Deserialize)]
+pub(super) struct LaunchGains {
+    pub(super) mean: f64,
+    pub(super) disk_io_part_mean: f64,
 }
 
 /// Seconds with CFQ and with SmartIO, by phone.
@@ -167,6 +175,7 @@ pub(super) struct Facebook {
 pub(super) struct Iowait {
     pub(super) s5_percent_of_active: f64,
     pub(super) share_range_percent: [f64; 2],
+    pub(super) reduction_percent: BTreeMap<String, f64>,
 }
 
 #[derive(Deserialize)]

@@ -6,20 +6,11 @@ use crate::profile::{Profile, Source};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No fit and no choice used the published number, and it does not follow from numbers that were used.
-    Predicted(Conditions),
+    Predicted,
     /// The profile was solved for it, or a layer or a count was chosen to give it.
     Fitted,
     /// It follows from numbers that were published or fitted, or numbers of the profile were chosen with it in view.
     Derived(Derivation),
-}
-
-/// Under which conditions a predicted number was published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Conditions {
-    /// Conditions that the model includes.
-    Modelled,
-    /// Linux's CFQ scheduler. The model has no scheduler: it serves requests in the order of arrival.
-    Cfq,
 }
 
 /// Why a derived number is not a prediction.
@@ -35,6 +26,8 @@ pub enum Derivation {
     Restated,
     /// Somebody who knew it chose numbers of the profile among plausible ones.
     ChosenInView,
+    /// It was measured under a scheduler whose model was written by people who had read the study.
+    StudyInView,
 }
 
 /// The classes by which checks are counted.
@@ -77,7 +70,7 @@ impl Origin {
     /// The class that it is counted in.
     pub fn class(self) -> Class {
         match self {
-            Origin::Predicted(_) => Class::Predicted,
+            Origin::Predicted => Class::Predicted,
             Origin::Fitted => Class::Fitted,
             Origin::Derived(_) => Class::Derived,
         }
@@ -86,14 +79,14 @@ impl Origin {
     /// The condition or derivation, as JSON writes it. `None` where the class says all.
     pub fn reason(self) -> Option<&'static str> {
         match self {
-            Origin::Predicted(Conditions::Modelled) | Origin::Fitted => None,
-            Origin::Predicted(Conditions::Cfq) => Some("cfq"),
+            Origin::Predicted | Origin::Fitted => None,
             Origin::Derived(derivation) => Some(match derivation {
                 Derivation::TableRatio => "table_ratio",
                 Derivation::Shape => "shape",
                 Derivation::Plateau => "plateau",
                 Derivation::Restated => "restated",
                 Derivation::ChosenInView => "chosen_in_view",
+                Derivation::StudyInView => "study_in_view",
             }),
         }
     }
@@ -101,10 +94,7 @@ impl Origin {
     /// The same for people.
     pub fn explained(self) -> &'static str {
         match self {
-            Origin::Predicted(Conditions::Modelled) => "",
-            Origin::Predicted(Conditions::Cfq) => {
-                "published under CFQ; the model hands requests on as they come"
-            }
+            Origin::Predicted => "",
             Origin::Fitted => "the fit used this number",
             Origin::Derived(Derivation::TableRatio) => {
                 "follows from the phone's column by one ratio, without the simulator"
@@ -115,12 +105,15 @@ impl Origin {
             Origin::Derived(Derivation::ChosenInView) => {
                 "erase blocks and log blocks were chosen with this number in view"
             }
+            Origin::Derived(Derivation::StudyInView) => {
+                "the scheduler's model was written by people who had read the study"
+            }
         }
     }
 
     /// That of the number which is called `what`, by the profile's own account. A number that the profile does not name
-    /// is predicted, under `conditions`.
-    pub(super) fn by_profile(profile: &Profile, what: &str, conditions: Conditions) -> Origin {
+    /// is predicted.
+    pub(super) fn by_profile(profile: &Profile, what: &str) -> Origin {
         let names =
             |source| profile.provenance().iter().any(|number| number.source == source && number.to == what);
         if names(Source::Fitted) {
@@ -128,7 +121,7 @@ impl Origin {
         } else if names(Source::Chosen) {
             Origin::Derived(Derivation::ChosenInView)
         } else {
-            Origin::Predicted(conditions)
+            Origin::Predicted
         }
     }
 }

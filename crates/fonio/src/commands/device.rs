@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_sim::profile::{Profile, SHIPPED};
-use fonio_sim::verify::{Check, Class, Conditions, Origin, Outcome, Tally, verify};
+use fonio_sim::verify::{Check, Class, Outcome, Tally, verify};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Colour, Device, DeviceCommand};
@@ -130,13 +130,6 @@ fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
         writeln!(out, "None of the published numbers tests these models: all were used to make them.")?;
     } else {
         writeln!(out, "{within} of {predicted} predictions agree with the published numbers.")?;
-    }
-    let under_cfq = checks.iter().filter(|check| check.origin == Origin::Predicted(Conditions::Cfq)).count();
-    if under_cfq > 0 {
-        writeln!(
-            out,
-            "{under_cfq} of them were measured under the CFQ scheduler, which the models do not include."
-        )?;
     }
     writeln!(out, "\n  {:<10} {:>6}  within the tolerance", "class", "checks")?;
     for class in Class::ALL {

@@ -200,7 +200,7 @@ fn measure(cell: &Cell, fonio: &Path, folder: &Path, built: &build::Built, kept:
     std::fs::rename(&scratch, kept).with_context(|| format!("cannot keep {}", kept.display()))
 }
 
-fn short(bytes: &[u8]) -> String {
+pub(super) fn short(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 

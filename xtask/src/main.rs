@@ -73,7 +73,7 @@ cargo xtask COMMAND
               `bench schedulers`: reads beside writes under SmartIO and the kernel's schedulers, in guests (root), and which
               goals hold: [--quick, only the Galaxy S5] [--on PROFILE] [--jobs N] [--fonio PROGRAM] [WORD in the cell's name…]
               `bench applications`: apps launched while others are installed, under SmartIO and the kernel's schedulers in a
-              guest (root, ten minutes), and what models of schedulers predict, CFQ among them
+              guest (root, ten minutes), and what models of schedulers predict, CFQ among them: [--fonio PROGRAM]
   paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]
               [--in lab:KERNEL] [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run when they are
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
@@ -84,7 +84,7 @@ cargo xtask COMMAND
   kernel      `kernel build`: build the SmartIO I/O scheduler as a module of Debian's kernels (root): [6.1] [6.12] [newest]
               `kernel test`: build it and use it in guests: switched under load, reloaded, devices removed (root; on a machine
               with two processors, ten minutes for each kernel): [KERNEL…] [--rounds N] [--seconds N] [--requests N, of mixed load]
-              `kernel decisions`: what mq-deadline, kyber and bfq decide in a guest, beside their models
+              `kernel decisions`: what mq-deadline, kyber and bfq decide in a guest, beside their models: [--fonio PROGRAM]
   dist        make programs that need no libraries and Debian packages, in target/dist (clang-14, rustup): [amd64] [arm64];
               `dist test` also installs the packages in a new Debian of each architecture, in guests, and uses them;
               `dist path` walks a user's whole path there, with a slow card: install, check, measure a fix while units run, keep

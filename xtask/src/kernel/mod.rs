@@ -12,9 +12,20 @@ mod policy;
 #[cfg(test)]
 mod turns;
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
 use crate::{process, tools};
+
+/// Takes `--fonio PROGRAM`, or builds fonio. Guests need no particular build of it.
+fn fonio(arguments: &[String]) -> Result<PathBuf> {
+    match arguments {
+        [] => process::build_fonio(),
+        [option, program] if option == "--fonio" => Ok(std::path::absolute(program)?),
+        [word, ..] => bail!("unknown word `{word}`; the only option is --fonio PROGRAM"),
+    }
+}
 
 /// The kernels that the module is built for, as the laboratory names them.
 const KERNELS: [&str; 3] = ["6.1", "6.12", "newest"];

@@ -1,0 +1,230 @@
+//! `cargo xtask bench applications`: apps are launched while others are installed, under SmartIO and the kernel's schedulers in
+//! a guest; and what models of schedulers, CFQ among them, predict from the recordings.
+//!
+//! The recordings are kept: the guest runs again when the module changes. The models replay the recordings that were made
+//! without a scheduler.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::build;
+use crate::{process, tools};
+
+const KERNEL: &str = "6.12";
+const DEVICE: &str = "samsung_s5";
+/// The module's schedulers and those of the kernel, as fixes of a device without one.
+const FIXES: [&str; 4] = ["smartio", "bfq", "mq-deadline", "kyber"];
+/// The thread that launches the apps.
+const LAUNCHER: &str = "launcher";
+const ROUNDS: u32 = 3;
+
+/// What was measured and predicted, by scheduler.
+pub struct Applications {
+    /// The command in the guest.
+    pub command: String,
+    /// Each scheduler; the first is none.
+    pub schedulers: Vec<OfScheduler>,
+}
+
+/// One scheduler. Each list has a value of each round.
+#[derive(Default)]
+pub struct OfScheduler {
+    /// Its name in the kernel.
+    pub name: String,
+    /// What the kernel did; `None` for a scheduler that it does not have.
+    pub kernel: Option<Measured>,
+    /// The mean response time of the launcher's reads in the model, in seconds.
+    pub model_read_s: Vec<f64>,
+}
+
+/// What the kernel did.
+#[derive(Default)]
+pub struct Measured {
+    /// The mean response time of the launcher's reads in seconds.
+    pub read_s: Vec<f64>,
+    /// Seconds that the launching program was blocked on storage.
+    pub blocked_s: Vec<f64>,
+    /// Seconds of the cold launches.
+    pub cold_s: Vec<f64>,
+    /// Ticks in which processors were idle and I/O was outstanding.
+    pub iowait_ticks: Vec<f64>,
+}
+
+#[cfg(feature = "results")]
+impl Applications {
+    /// A scheduler by its name.
+    pub fn of(&self, name: &str) -> Result<&OfScheduler> {
+        self.schedulers.iter().find(|of| of.name == name).with_context(|| format!("{name} was not run"))
+    }
+}
+
+/// `cargo xtask bench applications`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    show(&measure(arguments)?)
+}
+
+/// Measures, or takes what was measured with the same module before.
+pub fn measure(arguments: &[String]) -> Result<Applications> {
+    tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
+    process::outlive_signals()?;
+    let fonio = super::fonio(arguments)?;
+    let built = build::module(KERNEL)?;
+    let folder = process::scratch("kernel/applications")?;
+    let kept = format!("results-{}", super::bench::short(&std::fs::read(&built.module)?));
+    let guest = folder.join("guest");
+    std::fs::create_dir_all(&guest)?;
+    std::fs::copy(&built.module, guest.join("smartio-iosched.ko"))?;
+    let command = format!(
+        "fonio run fortyapps --scale 0.02 --beside appinstall --beside-scale 0.12 --on {DEVICE} --fix {} --repeat {ROUNDS}",
+        FIXES.join(",")
+    );
+    let results = folder.join(&kept);
+    if !results.join("summary.json").exists() {
+        let script = format!("insmod guest/smartio-iosched.ko && {command} --output {kept}");
+        let mut run = process::bound_to_this(&fonio);
+        run.args(["lab", "run", KERNEL, "--put", "guest", "--bring", &kept, "--", "sh", "-c", &script]);
+        process::run(run.current_dir(&folder).stdout(Stdio::null()))?;
+    }
+    let summary: Value = serde_json::from_slice(&std::fs::read(results.join("summary.json"))?)?;
+    let mut found = Applications { command, schedulers: Vec::new() };
+    for variation in list(&summary, "variations")? {
+        let name = variation["name"].as_str().context("a setup has a name")?;
+        let scheduler = name.split_once(", ").map_or("none", |(_, fix)| fix);
+        let mut kernel = Measured::default();
+        for run in list(variation, "runs")? {
+            let recording = folder.join(run["recording"].as_str().context("a run has a recording")?);
+            let models: &[&str] = if scheduler == "none" { &[] } else { &["--scheduler", "noop"] };
+            let replay = replay(&fonio, &recording, models)?;
+            kernel.read_s.push(launcher(&replay["recorded"])?);
+            kernel.blocked_s.push(number(&run["own"]["blocked_s"])?);
+            kernel.cold_s.push(number(&run["phases_s"]["cold"])?);
+            kernel.iowait_ticks.push(number(
+                &json(&fonio, &["report", &recording.to_string_lossy(), "--json"])?["analysis"]["machine"]["cpu"]
+                    ["iowait_ticks"],
+            )?);
+            if scheduler == "none" {
+                for run in list(&replay, "runs")? {
+                    let name = run["scheduler"].as_str().context("a run has a scheduler")?;
+                    found
+                        .add(if name == "noop" { "none" } else { name })
+                        .model_read_s
+                        .push(launcher(&run["programs"])?);
+                }
+            }
+        }
+        found.add(scheduler).kernel = Some(kernel);
+    }
+    ensure!(!found.schedulers.is_empty(), "{} has no setups", results.display());
+    Ok(found)
+}
+
+impl Applications {
+    fn add(&mut self, name: &str) -> &mut OfScheduler {
+        let at = self.schedulers.iter().position(|of| of.name == name).unwrap_or_else(|| {
+            self.schedulers.push(OfScheduler { name: name.to_owned(), ..OfScheduler::default() });
+            self.schedulers.len() - 1
+        });
+        &mut self.schedulers[at]
+    }
+}
+
+fn replay(fonio: &Path, recording: &Path, more: &[&str]) -> Result<Value> {
+    let recording = recording.to_string_lossy();
+    let model = format!("model:{DEVICE}");
+    let mut words = vec!["run", "--recording", &recording, "--on", &model, "--json"];
+    words.extend(more);
+    json(fonio, &words)
+}
+
+fn json(fonio: &Path, words: &[&str]) -> Result<Value> {
+    let mut command = Command::new(fonio);
+    let out = command.args(words).stderr(Stdio::inherit()).output().context("cannot start fonio")?;
+    serde_json::from_slice(&out.stdout).with_context(|| format!("{} gave no JSON", process::shown(&command)))
+}
+
+/// The mean response time of the launcher's reads.
+fn launcher(programs: &Value) -> Result<f64> {
+    let programs = programs.as_array().context("programs are a list")?;
+    let of = programs.iter().find(|of| of["name"] == LAUNCHER).context("the recording has no launcher")?;
+    Ok(number(&of["reads"]["sum_s"])? / number(&of["reads"]["count"])?)
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    value[name].as_array().with_context(|| format!("there is no list {name}"))
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().with_context(|| format!("{value} is no number"))
+}
+
+/// The median, with the least and the most.
+fn spread(values: &[f64], factor: f64, decimals: usize) -> String {
+    let mut sorted: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return "-".to_owned() };
+    let median = f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]);
+    format!("{median:.decimals$} ({:.decimals$} to {:.decimals$})", sorted[0], sorted[last])
+}
+
+fn show(found: &Applications) -> Result<()> {
+    println!("In a guest with Linux {KERNEL}: {}", found.command);
+    println!(
+        "\nMedians of {ROUNDS} rounds, with the least and the most. Model: the requests that were recorded without a scheduler,\n\
+         replayed in virtual time; its error is model over kernel."
+    );
+    println!(
+        "\n{:<12} {:>22} {:>22} {:>20} {:>24} {:>22} {:>18}",
+        "scheduler",
+        "launcher's reads, ms",
+        "model, ms",
+        "error",
+        "launcher blocked, ms",
+        "cold launches, s",
+        "iowait, ticks"
+    );
+    for of in &found.schedulers {
+        let kernel = |values: fn(&Measured) -> &Vec<f64>, factor: f64, decimals: usize| {
+            of.kernel
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |kernel| spread(values(kernel), factor, decimals))
+        };
+        let errors: Vec<f64> = of.kernel.as_ref().map_or_else(Vec::new, |kernel| {
+            of.model_read_s.iter().zip(&kernel.read_s).map(|(model, kernel)| model / kernel).collect()
+        });
+        println!(
+            "{:<12} {:>22} {:>22} {:>20} {:>24} {:>22} {:>18}",
+            of.name,
+            kernel(|of| &of.read_s, 1e3, 2),
+            spread(&of.model_read_s, 1e3, 2),
+            spread(&errors, 1.0, 2),
+            kernel(|of| &of.blocked_s, 1e3, 0),
+            kernel(|of| &of.cold_s, 1.0, 2),
+            kernel(|of| &of.iowait_ticks, 1.0, 0),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_have_their_ends() {
+        assert_eq!(spread(&[0.003, 0.001, 0.002], 1e3, 1), "2.0 (1.0 to 3.0)");
+        assert_eq!(spread(&[], 1.0, 0), "-");
+    }
+
+    #[test]
+    fn the_launcher_is_found_among_programs() {
+        let programs = serde_json::json!([
+            { "name": "installer", "reads": { "count": 1, "sum_s": 9.0 } },
+            { "name": "launcher", "reads": { "count": 4, "sum_s": 2.0 } },
+        ]);
+        assert_eq!(launcher(&programs).expect("it is there"), 0.5);
+        launcher(&serde_json::json!([])).expect_err("nobody reads");
+    }
+}

@@ -1,0 +1,224 @@
+//! `cargo xtask kernel decisions`: what the kernel's schedulers decide in a guest, beside their models in `fonio-sim`.
+//!
+//! The device takes one request at a time. As soon as one was issued, the kernel takes the next one out of the scheduler and
+//! holds it until the device is free; without a waiting request, it does so at the next insertion. These are the instants of
+//! the decisions; `block_rq_issue` comes later.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use fonio_sim::scheduler::vectors::answer;
+
+use super::build::sources;
+use crate::{process, tools};
+
+const KERNEL: &str = "6.12";
+const DEVICE: &str = "samsung_s5";
+const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
+const LOADS: [&str; 2] = ["plain", "classes"];
+
+/// A recorded request.
+#[derive(Clone, Debug)]
+struct Request {
+    id: u64,
+    inserted: u64,
+    issued: u64,
+    completed: u64,
+    /// The rest of its line in a vector.
+    text: String,
+}
+
+/// Records decisions, and keeps those that the models make too as vectors for tests.
+pub fn run(arguments: &[String]) -> Result<()> {
+    tools::ensure(&[tools::BUILD, tools::GUEST])?;
+    process::outlive_signals()?;
+    let fonio = super::fonio(arguments)?;
+    let folder = process::scratch("kernel/decisions")?;
+    std::fs::create_dir_all(folder.join("guest"))?;
+    std::fs::copy(sources().join("test/decisions.sh"), folder.join("guest/decisions.sh"))?;
+    let names: Vec<String> =
+        LOADS.iter().flat_map(|load| SCHEDULERS.map(|scheduler| format!("{load}-{scheduler}.csv"))).collect();
+    let script = format!(
+        "fonio device emulate {DEVICE} --scheduler none -- sh \"$PWD/guest/decisions.sh\" {}",
+        SCHEDULERS.join(" ")
+    );
+    let mut guest = process::bound_to_this(&fonio);
+    guest.args([
+        "lab",
+        "run",
+        KERNEL,
+        "--put",
+        "guest",
+        "--bring",
+        &names.join(","),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    process::run(guest.current_dir(&folder))?;
+    let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
+    for scheduler in SCHEDULERS {
+        for load in LOADS {
+            let file = folder.join(format!("{load}-{scheduler}.csv"));
+            let csv =
+                std::fs::read_to_string(&file).with_context(|| format!("there is no {}", file.display()))?;
+            let vector = format!("scheduler {scheduler}\n{}", vector(&requests(&csv)?));
+            let (equal, all) = compare(&vector)?;
+            if equal == all {
+                let kept: PathBuf = observed.join(format!("{scheduler}-{load}-{KERNEL}.txt"));
+                std::fs::write(&kept, &vector).with_context(|| format!("cannot write {}", kept.display()))?;
+                println!("{scheduler}, {load}: all {all} decisions are those of the model; kept as a test");
+            } else {
+                println!(
+                    "{scheduler}, {load}: {equal} of {all} decisions are those of the model before the first other one"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads the requests of a table.
+fn requests(csv: &str) -> Result<Vec<Request>> {
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().context("the table is empty")?.split(',').collect();
+    let mut found = Vec::new();
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let field = |name: &str| {
+            let at = names.iter().position(|known| *known == name);
+            at.and_then(|at| fields.get(at).copied())
+                .with_context(|| format!("a request has no {name}: {line}"))
+        };
+        let number = |name: &str| -> Result<u64> {
+            field(name)?.parse().with_context(|| format!("{name} is not known: {line}"))
+        };
+        let class = match number("ioprio")? {
+            of if of >> 13 == 1 => format!("rt{}", of & 7),
+            of if of >> 13 == 3 => "idle".to_owned(),
+            of if of >> 13 == 2 => format!("be{}", of & 7),
+            _ => "be4".to_owned(),
+        };
+        let op = field("op")?;
+        let is_sync = op == "read" || field("flags")?.split('|').any(|flag| flag == "sync");
+        found.push(Request {
+            id: number("request_id")?,
+            inserted: number("inserted_ns")?,
+            issued: number("issued_ns")?,
+            completed: number("completed_ns")?,
+            text: format!(
+                "{op} {} sector={} bytes={} process={} {class}",
+                if is_sync { "sync" } else { "async" },
+                number("sector")?,
+                number("bytes")?,
+                number("tid")?
+            ),
+        });
+    }
+    ensure!(!found.is_empty(), "the table has no requests");
+    Ok(found)
+}
+
+/// The inputs of the scheduler with its decisions.
+fn vector(requests: &[Request]) -> String {
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        Insert,
+        Complete,
+        Issue,
+    }
+    let mut events: Vec<(u64, Event, usize)> = Vec::new();
+    for (at, request) in requests.iter().enumerate() {
+        events.push((request.inserted, Event::Insert, at));
+        events.push((request.issued, Event::Issue, at));
+        events.push((request.completed, Event::Complete, at));
+    }
+    events.sort_unstable();
+    let began = events.first().map_or(0, |(time, ..)| *time);
+    let order: Vec<usize> =
+        events.iter().filter(|(_, event, _)| *event == Event::Issue).map(|(.., at)| *at).collect();
+    let mut inserted = BTreeSet::new();
+    // How many were decided, and whether the last one of them was not issued yet.
+    let (mut decided, mut is_held) = (0, false);
+    let mut text = String::new();
+    for (time, event, at) in events {
+        let (now, request) = (time - began, &requests[at]);
+        match event {
+            Event::Insert => {
+                inserted.insert(at);
+                let _ = writeln!(text, "insert {now} id={} {}", request.id, request.text);
+            }
+            Event::Issue => is_held = false,
+            Event::Complete => {
+                let _ = writeln!(text, "complete {now} id={}", request.id);
+                continue;
+            }
+        }
+        if !is_held && order.get(decided).is_some_and(|next| inserted.contains(next)) {
+            let _ = writeln!(text, "dispatch {now} -> {}", requests[order[decided]].id);
+            decided += 1;
+            is_held = true;
+        }
+    }
+    text
+}
+
+/// How many decisions are those of the model before the first that is not, and how many there are.
+fn compare(vector: &str) -> Result<(usize, usize)> {
+    let is_decision = |line: &&str| line.starts_with("dispatch");
+    let all = vector.lines().filter(is_decision).count();
+    // A model that decided otherwise meets a completion of what it did not give: it is asked line by line.
+    let mut equal = 0;
+    for (at, line) in vector.lines().enumerate().filter(|(_, line)| is_decision(line)) {
+        let until: Vec<&str> = vector.lines().take(at + 1).collect();
+        let answered = answer(&until.join("\n"))?;
+        if answered.lines().last() != Some(line) {
+            break;
+        }
+        equal += 1;
+    }
+    Ok((equal, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+request_id,op,flags,sector,bytes,inserted_ns,issued_ns,completed_ns,tid,ioprio
+1,read,,80,4096,100,110,200,7,16388
+2,write,sync,16,4096,120,210,300,8,24576
+3,read,,8,4096,130,310,400,7,8194
+";
+
+    #[test]
+    fn the_next_request_is_taken_when_one_was_issued() {
+        let requests = requests(TABLE).expect("a table");
+        let expected = "\
+insert 0 id=1 read sync sector=80 bytes=4096 process=7 be4
+dispatch 0 -> 1
+insert 20 id=2 write sync sector=16 bytes=4096 process=8 idle
+dispatch 20 -> 2
+insert 30 id=3 read sync sector=8 bytes=4096 process=7 rt2
+complete 100 id=1
+dispatch 110 -> 3
+complete 200 id=2
+complete 300 id=3
+";
+        assert_eq!(vector(&requests), expected);
+        let with =
+            |scheduler: &str| compare(&format!("scheduler {scheduler}\n{expected}")).expect("a vector");
+        assert_eq!(with("noop"), (3, 3));
+        // The idle class waits for the others to complete.
+        assert_eq!(with("mq-deadline"), (1, 3));
+    }
+
+    #[test]
+    fn an_incomplete_table_is_named() {
+        let error = requests("request_id,op\n1,read\n").expect_err("no instants");
+        assert!(error.to_string().contains("has no ioprio"), "{error}");
+    }
+}

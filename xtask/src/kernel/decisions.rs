@@ -1,10 +1,9 @@
 //! `cargo xtask kernel decisions`: what the kernel's schedulers decide in a guest, beside their models in `fonio-sim`.
 //!
 //! The device takes one request at a time. As soon as one was issued, the kernel takes the next one out of the scheduler and
-//! holds it until the device is free; without a waiting request, it does so at the next insertion. These are the instants of
-//! the decisions; `block_rq_issue` comes later.
+//! holds it until the device is free; if there is none, it does so at the next insertion or completion. These are the instants
+//! of the decisions; `block_rq_issue` comes later.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -65,8 +64,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
             let file = folder.join(format!("{load}-{scheduler}.csv"));
             let csv =
                 std::fs::read_to_string(&file).with_context(|| format!("there is no {}", file.display()))?;
-            let vector = format!("scheduler {scheduler}\n{}", vector(&requests(&csv)?));
-            let (equal, all) = compare(&vector)?;
+            let Beside { vector, issued, equal, .. } = compare(scheduler, &requests(&csv)?)?;
+            let all = issued.len();
             if equal == all {
                 let kept: PathBuf = observed.join(format!("{scheduler}-{load}-{KERNEL}.txt"));
                 std::fs::write(&kept, &vector).with_context(|| format!("cannot write {}", kept.display()))?;
@@ -122,8 +121,41 @@ fn requests(csv: &str) -> Result<Vec<Request>> {
     Ok(found)
 }
 
-/// The inputs of the scheduler with its decisions.
-fn vector(requests: &[Request]) -> String {
+/// A model that is asked beside a kernel.
+struct Beside {
+    /// The inputs with the model's answers.
+    vector: String,
+    /// What the kernel issued, in order.
+    issued: Vec<u64>,
+    /// How many of these the model decided too.
+    equal: usize,
+    /// Inserted, but not decided.
+    waiting: usize,
+    /// The decided request that the kernel holds until the device is free.
+    held: Option<u64>,
+}
+
+impl Beside {
+    /// Asks the model, if the kernel asks its scheduler; returns whether the kernel can have had the same answer.
+    fn ask(&mut self, now: u64) -> Result<bool> {
+        if self.held.is_some() || self.waiting == 0 {
+            return Ok(true);
+        }
+        self.vector = answer(&format!("{}dispatch {now}\n", self.vector))?;
+        let said = self.vector.trim_end().rsplit(' ').next().and_then(|word| word.parse().ok());
+        let Some(id) = said else { return Ok(true) };
+        self.held = Some(id);
+        self.waiting -= 1;
+        let is_equal = self.issued.get(self.equal) == Some(&id);
+        self.equal += usize::from(is_equal);
+        Ok(is_equal)
+    }
+}
+
+/// Asks the model whenever the kernel could ask its scheduler, and compares with what the kernel issued, up to the first
+/// difference. At which of these instants the kernel got no answer, the recording does not show: where the model holds requests
+/// back, it is asked again at the next event, at the latest when the kernel issued one.
+fn compare(scheduler: &str, requests: &[Request]) -> Result<Beside> {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
         Insert,
@@ -138,49 +170,31 @@ fn vector(requests: &[Request]) -> String {
     }
     events.sort_unstable();
     let began = events.first().map_or(0, |(time, ..)| *time);
-    let order: Vec<usize> =
-        events.iter().filter(|(_, event, _)| *event == Event::Issue).map(|(.., at)| *at).collect();
-    let mut inserted = BTreeSet::new();
-    // How many were decided, and whether the last one of them was not issued yet.
-    let (mut decided, mut is_held) = (0, false);
-    let mut text = String::new();
+    let issues = events.iter().filter(|(_, event, _)| *event == Event::Issue);
+    let issued = issues.map(|(.., at)| requests[*at].id).collect();
+    let vector = format!("scheduler {scheduler}\n");
+    let mut beside = Beside { vector, issued, equal: 0, waiting: 0, held: None };
     for (time, event, at) in events {
         let (now, request) = (time - began, &requests[at]);
         match event {
             Event::Insert => {
-                inserted.insert(at);
-                let _ = writeln!(text, "insert {now} id={} {}", request.id, request.text);
+                let _ = writeln!(beside.vector, "insert {now} id={} {}", request.id, request.text);
+                beside.waiting += 1;
             }
-            Event::Issue => is_held = false,
             Event::Complete => {
-                let _ = writeln!(text, "complete {now} id={}", request.id);
-                continue;
+                let _ = writeln!(beside.vector, "complete {now} id={}", request.id);
+            }
+            Event::Issue => {
+                if !beside.ask(now)? || beside.held.take() != Some(request.id) {
+                    break;
+                }
             }
         }
-        if !is_held && order.get(decided).is_some_and(|next| inserted.contains(next)) {
-            let _ = writeln!(text, "dispatch {now} -> {}", requests[order[decided]].id);
-            decided += 1;
-            is_held = true;
-        }
-    }
-    text
-}
-
-/// How many decisions are those of the model before the first that is not, and how many there are.
-fn compare(vector: &str) -> Result<(usize, usize)> {
-    let is_decision = |line: &&str| line.starts_with("dispatch");
-    let all = vector.lines().filter(is_decision).count();
-    // A model that decided otherwise meets a completion of what it did not give: it is asked line by line.
-    let mut equal = 0;
-    for (at, line) in vector.lines().enumerate().filter(|(_, line)| is_decision(line)) {
-        let until: Vec<&str> = vector.lines().take(at + 1).collect();
-        let answered = answer(&until.join("\n"))?;
-        if answered.lines().last() != Some(line) {
+        if !beside.ask(now)? {
             break;
         }
-        equal += 1;
     }
-    Ok((equal, all))
+    Ok(beside)
 }
 
 #[cfg(test)]
@@ -195,9 +209,10 @@ request_id,op,flags,sector,bytes,inserted_ns,issued_ns,completed_ns,tid,ioprio
 ";
 
     #[test]
-    fn the_next_request_is_taken_when_one_was_issued() {
+    fn the_model_is_asked_when_the_kernel_asks() {
         let requests = requests(TABLE).expect("a table");
-        let expected = "\
+        let vector = "\
+scheduler noop
 insert 0 id=1 read sync sector=80 bytes=4096 process=7 be4
 dispatch 0 -> 1
 insert 20 id=2 write sync sector=16 bytes=4096 process=8 idle
@@ -208,12 +223,12 @@ dispatch 110 -> 3
 complete 200 id=2
 complete 300 id=3
 ";
-        assert_eq!(vector(&requests), expected);
-        let with =
-            |scheduler: &str| compare(&format!("scheduler {scheduler}\n{expected}")).expect("a vector");
-        assert_eq!(with("noop"), (3, 3));
-        // The idle class waits for the others to complete.
-        assert_eq!(with("mq-deadline"), (1, 3));
+        let found = compare("noop", &requests).expect("a vector");
+        assert_eq!((found.vector.as_str(), found.equal), (vector, 3));
+        // The idle class waits for the others, so that the real-time request goes before it.
+        let found = compare("mq-deadline", &requests).expect("a vector");
+        assert_eq!(found.equal, 1);
+        assert!(found.vector.ends_with("dispatch 30 -> 3\n"), "{}", found.vector);
     }
 
     #[test]

@@ -20,11 +20,11 @@ const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc
     printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
     printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
     systemctl daemon-reload && systemctl enable --now backup.service && mount /mnt/card && \
-    mkdir -p /srv/logs /srv/app /srv/files /mnt/card/app && echo first | tee /srv/logs/log /srv/app/notes >/srv/files/file && \
+    mkdir -p /srv/logs /srv/app /srv/files /srv/hot /mnt/card/app && echo first | tee /srv/logs/log /srv/app/notes /srv/hot/file >/srv/files/file && \
     systemctl disable --now fstrim.timer && echo $(cat /sys/block/$(basename $(readlink -f $DISK))/dev) enable=1 >/sys/fs/cgroup/io.cost.qos";
 
 /// The settings that are kept, and where.
-const FIXES: [&str; 16] = [
+const FIXES: [&str; 17] = [
     "noatime --keep /mnt/card",
     "commit-30s --keep /mnt/card",
     "lazytime --keep /mnt/card",
@@ -41,10 +41,11 @@ const FIXES: [&str; 16] = [
     "folder-in-ram=16MiB --keep /srv/logs",
     "folder-on=/mnt/card/app --keep /srv/app",
     "bfuse --keep /srv/files",
+    "hot-range=16MiB --keep /srv/hot",
 ];
 
 /// What they give the machine.
-const VALUES: [&str; 14] = [
+const VALUES: [&str; 15] = [
     "noatime",
     "commit=30",
     "lazytime",
@@ -59,6 +60,7 @@ const VALUES: [&str; 14] = [
     "/srv/logs tmpfs active active",
     "/srv/app ext4",
     "/srv/files fuse.fonio active",
+    "/srv/hot ext4",
 ];
 
 /// What the control group and the processes of the unit have.
@@ -73,19 +75,20 @@ const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basena
     systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep = | sort -u; \
     swapon --show=TYPE,SIZE,PRIO --noheadings | tr -s ' '; \
     of() { findmnt -n -o TARGET,FSTYPE $1 | tr -s ' ' | tr '\\n' ' '; shift; systemctl is-active $* | tr '\\n' ' '; echo; }; \
-    of /srv/logs fonio-folder-in-ram-srv-logs.service fonio-folder-in-ram-srv-logs.timer; of /srv/app; \
+    of /srv/logs fonio-folder-in-ram-srv-logs.service fonio-folder-in-ram-srv-logs.timer; of /srv/app; of /srv/hot; \
     of /srv/files fonio-bfuse-srv-files.service; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
 /// What programs write to the folders between the changes.
-const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
+const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
 
 /// What the folders hold after two of these.
-const WRITTEN: &str = "cat /srv/app/notes /srv/files/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
+const WRITTEN: &str =
+    "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
 /// The files in which settings are kept.
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
-    find /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
+    find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
 /// Runs in one guest. Returns the number of broken promises.
 pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
@@ -132,8 +135,8 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     let of_unit = text(system, OF_UNIT)?;
     show("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
     let written = text(system, WRITE)?;
-    let of_both = written.matches("first\nmore\nmore\n").count();
-    show("the folders have what was written before it", of_both == 3, &written);
+    let of_all = written.matches("first\nmore\nmore\n").count();
+    show("the folders have what was written before it", of_all == 4, &written);
     println!("\n$ fonio fix\n{}\n", text(system, "fonio fix | sed -n '1,/^$/p'")?);
     let undone = text(system, "fonio fix --undo")?;
     println!("\n$ fonio fix --undo\n{undone}\n");
@@ -142,7 +145,7 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     let now = text(system, FILES)?;
     show("the files byte for byte as before", now == files_before, &format!("{files_before}\n{now}"));
     let written = text(system, WRITTEN)?;
-    let expected = ["first\nmore\nmore\n"; 3].concat() + "new";
+    let expected = ["first\nmore\nmore\n"; 4].concat() + "new";
     show("the folders on the disk have all that was written", written.trim() == expected, &written);
     system.reboot()?;
     let now = text(system, &in_force)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
-use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Setting, Settings};
+use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Scope, Setting, Settings};
 use fonio_workload::Overrides;
 use fonio_workload::definition::Workload;
 use serde::{Deserialize, Serialize};
@@ -235,6 +235,11 @@ impl Setup {
         !matches!(self.storage, Storage::Directory(_))
     }
 
+    /// Returns the settings of the workload's folder, which change where its files are.
+    pub fn settings_of_folder(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(|setting| setting.scope() == Scope::Folder)
+    }
+
     /// Checks that the running kernel has the file system and the scheduler of the setup, and that the settings can be
     /// changed in a directory.
     ///
@@ -253,7 +258,8 @@ impl Setup {
             fonio_host::check_scheduler(scheduler)?;
         }
         if let Storage::Directory(dir) = &self.storage {
-            for setting in &self.settings {
+            // The workload's folder is not there yet.
+            for setting in self.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
                 Settings::plan(setting, dir)?;
             }
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use fonio_core::ByteCount;
 use fonio_emulator::ServeReport;
 use fonio_emulator::{Emulated, Options, ServeConfig};
-use fonio_host::{Cleaner, Confirmation, Filesystem, Ledger, Link, MdArray, OnlyChanger, Step};
+use fonio_host::{Cleaner, Confirmation, Entry, Filesystem, Ledger, Link, MdArray, OnlyChanger, Scope, Step};
 use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
@@ -68,6 +68,8 @@ pub struct TestBed {
     ledger: Option<Ledger>,
     /// The locks of borrowed settings. They end after the ledger, which restores the settings.
     changes: Vec<OnlyChanger>,
+    /// Settings of the workload's folder, whose mounts are on the devices.
+    of_folder: Vec<Entry>,
     places: BTreeMap<String, PathBuf>,
     /// Those of the workload beside.
     beside_places: BTreeMap<String, PathBuf>,
@@ -91,7 +93,7 @@ impl TestBed {
     ) -> Result<TestBed, ExperimentError> {
         let mut bed = TestBed::bare()?;
         let base = bed.base(setup, seed, roles)?;
-        bed.borrow_settings(setup, &base)?;
+        let base = bed.borrow_settings(setup, base)?;
         for place in workload.places.keys() {
             let parent = match setup.moved.get(place) {
                 None => base.clone(),
@@ -154,7 +156,7 @@ impl TestBed {
                 dir
             }
         };
-        bed.borrow_settings(setup, &dir)?;
+        let dir = bed.borrow_settings(setup, dir)?;
         bed.places.insert("dir".to_owned(), dir);
         if setup.link.is_some() {
             bed.start_server(setup, roles)?;
@@ -162,13 +164,37 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Applies the settings of the setup to the device and the mount of `dir`, until the ledger is closed.
-    fn borrow_settings(&mut self, setup: &Setup, dir: &Path) -> Result<(), ExperimentError> {
-        for setting in &setup.settings {
-            let (_, only) = fonio_host::borrow_setting(setting, dir, self.ledger())?;
+    /// Applies the settings of the setup to the device and the mount of `dir`, until the ledger is closed. Settings of a folder
+    /// apply to a new folder in it, until the devices stop. Returns the folder for the workload.
+    fn borrow_settings(&mut self, setup: &Setup, dir: PathBuf) -> Result<PathBuf, ExperimentError> {
+        for setting in setup.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
+            let (_, only) = fonio_host::borrow_setting(setting, &dir, self.ledger())?;
             self.changes.push(only);
         }
-        Ok(())
+        if setup.settings_of_folder().next().is_none() {
+            return Ok(dir);
+        }
+        let folder = dir.join("folder.d");
+        std::fs::create_dir(&folder).map_err(ExperimentError::system("make", &folder))?;
+        self.unpace()?;
+        for setting in setup.settings_of_folder() {
+            let (entry, only) = fonio_host::borrow_setting(setting, &folder, self.ledger())?;
+            self.of_folder.push(entry);
+            self.changes.push(only);
+        }
+        self.pace()?;
+        Ok(folder)
+    }
+
+    /// Takes the settings of the workload's folder back, at once, not at the speed of the devices.
+    fn restore_folder(&mut self) -> Result<(), ExperimentError> {
+        let entries = std::mem::take(&mut self.of_folder);
+        if entries.is_empty() {
+            return Ok(());
+        }
+        // If a device's process has ended, the error of the setting says more.
+        let _ = self.unpace();
+        Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }
 
     /// Makes a ledger and a folder for small files, and nothing else.
@@ -186,6 +212,7 @@ impl TestBed {
             devices: Vec::new(),
             ledger: Some(ledger),
             changes: Vec::new(),
+            of_folder: Vec::new(),
             places: BTreeMap::new(),
             beside_places: BTreeMap::new(),
             watched: Vec::new(),
@@ -291,6 +318,7 @@ impl TestBed {
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
+        self.restore_folder()?;
         self.stop_array()?;
         for (_, device) in std::mem::take(&mut self.devices) {
             device.stop()?;
@@ -501,6 +529,7 @@ impl Drop for TestBed {
         self.stop_server();
         self.cleaner = None;
         // What could not be undone stays in the ledger.
+        let _ = if self.ledger.is_some() { self.restore_folder() } else { Ok(()) };
         let _ = self.stop_array();
     }
 }

@@ -51,8 +51,8 @@ pub use opened::{OpenWatch, Opened};
 pub use program::run;
 pub use queue::{Queue, borrow_scheduler, scheduler_names};
 pub use settings::{
-    Applied, Concurrency, IoClass, JournalKey, Keeper, Kept, KeptFiles, Mirrored, OnlyChanger, QueueSetting,
-    SMARTIO, Scope, Setting, Settings, Target, Trim, Undone, UnitKey, WriteBack, borrow_setting,
-    start_folder_in_ram, trim, trim_plan, write_out_folder,
+    Applied, Concurrency, HOT_RANGE_MIN, IoClass, JournalKey, Keeper, Kept, KeptFiles, Mirrored, OnlyChanger,
+    QueueSetting, SMARTIO, Scope, Setting, Settings, Target, Trim, Undone, UnitKey, WriteBack,
+    borrow_setting, start_folder_in_ram, trim, trim_plan, write_out_folder,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

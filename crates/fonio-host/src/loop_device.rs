@@ -28,7 +28,9 @@ const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LOOP_CLR_FD: Opcode = 0x4c01;
 const LOOP_CTL_ADD: Opcode = 0x4c80;
 const LOOP_CTL_REMOVE: Opcode = 0x4c81;
+const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 const FLAG_READ_ONLY: u32 = 1;
+const FLAG_AUTOCLEAR: u32 = 4;
 const FLAG_DIRECT_IO: u32 = 16;
 
 /// How a loop device is set up.
@@ -188,10 +190,17 @@ fn add(ledger: &mut Ledger, backing: &Path) -> Result<(u32, Entry), HostError> {
 
 fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, HostError> {
     let path = PathBuf::from(format!("/dev/loop{number}"));
-    let open = open_node(&path)?;
+    let flags = if options.read_only { FLAG_READ_ONLY } else { 0 }
+        | if options.direct_io { FLAG_DIRECT_IO } else { 0 };
+    configure(&open_node(&path)?, file, options.block_bytes.unwrap_or(512), flags)
+        .map_err(|error| HostError::system("bind", &path)(error.into()))?;
+    Ok(path)
+}
+
+fn configure(device: &File, file: &File, block_bytes: u32, flags: u32) -> Result<(), Errno> {
     let config = LoopConfig {
         fd: file.as_raw_fd().cast_unsigned(),
-        block_size: options.block_bytes.unwrap_or(512),
+        block_size: block_bytes,
         info: LoopInfo64 {
             device: 0,
             inode: 0,
@@ -201,8 +210,7 @@ fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, Host
             number: 0,
             encrypt_type: 0,
             encrypt_key_size: 0,
-            flags: if options.read_only { FLAG_READ_ONLY } else { 0 }
-                | if options.direct_io { FLAG_DIRECT_IO } else { 0 },
+            flags,
             file_name: [0; 64],
             crypt_name: [0; 64],
             encrypt_key: [0; 32],
@@ -212,9 +220,62 @@ fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, Host
     };
     // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps no
     // pointer to it.
-    unsafe { ioctl::ioctl(&open, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
-        .map_err(|error| HostError::system("bind", &path)(error.into()))?;
-    Ok(path)
+    unsafe { ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
+}
+
+/// Binds a free loop device, of those that everybody uses, to a file that is open for reading and writing, with direct I/O if
+/// the file's file system has it. The kernel unbinds it when nobody has it open or mounted any more. Returns the open device
+/// and its node.
+///
+/// # Errors
+///
+/// [`HostError::System`].
+pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostError> {
+    let control = control()?;
+    for _ in 0..TRIES {
+        // SAFETY: LOOP_CTL_GET_FREE takes no argument, and returns a number.
+        let number = unsafe { ioctl::ioctl(&control, GetFree) }.map_err(|error| {
+            HostError::system("find a free loop device through", "/dev/loop-control")(error.into())
+        })?;
+        let path = PathBuf::from(format!("/dev/loop{number}"));
+        let device = open_node(&path)?;
+        let bound = match configure(&device, file, 512, FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
+            // Some kernels refuse, where others ignore the wish.
+            Err(Errno::INVAL) => configure(&device, file, 512, FLAG_AUTOCLEAR),
+            bound => bound,
+        };
+        match bound {
+            Ok(()) => return Ok((device, path)),
+            // Another process was faster.
+            Err(Errno::BUSY) => {}
+            Err(error) => return Err(HostError::system("bind", path)(error.into())),
+        }
+    }
+    Err(HostError::system("find a free loop device through", "/dev/loop-control")(Errno::BUSY.into()))
+}
+
+/// The request for the number of a free loop device, which the kernel adds if there is none.
+struct GetFree;
+
+// SAFETY: the request takes no pointer; the kernel returns the number as the result of the call.
+unsafe impl ioctl::Ioctl for GetFree {
+    type Output = u32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        LOOP_CTL_GET_FREE
+    }
+
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        core::ptr::null_mut()
+    }
+
+    unsafe fn output_from_ptr(
+        output: ioctl::IoctlOutput,
+        _: *mut core::ffi::c_void,
+    ) -> rustix::io::Result<u32> {
+        Ok(output.cast_unsigned())
+    }
 }
 
 /// Opens the node. udev or devtmpfs makes it a moment after the device.
@@ -267,7 +328,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
 
 /// Whether the kernel's path of the backing file means `backing`. If the file's mount is gone, the kernel shows the
 /// path inside that mount; if the file was removed, it adds a remark.
-fn is_backing(shown: &str, backing: &Path) -> bool {
+pub(crate) fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))
 }

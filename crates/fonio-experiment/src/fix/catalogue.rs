@@ -5,7 +5,7 @@ use fonio_host::{Concurrency, Filesystem, SMARTIO, Setting};
 use fonio_workload::definition::{Journal, Synchronous};
 
 use super::changes::*;
-use super::values::{class, fixed, number, seconds, size};
+use super::values::{class, fixed, hot_range, number, seconds, size};
 use super::{Fix, Group, Loss, Real};
 use crate::setup::Medium;
 
@@ -356,6 +356,16 @@ pub const FIXES: &[Fix] = &[
             }
         }),
         change: |_, _| Err(OF_FOLDERS),
+    },
+    Fix {
+        name: "hot-range",
+        changes: Group::Filesystem,
+        does: "moves a folder's content to an image file of SIZE on its own device, `hot-range=16MiB`, so that writes to its files and their metadata stay within one range; each sync then writes the journal of the file system below, too; `fonio bench address-range` measures over which range a card is fast; --undo copies the content back",
+        loses: Loss::Nothing,
+        source: KIM,
+        needs_hardware: false,
+        real: Real::Setting(hot_range),
+        change: range,
     },
     Fix {
         name: "bfuse",

@@ -15,6 +15,9 @@ pub(super) const OF_SERVICES: &str = "it changes services of the machine; record
 /// Why a fix of a folder cannot be tried: nothing else may use the folder meanwhile.
 pub(super) const OF_FOLDERS: &str = "it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`";
 
+/// Why a range cannot be tried with a command.
+pub(super) const OF_RANGE: &str = "the folder of a command is in use; a workload gets a folder of its own";
+
 pub(super) fn move_place(
     setup: &mut Setup,
     workload: Option<&Workload>,
@@ -87,6 +90,12 @@ pub(super) fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static st
 pub(super) fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'static str> {
     setup.settings.push(setting);
     Ok(())
+}
+
+/// Puts the workload's folder into an image; the size is the fix's value.
+pub(super) fn range(setup: &mut Setup, workload: Option<&Workload>) -> Result<(), &'static str> {
+    workload.ok_or(OF_RANGE)?;
+    setting(setup, Setting::HotRange { size: None, despite_writers: false })
 }
 
 /// Sets a limit of discards, where a file system can send them.

@@ -12,7 +12,7 @@ mod values;
 use fonio_host::Setting;
 use fonio_workload::definition::Workload;
 
-use self::changes::{OF_PROGRAM, another_device, setting};
+use self::changes::{OF_PROGRAM, OF_RANGE, another_device, setting};
 use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
@@ -161,7 +161,7 @@ impl Fix {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match ((self.change)(&mut setup, None), self.real) {
             (Ok(()), _) => MeasuredWith::WorkloadOrCommand,
-            (Err(OF_PROGRAM), _) => MeasuredWith::Workload,
+            (Err(OF_PROGRAM | OF_RANGE), _) => MeasuredWith::Workload,
             (Err(_), Real::ByHand(_)) => MeasuredWith::Emulated,
             (Err(reason), Real::Setting(_) | Real::Trim) => MeasuredWith::Neither(reason),
         }
@@ -321,6 +321,7 @@ mod tests {
             ("bfq", MeasuredWith::WorkloadOrCommand),
             ("discard-size", MeasuredWith::WorkloadOrCommand),
             ("wal-full", MeasuredWith::Workload),
+            ("hot-range", MeasuredWith::Workload),
             ("db-on-pcm", MeasuredWith::Workload),
             ("raid0", MeasuredWith::Emulated),
             ("f2fs", MeasuredWith::Emulated),

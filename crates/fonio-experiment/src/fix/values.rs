@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::{parse_bytes, parse_duration};
-use fonio_host::{IoClass, Setting};
+use fonio_host::{HOT_RANGE_MIN, IoClass, Setting};
 
 /// The setting of a fix without a value.
 pub(super) fn fixed(setting: Setting, value: Option<&str>) -> Result<Setting, String> {
@@ -27,6 +27,18 @@ pub(super) fn size(value: Option<&str>, default: u64, step: u64) -> Result<ByteC
         return Err(format!("write at most {}", ByteCount(SIZE_MAX).to_exact_text()));
     }
     Ok(ByteCount(bytes))
+}
+
+/// The size of the image for a folder; without a value, the fix is refused on each folder.
+pub(super) fn hot_range(value: Option<&str>) -> Result<Setting, String> {
+    let size = value.map(|_| size(value, 0, 1 << 20)).transpose()?;
+    if size.is_some_and(|size| size < HOT_RANGE_MIN) {
+        return Err(format!(
+            "write at least {}, of which 4 MiB are the journal",
+            HOT_RANGE_MIN.to_exact_text()
+        ));
+    }
+    Ok(Setting::HotRange { size, despite_writers: false })
 }
 
 pub(super) fn number(value: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<u32, String> {

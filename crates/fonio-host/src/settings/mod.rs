@@ -13,6 +13,7 @@ mod files;
 mod folder;
 mod kept;
 mod only;
+mod parts;
 mod places;
 mod setting;
 mod systemd;
@@ -32,6 +33,7 @@ use crate::{Entry, HostError, Ledger, Step};
 pub use concurrency::{Concurrency, SMARTIO};
 pub use drop_in::{JournalKey, UnitKey};
 pub use folder::Mirrored;
+pub use folder::hot_range::SIZE_MIN as HOT_RANGE_MIN;
 pub use folder::in_ram::{start as start_folder_in_ram, write_out as write_out_folder};
 pub use kept::{Keeper, Kept, KeptFiles};
 pub use only::OnlyChanger;
@@ -65,6 +67,7 @@ impl Applied {
         Ok(match self.target.current()? {
             Some(now) if now == self.old => Undone::NothingLeft,
             Some(now) if now == self.new => Undone::Restored,
+            Some(now) if self.target.is_half_set(&now, &self.old, &self.new) => Undone::Restored,
             Some(now) => Undone::ChangedSince(now),
             None => Undone::NothingLeft,
         })
@@ -84,6 +87,7 @@ impl Applied {
     pub fn undo_needs(&self) -> Option<String> {
         match &self.target {
             Target::FolderOn { dir, to } => folder::on::undo_needs(dir, to),
+            Target::HotRange { dir, image } => folder::hot_range::undo_needs(dir, image),
             _ => None,
         }
     }
@@ -352,13 +356,14 @@ impl Settings {
     }
 }
 
-/// The change that is in force. If a process was killed while it set a second value, that is one of two.
+/// The change that is in force. If a process was killed while it set a second value, that is one of two, or has parts of both.
 fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
     let Recorded { mut applied, instead_of } = recorded;
     if let Some(earlier) = instead_of
-        && applied.target.current()?.as_ref() == Some(&earlier)
+        && let Some(now) = applied.target.current()?
+        && (now == earlier || applied.target.is_half_set(&now, &earlier, &applied.new))
     {
-        applied.new = earlier;
+        applied.new = now;
     }
     Ok(applied)
 }
@@ -397,6 +402,25 @@ mod tests {
         settings.applied.clear();
         settings.save(None).expect("save");
         assert!(!state.join(RECORD).exists());
+    }
+
+    #[test]
+    fn a_value_that_a_killed_process_set_in_part_can_be_undone() {
+        let now = Target::DirtyLimits.current().expect("procfs").expect("every machine has them");
+        let (first, second) = now.split_once(' ').expect("two parts");
+        let change = |old: String, new: String| Applied { target: Target::DirtyLimits, old, new };
+        let set_first = change(format!("vm.x=1 {second}"), format!("{first} vm.y=1"));
+        let set_second = change(format!("{first} vm.y=1"), format!("vm.x=1 {second}"));
+        for half_set in [set_first, set_second] {
+            assert_eq!(half_set.would_undo().expect("procfs"), Undone::Restored);
+            let recorded = Recorded {
+                instead_of: Some(half_set.old.clone()),
+                applied: change("vm.x=2 vm.y=2".to_owned(), half_set.new),
+            };
+            assert_eq!(now_in_force(recorded).expect("procfs").new, now);
+        }
+        let foreign = change("vm.x=1 vm.y=1".to_owned(), format!("{first} vm.y=2"));
+        assert_eq!(foreign.would_undo().expect("procfs"), Undone::ChangedSince(now));
     }
 
     #[test]

@@ -66,6 +66,13 @@ pub enum Setting {
     },
     /// Fonio's FUSE file system, with a write buffer, is mounted over a folder.
     Buffered,
+    /// A folder's content is in an image, so that its writes stay in one range of the device.
+    HotRange {
+        /// The size of the image.
+        size: Option<ByteCount>,
+        /// Also if programs have files in it open for writing.
+        despite_writers: bool,
+    },
     /// A folder's content is on another device.
     FolderOn {
         /// The folder there.
@@ -132,7 +139,10 @@ impl Setting {
             | Setting::JournalSync(_)
             | Setting::SwapInRam(_) => Scope::Machine,
             Setting::WriteAheadLog => Scope::Database,
-            Setting::FolderInRam { .. } | Setting::FolderOn { .. } | Setting::Buffered => Scope::Folder,
+            Setting::FolderInRam { .. }
+            | Setting::FolderOn { .. }
+            | Setting::HotRange { .. }
+            | Setting::Buffered => Scope::Folder,
             Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) => Scope::Unit,
         }
     }
@@ -162,6 +172,9 @@ impl Setting {
                 "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing"
             }
             Setting::Buffered => "FUSE (`/dev/fuse`); to keep it, systemd",
+            Setting::HotRange { .. } => {
+                "Linux 5.2, loop devices, `mkfs.ext4`, the folder on ext4, ext3, ext2 or xfs with as much free space, and that no program has files in the folder open for writing"
+            }
             Setting::WriteAheadLog => "a database of SQLite that no other program uses meanwhile",
             Setting::FolderInRam { .. } => {
                 "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd"
@@ -177,7 +190,9 @@ impl Setting {
                 "a drop-in in `/etc/systemd/journald.conf.d`"
             }
             Setting::Buffered => "the unit `fonio-bfuse-FOLDER.service`",
-            Setting::FolderOn { .. } => "a line in `/etc/fstab`, also with --apply",
+            Setting::FolderOn { .. } | Setting::HotRange { .. } => {
+                "a line in `/etc/fstab`, also with --apply"
+            }
             Setting::SwapInRam(_) => "the unit `fonio-swap-in-ram.service`",
             Setting::DirtyLimit(_) | Setting::Swappiness(_) => "lines in `/etc/sysctl.d/90-fonio.conf`",
             _ => match self.scope() {
@@ -195,6 +210,9 @@ impl Setting {
     pub fn remains_to_do(&self, path: &Path) -> Option<String> {
         if let (Setting::FolderInRam { .. }, Ok(dir)) = (self, folder::folder_at(path)) {
             return folder::in_ram::remains_to_do(&dir);
+        }
+        if let (Setting::HotRange { .. }, Ok(dir)) = (self, folder::folder_at(path)) {
+            return folder::hot_range::remains_to_do(&dir);
         }
         let means = match self {
             Setting::FolderOn { .. } => Some("and what they write there is lost"),
@@ -228,6 +246,7 @@ impl Setting {
             Setting::FolderInRam { size, .. } => size.to_exact_text(),
             Setting::FolderOn { .. } => folder::on::BOUND.to_owned(),
             Setting::Buffered => folder::buffered::MOUNTED.to_owned(),
+            Setting::HotRange { size, .. } => size.unwrap_or(ByteCount(0)).to_exact_text(),
             Setting::IoClass(class) => format!("IOSchedulingClass={}", class.name()),
             Setting::QueueRequests(number)
             | Setting::CommitInterval(number)
@@ -272,6 +291,7 @@ impl Setting {
                 | (Setting::WriteAheadLog, Target::Database { .. })
                 | (Setting::FolderInRam { .. }, Target::FolderInRam { .. })
                 | (Setting::Buffered, Target::Buffered { .. })
+                | (Setting::HotRange { .. }, Target::HotRange { .. })
                 | (Setting::FolderOn { to: None, .. }, Target::FolderOn { .. })
                 | (Setting::JournalInRam(_), Target::Journal { of: JournalKey::Storage })
                 | (Setting::JournalSync(_), Target::Journal { of: JournalKey::SyncInterval })
@@ -300,6 +320,7 @@ impl Setting {
         match self {
             Setting::FolderInRam { size, .. } => Setting::FolderInRam { size, despite_writers: true },
             Setting::FolderOn { to, .. } => Setting::FolderOn { to, despite_writers: true },
+            Setting::HotRange { size, .. } => Setting::HotRange { size, despite_writers: true },
             other => other,
         }
     }
@@ -347,6 +368,16 @@ impl Setting {
             Setting::Buffered => folder::folder_at(path)
                 .map(|dir| Target::Buffered { dir })
                 .map_err(|reason| self.refused(path, reason)),
+            Setting::HotRange { size: None, .. } => Err(self.refused(
+                path,
+                "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
+                    .to_owned(),
+            )),
+            Setting::HotRange { .. } => {
+                let found = folder::folder_at(path)
+                    .and_then(|dir| Ok(Target::HotRange { image: folder::hot_range::image_of(&dir)?, dir }));
+                found.map_err(|reason| self.refused(path, reason))
+            }
             Setting::FolderOn { to, .. } => {
                 let wanted = "name the folder on the other device, such as folder-on=/mnt/ssd/log";
                 let to = to.as_deref().ok_or_else(|| wanted.to_owned()).and_then(folder::on::destination);
@@ -418,6 +449,11 @@ impl Setting {
             Target::Buffered { dir } => {
                 folder::buffered::check(dir).map_err(|reason| self.refused(dir, reason))
             }
+            Target::HotRange { dir, image } => {
+                let Setting::HotRange { size: Some(size), despite_writers } = self else { return Ok(()) };
+                folder::hot_range::check(dir, image, *size, *despite_writers)
+                    .map_err(|reason| self.refused(dir, reason))
+            }
             Target::FolderOn { dir, to } => {
                 let despite_writers = matches!(self, Setting::FolderOn { despite_writers: true, .. });
                 folder::on::check(dir, to, despite_writers).map_err(|reason| self.refused(dir, reason))
@@ -465,6 +501,8 @@ impl fmt::Display for Setting {
             Setting::SwapInRam(_) => f.write_str("swap in compressed memory"),
             Setting::WriteAheadLog => f.write_str("a write-ahead log"),
             Setting::Buffered => f.write_str("bfuse"),
+            Setting::HotRange { size: None, .. } => f.write_str("hot-range"),
+            Setting::HotRange { size: Some(size), .. } => write!(f, "hot-range={}", size.to_exact_text()),
             Setting::FolderOn { to: None, .. } => f.write_str("folder-on"),
             Setting::FolderOn { to: Some(to), .. } => write!(f, "folder-on={}", to.display()),
             Setting::FolderInRam { size, .. } => write!(f, "folder-in-ram={}", size.to_exact_text()),

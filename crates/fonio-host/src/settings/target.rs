@@ -13,7 +13,8 @@ use rustix::mount::{
 use serde::{Deserialize, Serialize};
 
 use super::drop_in::{DropIn, JournalKey, UnitKey};
-use super::folder::{buffered, in_ram, on};
+use super::folder::{buffered, hot_range, in_ram, on};
+use super::parts::is_between;
 use super::places::mounted_at;
 use super::{Setting, cgroup, concurrency, database, discard, trim, zram};
 use crate::{HostError, Queue};
@@ -106,6 +107,13 @@ pub enum Target {
         /// The folder.
         dir: PathBuf,
     },
+    /// The size of the image that a folder's content is in, or `none`.
+    HotRange {
+        /// The folder.
+        dir: PathBuf,
+        /// The image.
+        image: PathBuf,
+    },
     /// Whether a folder's content is in another folder: `bound` or `none`.
     FolderOn {
         /// The folder.
@@ -158,6 +166,7 @@ impl Target {
             | Target::GroupWeight { dir }
             | Target::FolderInRam { dir }
             | Target::Buffered { dir }
+            | Target::HotRange { dir, .. }
             | Target::FolderOn { dir, .. } => dir.clone(),
             Target::TrimTimer => trim::TIMER.into(),
             Target::SwapInRam => "/dev/zram".into(),
@@ -175,7 +184,13 @@ impl Target {
 
     /// Whether it is a mount over a folder.
     fn is_of_folder(&self) -> bool {
-        matches!(self, Target::FolderInRam { .. } | Target::FolderOn { .. } | Target::Buffered { .. })
+        matches!(
+            self,
+            Target::FolderInRam { .. }
+                | Target::FolderOn { .. }
+                | Target::HotRange { .. }
+                | Target::Buffered { .. }
+        )
     }
 
     /// Whether undoing takes the setting back before it takes it out of the files that keep it. The files of other settings can
@@ -186,7 +201,7 @@ impl Target {
 
     /// Whether the setting may not end with a reboot, because older data would come back.
     pub fn must_be_kept(&self) -> bool {
-        matches!(self, Target::FolderOn { .. })
+        matches!(self, Target::FolderOn { .. } | Target::HotRange { .. })
     }
 
     /// Why the setting cannot be switched back and forth while programs run; `None` if it can.
@@ -196,13 +211,19 @@ impl Target {
             Target::TrimTimer => Some("it runs once a week"),
             Target::Journal { .. } => Some("journald is restarted for each change"),
             Target::Unit { of: UnitKey::Class, .. } => Some("the unit has to be restarted for each change"),
-            Target::FolderInRam { .. } | Target::FolderOn { .. } => {
+            Target::FolderInRam { .. } | Target::FolderOn { .. } | Target::HotRange { .. } => {
                 Some("its content is copied for each change")
             }
             Target::Buffered { .. } => Some("programs have files in the folder open"),
             Target::SwapInRam => Some("each change reads back all that is swapped out"),
             _ => None,
         }
+    }
+
+    /// Whether `now` is a value that a killed process left on the way from one value to another.
+    pub(super) fn is_half_set(&self, now: &str, one: &str, other: &str) -> bool {
+        let has_parts = matches!(self, Target::DirtyLimits | Target::Concurrency { .. });
+        has_parts && is_between(now, one, other)
     }
 
     /// The name of the disk in `/sys/block`, if it is a setting of one.
@@ -262,6 +283,7 @@ impl Target {
             Target::Database { path } => database::mode(path),
             Target::FolderInRam { dir } => in_ram::current(dir),
             Target::FolderOn { dir, to } => on::current(dir, to),
+            Target::HotRange { dir, image } => hot_range::current(dir, image),
             Target::Buffered { dir } => buffered::current(dir),
         }
     }
@@ -312,6 +334,7 @@ impl Target {
             Target::Database { path } => database::set_mode(path, value),
             Target::FolderInRam { dir } => in_ram::set(dir, value),
             Target::FolderOn { dir, to } => on::set(dir, to, value),
+            Target::HotRange { dir, image } => hot_range::set(dir, image, value),
             Target::Buffered { dir } => buffered::set(dir, value),
         }
     }
@@ -321,6 +344,7 @@ impl Target {
         match self {
             Target::FolderInRam { dir } => in_ram::check_undo(dir),
             Target::FolderOn { dir, to } => on::check_undo(dir, to),
+            Target::HotRange { dir, image } => hot_range::check_undo(dir, image),
             Target::Buffered { dir } => buffered::check_undo(dir),
             _ => Ok(()),
         }
@@ -403,6 +427,7 @@ impl fmt::Display for Target {
             Target::Database { .. } => "the journal mode",
             Target::FolderInRam { .. } => "the memory for the content",
             Target::Buffered { .. } => "fonio's write buffer",
+            Target::HotRange { .. } => "the range for the writes",
             Target::FolderOn { dir, to } => {
                 return write!(f, "{} as the place of {}", to.display(), dir.display());
             }

@@ -12,15 +12,16 @@ use fonio_system::{MountPoint, MountTable, procfs};
 use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, fsconfig_create,
-    fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, fspick, move_mount,
+    FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    move_mount,
 };
 
 use super::holders::Use;
 use super::mirror::{Mirrored, mirror};
 use super::survey::survey;
 use super::{
-    AS_FOLDER, NONE, check_place, check_writers, failed, in_use, lock, uncovered, units, visible, words,
+    AS_FOLDER, NONE, attributes_around, check_place, check_writers, failed, in_use, lock, reconfigure,
+    uncovered, units, visible, words,
 };
 use crate::error::chain;
 use crate::{HostError, mount};
@@ -136,17 +137,7 @@ pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
 
 /// Makes an empty tmpfs that is not mounted yet, with the mount's flags of what holds the folder.
 fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
-    let table = MountTable::read()?;
-    let options = table.holding(dir).map(|mount| mount.options.clone()).unwrap_or_default();
-    let known = [
-        ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
-        ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
-        ("noexec", MountAttrFlags::MOUNT_ATTR_NOEXEC),
-    ];
-    let mut flags = MountAttrFlags::empty();
-    for (_, flag) in known.into_iter().filter(|(name, _)| options.iter().any(|option| option == name)) {
-        flags |= flag;
-    }
+    let flags = attributes_around(dir)?;
     let make = || {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&context, "source", SOURCE)?;
@@ -157,15 +148,6 @@ fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
         Ok((mount, root))
     };
     make().map_err(failed("make a tmpfs for", dir))
-}
-
-fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<(), Errno> {
-    let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
-    match value {
-        Some(value) => fsconfig_set_string(&picked, key, value)?,
-        None => fsconfig_set_flag(&picked, key)?,
-    }
-    fsconfig_reconfigure(&picked)
 }
 
 /// Refuses to undo while programs have files in the tmpfs open, before anything is changed.

@@ -1,5 +1,5 @@
-//! Settings of a folder: its content is in memory ([`in_ram`]) or on another device ([`on`]), or fonio's FUSE file system is
-//! mounted over it ([`buffered`]).
+//! Settings of a folder: its content is in memory ([`in_ram`]), on another device ([`on`]) or in an image file on its own one
+//! ([`hot_range`]), or fonio's FUSE file system is mounted over it ([`buffered`]).
 //!
 //! Each is a mount over the folder. What is below stays where it is. It is reached through a copy of the mount that holds the
 //! folder, without the mounts in it ([`uncovered`]): this needs no mount point, so nothing of it is left after a kill.
@@ -7,6 +7,7 @@
 pub(super) mod buffered;
 mod copy;
 mod holders;
+pub(super) mod hot_range;
 pub(super) mod in_ram;
 mod mirror;
 pub(super) mod on;
@@ -23,7 +24,10 @@ use fonio_core::quantity::Unit;
 use fonio_system::{MountTable, state};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::OpenTreeFlags;
+use rustix::mount::{
+    FsPickFlags, MountAttrFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string,
+    fspick,
+};
 
 use self::holders::{Use, holders, named, what_to_do};
 pub use self::mirror::Mirrored;
@@ -68,8 +72,14 @@ pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
 
 /// Refuses folders over which nothing may be mounted.
 pub(super) fn check_place(dir: &Path) -> Result<(), String> {
+    let mounts = MountTable::read().map_err(|error| chain(&error))?;
+    // Devices that users or fonio mount are often there.
+    let on_device_in_run = |system: &Path| {
+        let holding = mounts.holding(dir).map(|mount| mount.dir.as_path());
+        system == Path::new("/run") && holding.is_some_and(|top| top.starts_with(system) && top != system)
+    };
     for system in OF_SYSTEM.map(Path::new) {
-        if dir == Path::new("/") || dir.starts_with(system) {
+        if dir == Path::new("/") || dir.starts_with(system) && !on_device_in_run(system) {
             return Err("the system starts from it".to_owned());
         }
         if system.starts_with(dir) {
@@ -81,7 +91,6 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     {
         return Err(format!("fonio itself is in it ({})", program.display()));
     }
-    let mounts = MountTable::read().map_err(|error| chain(&error))?;
     if let Some(mount) = mounts.iter().find(|mount| mount.dir.starts_with(dir)) {
         return Err(if mount.dir == dir {
             format!("it is a mount point already ({} on {})", mount.filesystem, mount.source)
@@ -189,6 +198,41 @@ fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
 fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     rustix::mount::open_tree(CWD, dir, flags)
+}
+
+/// What a mount over a folder takes from the mount that holds the folder: the option and its flag.
+const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
+    ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
+    ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
+    ("noexec", MountAttrFlags::MOUNT_ATTR_NOEXEC),
+    ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
+];
+
+/// The options of the mount that holds a folder which a mount over the folder has too.
+fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
+    let table = MountTable::read()?;
+    // The folder itself can be a mount point.
+    let around = table.holding(dir.parent().unwrap_or(dir));
+    let options = around.map(|mount| mount.options.clone()).unwrap_or_default();
+    let names = ATTRIBUTES.iter().map(|(name, _)| *name);
+    Ok(names.filter(|name| options.iter().any(|option| option == name)).collect())
+}
+
+/// The flags of [`options_around`].
+fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
+    let names = options_around(dir)?;
+    let flags = ATTRIBUTES.iter().filter(|(name, _)| names.contains(name)).map(|(_, flag)| *flag);
+    Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
+}
+
+/// Changes a parameter of the file system that is mounted over a folder: a flag such as `ro`, or a key with a value.
+fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<(), Errno> {
+    let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
+    match value {
+        Some(value) => fsconfig_set_string(&picked, key, value)?,
+        None => fsconfig_set_flag(&picked, key)?,
+    }
+    fsconfig_reconfigure(&picked)
 }
 
 /// The error of a system call on a folder. Copies of mounts need Linux 5.2.

@@ -73,7 +73,7 @@ pub(in crate::settings) fn check(dir: &Path, to: &Path, despite_writers: bool) -
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-fn open(dir: &Path) -> Result<OwnedFd, HostError> {
+pub(super) fn open(dir: &Path) -> Result<OwnedFd, HostError> {
     rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))
 }
 
@@ -85,7 +85,7 @@ fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
 }
 
 /// The free space of a file system.
-fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
+pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     let found = rustix::fs::fstatvfs(dir)?;
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
 }
@@ -175,7 +175,7 @@ pub(in crate::settings) fn check_undo(dir: &Path, to: &Path) -> Result<(), HostE
 }
 
 /// At most how much space copying back needs on the folder's own device, and how much is free there.
-fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
+pub(super) fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
     // Files are written beside those that they replace.
     let needs = survey(&own, dir)?.bytes;
@@ -188,6 +188,11 @@ pub(in crate::settings) fn undo_needs(dir: &Path, to: &Path) -> Option<String> {
     if current(dir, to).ok()?.as_deref() != Some(BOUND) {
         return None;
     }
+    copying_back(dir)
+}
+
+/// What copying the content back takes, as a sentence.
+pub(super) fn copying_back(dir: &Path) -> Option<String> {
     let (needs, has) = needs(dir).ok()?;
     Some(format!(
         "Copying the changes back takes at most {} on the device of {}, which has {} free.",

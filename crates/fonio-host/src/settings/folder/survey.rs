@@ -31,6 +31,11 @@ pub(super) struct Survey {
 }
 
 impl Survey {
+    /// The number of objects.
+    pub(super) fn objects(&self) -> u64 {
+        self.states.len() as u64
+    }
+
     /// Whether nothing was changed between two surveys.
     pub(super) fn is_same_as(&self, other: &Survey) -> bool {
         self.states == other.states

@@ -5,7 +5,7 @@
 //! | of a device's queue | a rule of udev, in a file of fonio's |
 //! | of the machine | a line of sysctl, in a file of fonio's |
 //! | of a mount | an option in the mount's line of `/etc/fstab` |
-//! | a folder on another device | a line of `/etc/fstab` |
+//! | a folder on another device, or in an image | a line of `/etc/fstab` |
 //! | of journald, or of a unit of systemd | a drop-in of fonio's |
 //! | swap in memory, a folder in memory or with a write buffer | units of systemd |
 //! | of a database | its file keeps it by itself |

@@ -8,7 +8,7 @@ use super::fstab::{self, NoEntry};
 use super::own::{OwnFile, OwnFiles};
 use super::{Change, Keeper, Kept};
 use crate::HostError;
-use crate::settings::folder::{buffered, units};
+use crate::settings::folder::{buffered, hot_range, units};
 use crate::settings::{Applied, Target, concurrency, files, zram};
 
 impl Keeper {
@@ -100,13 +100,13 @@ impl Keeper {
                 own_files(units.kept_files(&self.files.systemd))
             }
             Target::FolderOn { dir, to } => {
-                let text = files::read(&self.files.fstab)?;
-                let is_kept = self.kept.iter().any(|kept| kept.applied.target == applied.target);
-                if !is_kept && fstab::options_of(&text, &dir.to_string_lossy()) != Err(NoEntry::Missing) {
-                    let fstab = self.files.fstab.display();
-                    return Err(refused(format!("{fstab} mounts something on it already: remove that line")));
-                }
+                self.check_no_mount(applied, dir)?;
                 Change::Mount { line: fstab::line_of_bind(to, dir) }
+            }
+            Target::HotRange { dir, image } => {
+                self.check_no_mount(applied, dir)?;
+                let (filesystem, options) = hot_range::kept_mount(dir)?;
+                Change::Mount { line: fstab::line_of_mount(image, dir, filesystem, &options) }
             }
             Target::GroupWeight { .. } => {
                 return Err(refused(
@@ -134,6 +134,21 @@ impl Keeper {
         };
         let serial = applied.target.disk().and_then(|device| self.serial(device));
         Ok(Kept { applied: applied.clone(), serial, change })
+    }
+
+    /// Refuses a folder on which the table of mounts mounts something that is not fonio's.
+    fn check_no_mount(&self, applied: &Applied, dir: &Path) -> Result<(), HostError> {
+        let text = files::read(&self.files.fstab)?;
+        let is_kept = self.kept.iter().any(|kept| kept.applied.target == applied.target);
+        if is_kept || fstab::options_of(&text, &dir.to_string_lossy()) == Err(NoEntry::Missing) {
+            return Ok(());
+        }
+        let fstab = self.files.fstab.display();
+        Err(HostError::NotKept {
+            value: applied.new.clone(),
+            path: applied.target.path(),
+            reason: format!("{fstab} mounts something on it already: remove that line"),
+        })
     }
 
     /// The serial number of a disk by udev's notes, if it can stand in a rule as it is.

@@ -100,7 +100,7 @@ pub(super) fn needs_path(name: &str, scope: Scope, verb: &str) -> String {
 pub(super) fn needs(change: &Candidate) -> Result<Exit> {
     let (fix, setting) = setting(change)?;
     let scope = if matches!(fix.real, Real::Trim) { Scope::Mount } else { setting.scope() };
-    let (name, mut out) = (change.name(), io::stdout().lock());
+    let (name, mut out) = (written(change), io::stdout().lock());
     writeln!(out, "{name}: {}.", fix.does)?;
     match scope {
         Scope::Machine => writeln!(out, "It changes the machine, so it needs no path.")?,
@@ -207,12 +207,18 @@ pub(super) fn list(arguments: &Fix) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
+/// A change as it is written on the command line, with a word in place of a value that it must have.
+fn written(change: &Candidate) -> String {
+    match change.setting() {
+        Some(Setting::FolderOn { to: None, .. }) => "folder-on=DIR".to_owned(),
+        Some(Setting::HotRange { size: None, .. }) => "hot-range=SIZE".to_owned(),
+        _ => change.name(),
+    }
+}
+
 /// The commands that can be used with a fix.
 fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
-    let name = match change.setting() {
-        Some(Setting::FolderOn { to: None, .. }) => "folder-on=DIR".to_owned(),
-        _ => change.name(),
-    };
+    let name = written(change);
     let fonio = format!("fonio fix {name}");
     let mut lines = Vec::new();
     match fix.measured_with() {
@@ -231,7 +237,11 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
             Real::Trim => format!(
                 "`{fonio} --apply{place}` trims once, `{fonio} --keep` trims weekly, and `{fonio} --undo` ends that."
             ),
-            _ if matches!(change.setting(), Some(Setting::WriteAheadLog | Setting::FolderOn { .. })) => {
+            _ if matches!(
+                change.setting(),
+                Some(Setting::WriteAheadLog | Setting::FolderOn { .. } | Setting::HotRange { .. })
+            ) =>
+            {
                 format!(
                     "`{fonio} --apply{place}` applies it, also across reboots, and `{fonio} --undo` takes it back."
                 )
@@ -352,6 +362,13 @@ mod tests {
                     Next: `fonio fix folder-on=DIR --apply FOLDER` applies it, also across reboots, and `fonio fix folder-on=DIR --undo` takes it back.
                     `fonio fix folder-on=DIR --dry-run` says what it needs.
                     A workload or a command cannot measure the gain: it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`."#]],
+            ),
+            (
+                "hot-range",
+                expect_test::expect![[r#"
+                Next: `fonio fix hot-range=SIZE --prove WORKLOAD --on PLACE` measures the gain.
+                `fonio fix hot-range=SIZE --apply FOLDER` applies it, also across reboots, and `fonio fix hot-range=SIZE --undo` takes it back.
+                `fonio fix hot-range=SIZE --dry-run` says what it needs."#]],
             ),
             (
                 "fstrim",

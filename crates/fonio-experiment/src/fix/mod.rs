@@ -266,6 +266,8 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
+    use fonio_host::Scope;
+
     use super::*;
 
     /// A row of the table in `docs/fixes.md`.
@@ -276,6 +278,8 @@ mod tests {
                 let setting = real.setting().expect("each has a default value");
                 let undone = match real {
                     Real::Trim => "the timer gets its former state; what was trimmed stays so",
+                    Real::Setting(_) if matches!(setting, Setting::Buffered) => "it is unmounted",
+                    Real::Setting(_) if setting.scope() == Scope::Folder => "the content is copied back",
                     _ => "the former value",
                 };
                 (setting.needs(), setting.kept_in(), undone)

@@ -5,7 +5,7 @@
 //! of the decisions; `block_rq_issue` comes later.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use fonio_sim::scheduler::vectors::answer;
@@ -58,6 +58,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         &script,
     ]);
     process::run(guest.current_dir(&folder))?;
+    compare_all(&folder)
+}
+
+fn compare_all(folder: &Path) -> Result<()> {
     let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
     for scheduler in SCHEDULERS {
         for load in LOADS {
@@ -72,7 +76,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 println!("{scheduler}, {load}: all {all} decisions are those of the model; kept as a test");
             } else {
                 println!(
-                    "{scheduler}, {load}: {equal} of {all} decisions are those of the model before the first other one"
+                    "{scheduler}, {load}: {equal} of {all} decisions are those of the model before the first other one:\n  the \
+                     model: {}; the kernel issued {}",
+                    vector.lines().last().unwrap_or_default(),
+                    issued.get(equal).map_or_else(|| "nothing".to_owned(), u64::to_string)
                 );
             }
         }

@@ -8,7 +8,8 @@
 //!
 //! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente and F.
 //! Checconi, "High throughput disk scheduling with fair bandwidth distribution" (IEEE Transactions on Computers 2010);
-//! the kernel's `Documentation/block/bfq-iosched`. Not yet pinned by a running kernel.
+//! the kernel's `Documentation/block/bfq-iosched`. Not pinned: a running kernel decides differently
+//! (`docs/scheduler-models.md`).
 
 use std::collections::{BTreeMap, VecDeque};
 

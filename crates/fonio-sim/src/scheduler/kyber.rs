@@ -5,8 +5,8 @@
 //! their targets, tokens come back.
 //!
 //! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced it (Linux 4.12);
-//! "Two new block I/O schedulers for 4.12" (LWN 2017). How fast tokens change is our choice. Not yet pinned by a running
-//! kernel.
+//! "Two new block I/O schedulers for 4.12" (LWN 2017). How fast tokens change is our choice. Pinned by a running kernel
+//! where its limits do not bind (`tests/vectors/observed`).
 
 use std::collections::VecDeque;
 

@@ -218,6 +218,16 @@ pub const FIXES: &[Fix] = &[
         change: |setup, _| scheduler(setup, "kyber"),
     },
     Fix {
+        name: "io-cost",
+        changes: Group::Scheduler,
+        does: "switches on the kernel's controller io.cost for a disk, so that I/O weights (`io-weight`) act under every scheduler; its model of the disk is the kernel's own",
+        loses: Loss::Nothing,
+        source: "the kernel's documentation (cgroup-v2)",
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::IoCost, value)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
         name: "read-ahead",
         changes: Group::Scheduler,
         does: "the kernel reads files ahead by 512 KiB, or by SIZE with read-ahead=SIZE",

@@ -42,7 +42,7 @@ fn check(of: UnitKey, groups: &Path, sys_block: &Path) -> Result<(), String> {
     }
     if of == UnitKey::Weight && !is_used(&["bfq"]) && !costs(groups) {
         return Err(format!(
-            "only the scheduler bfq and the controller io.cost heed it, and {}: `fonio fix bfq --apply DISK`",
+            "only the scheduler bfq and the controller io.cost heed it, and {}: `fonio fix io-cost --apply DISK` or `fonio fix bfq --apply DISK`",
             has()
         ));
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_would_have_no_effect_is_refused() {
         use UnitKey::{Class, Limit, Weight};
-        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix bfq --apply DISK`";
+        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix io-cost --apply DISK` or `fonio fix bfq --apply DISK`";
         let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix bfq --apply DISK`";
         let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup here";
         let io = "the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)";

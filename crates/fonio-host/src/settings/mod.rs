@@ -11,6 +11,7 @@ mod discard;
 mod drop_in;
 mod files;
 mod folder;
+mod io_cost;
 mod kept;
 mod only;
 mod parts;

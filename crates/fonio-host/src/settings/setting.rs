@@ -12,7 +12,7 @@ use super::discard::Discards;
 use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
-use super::{cgroup, concurrency, database, folder, systemd, trim, zram};
+use super::{cgroup, concurrency, database, folder, io_cost, systemd, trim, zram};
 use crate::kernel::can_load_scheduler;
 use crate::{HostError, Queue};
 
@@ -31,6 +31,8 @@ pub enum Setting {
     DiscardSize(ByteCount),
     /// At most how many requests of each kind the scheduler smartio has in flight.
     Concurrency(Concurrency),
+    /// The kernel's controller io.cost of a device, which makes I/O weights act under every scheduler.
+    IoCost,
     /// Reading a file does not update its access time.
     NoAccessTimes,
     /// Changed times of a file are kept in memory until the file is synced or a day has passed.
@@ -130,7 +132,8 @@ impl Setting {
             | Setting::QueueRequests(_)
             | Setting::RequestSize(_)
             | Setting::DiscardSize(_)
-            | Setting::Concurrency(_) => Scope::Disk,
+            | Setting::Concurrency(_)
+            | Setting::IoCost => Scope::Disk,
             Setting::NoAccessTimes | Setting::LazyTimes | Setting::CommitInterval(_) => Scope::Mount,
             Setting::DirtyLimit(_)
             | Setting::Swappiness(_)
@@ -152,6 +155,9 @@ impl Setting {
         match self {
             Setting::Scheduler(name) if name == SMARTIO => "a disk, and the kernel module smartio-iosched",
             Setting::Concurrency(_) => "a disk with the scheduler smartio",
+            Setting::IoCost => {
+                "a disk, control groups v2, and a kernel with io.cost (CONFIG_BLK_CGROUP_IOCOST)"
+            }
             Setting::Scheduler(_) => "a disk whose kernel has the scheduler",
             Setting::ReadAhead(_) | Setting::QueueRequests(_) | Setting::RequestSize(_) => "a disk",
             Setting::DiscardSize(_) => "a disk that can discard",
@@ -232,6 +238,7 @@ impl Setting {
         match self {
             Setting::Scheduler(name) => name.clone(),
             Setting::Concurrency(numbers) => numbers.value(),
+            Setting::IoCost => io_cost::ON.to_owned(),
             Setting::ReadAhead(bytes) | Setting::RequestSize(bytes) => (bytes.0 / 1024).to_string(),
             Setting::DiscardSize(bytes) => bytes.0.to_string(),
             Setting::NoAccessTimes => "noatime".to_owned(),
@@ -285,6 +292,7 @@ impl Setting {
                 | (Setting::RequestSize(_), Target::Queue { of: QueueSetting::RequestSize, .. })
                 | (Setting::DiscardSize(_), Target::Queue { of: QueueSetting::DiscardSize, .. })
                 | (Setting::Concurrency(_), Target::Concurrency { .. })
+                | (Setting::IoCost, Target::IoCost { .. })
                 | (Setting::LazyTimes, Target::LazyTimes { .. })
                 | (Setting::TrimTimer, Target::TrimTimer)
                 | (Setting::SwapInRam(_), Target::SwapInRam)
@@ -348,6 +356,11 @@ impl Setting {
                 let target = Target::Concurrency { device };
                 let device = target.disk().expect("it is of a disk");
                 concurrency::check(device).map_err(|reason| self.refused(&target.path(), reason))?;
+                Ok(target)
+            }
+            Setting::IoCost => {
+                let target = Target::IoCost { device: disk_of(path, self)? };
+                io_cost::check().map_err(|reason| self.refused(&target.path(), reason))?;
                 Ok(target)
             }
             Setting::DirtyLimit(_) => Ok(Target::DirtyLimits),
@@ -463,6 +476,7 @@ impl Setting {
             | Target::Journal { .. }
             | Target::Queue { .. }
             | Target::Concurrency { .. }
+            | Target::IoCost { .. }
             | Target::DirtyLimits
             | Target::Swappiness => Ok(()),
         }
@@ -489,6 +503,7 @@ impl fmt::Display for Setting {
             Setting::RequestSize(bytes) => write!(f, "a limit of {} for requests", bytes.to_exact_text()),
             Setting::DiscardSize(bytes) => write!(f, "a largest discard of {}", bytes.to_exact_text()),
             Setting::Concurrency(numbers) => write!(f, "the concurrency parameters {numbers}"),
+            Setting::IoCost => f.write_str("io.cost"),
             Setting::NoAccessTimes => f.write_str("noatime"),
             Setting::LazyTimes => f.write_str("lazytime"),
             Setting::TrimTimer => f.write_str("the weekly trimming"),

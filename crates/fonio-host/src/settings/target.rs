@@ -16,7 +16,7 @@ use super::drop_in::{DropIn, JournalKey, UnitKey};
 use super::folder::{buffered, hot_range, in_ram, on};
 use super::parts::is_between;
 use super::places::mounted_at;
-use super::{Setting, cgroup, concurrency, database, discard, trim, zram};
+use super::{Setting, cgroup, concurrency, database, discard, io_cost, trim, zram};
 use crate::{HostError, Queue};
 
 /// ext4's default interval between journal commits (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -49,6 +49,11 @@ pub enum Target {
     },
     /// The concurrency parameters of the scheduler smartio, as assignments.
     Concurrency {
+        /// The device's name in `/sys/block`.
+        device: String,
+    },
+    /// Whether the controller io.cost is on: `on` or `off`.
+    IoCost {
         /// The device's name in `/sys/block`.
         device: String,
     },
@@ -157,9 +162,10 @@ impl Target {
     /// The device's node, the mount point, or the folder of the machine's settings.
     pub fn path(&self) -> PathBuf {
         match self {
-            Target::Scheduler { device } | Target::Queue { device, .. } | Target::Concurrency { device } => {
-                Path::new("/dev").join(device)
-            }
+            Target::Scheduler { device }
+            | Target::Queue { device, .. }
+            | Target::Concurrency { device }
+            | Target::IoCost { device } => Path::new("/dev").join(device),
             Target::AccessTimes { dir }
             | Target::LazyTimes { dir }
             | Target::CommitInterval { dir }
@@ -229,9 +235,10 @@ impl Target {
     /// The name of the disk in `/sys/block`, if it is a setting of one.
     pub fn disk(&self) -> Option<&str> {
         match self {
-            Target::Scheduler { device } | Target::Queue { device, .. } | Target::Concurrency { device } => {
-                Some(device)
-            }
+            Target::Scheduler { device }
+            | Target::Queue { device, .. }
+            | Target::Concurrency { device }
+            | Target::IoCost { device } => Some(device),
             _ => None,
         }
     }
@@ -255,6 +262,7 @@ impl Target {
             Target::Queue { device, of: QueueSetting::DiscardSize } => discard::current(device).map(Some),
             Target::Queue { device, of } => Ok(Some(Queue::of(device).read(of.attribute())?)),
             Target::Concurrency { device } => concurrency::current(device),
+            Target::IoCost { device } => io_cost::current(device),
             Target::AccessTimes { dir } => Ok(mounted(dir)?.map(|mounted| access_times(&mounted.options))),
             Target::CommitInterval { dir } => Ok(mounted(dir)?.map(|mounted| {
                 let mut options = mounted.filesystem_options.iter();
@@ -298,6 +306,7 @@ impl Target {
             Target::Queue { device, of: QueueSetting::DiscardSize } => discard::set(device, value),
             Target::Queue { device, of } => Queue::of(device).write(of.attribute(), value),
             Target::Concurrency { device } => concurrency::set(device, value),
+            Target::IoCost { device } => io_cost::set(device, value),
             Target::AccessTimes { dir } => {
                 let flags = mount_flags(&mounted_at(dir)?.options).map_err(|option| {
                     let setting = value.to_owned();
@@ -409,6 +418,7 @@ impl fmt::Display for Target {
             Target::Queue { of: QueueSetting::RequestSize, .. } => "the largest request in KiB",
             Target::Queue { of: QueueSetting::DiscardSize, .. } => "the largest discard in bytes",
             Target::Concurrency { .. } => "the concurrency parameters",
+            Target::IoCost { .. } => "io.cost",
             Target::AccessTimes { .. } => "access times",
             Target::CommitInterval { .. } => "ext4's commit interval in seconds",
             Target::DirtyLimits => return f.write_str("the machine's limits for dirty pages"),

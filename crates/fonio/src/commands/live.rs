@@ -53,7 +53,10 @@ pub fn run(arguments: &Fix) -> Result<Exit> {
     let write_back = WriteBack::of_machine()?;
     let live = &arguments.live;
     let default_carry_over = match planned.target {
-        Target::Scheduler { .. } | Target::Queue { .. } | Target::Concurrency { .. } => write_back.interval,
+        Target::Scheduler { .. }
+        | Target::Queue { .. }
+        | Target::Concurrency { .. }
+        | Target::IoCost { .. } => write_back.interval,
         _ => write_back.longest(),
     };
     let seconds = |given: Option<Duration>, of_earlier: Option<f64>, default: Duration| {

@@ -9,7 +9,7 @@ use super::own::{OwnFile, OwnFiles};
 use super::{Change, Keeper, Kept};
 use crate::HostError;
 use crate::settings::folder::{buffered, hot_range, units};
-use crate::settings::{Applied, Target, concurrency, files, zram};
+use crate::settings::{Applied, Target, concurrency, files, io_cost, zram};
 
 impl Keeper {
     /// Returns how a setting would be kept; changes nothing.
@@ -23,7 +23,8 @@ impl Keeper {
             path: applied.target.path(),
             reason,
         };
-        let rule = |device: &str, attributes: &[(String, String)]| {
+        // Each action in a rule of its own.
+        let rules = |device: &str, actions: Vec<String>| {
             if !self.files.udev_control.exists() {
                 return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
             }
@@ -32,20 +33,20 @@ impl Keeper {
                 Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                 None => format!("KERNEL==\"{device}\""),
             };
-            let line = |(attribute, new): &(String, String)| {
+            let line = |action| format!("ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, {action}");
+            let lines = actions.into_iter().map(line).collect();
+            Ok(Change::Lines { file: self.files.udev_rules.clone(), lines })
+        };
+        let rule = |device: &str, attributes: &[(String, String)]| {
+            let action = |(attribute, new): &(String, String)| {
                 // A scheduler's own files are there only with that scheduler.
                 let there = match attribute.contains('/') {
                     true => format!("TEST==\"queue/{attribute}\", "),
                     false => String::new(),
                 };
-                format!(
-                    "ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, {there}ATTR{{queue/{attribute}}}=\"{new}\""
-                )
+                format!("{there}ATTR{{queue/{attribute}}}=\"{new}\"")
             };
-            Ok(Change::Lines {
-                file: self.files.udev_rules.clone(),
-                lines: attributes.iter().map(line).collect(),
-            })
+            rules(device, attributes.iter().map(action).collect())
         };
         let one = |attribute: &str| [(attribute.to_owned(), applied.new.clone())];
         let option = |dir: &Path, option: String| -> Result<Change, HostError> {
@@ -80,6 +81,7 @@ impl Keeper {
             Target::Scheduler { device } => rule(device, &one("scheduler"))?,
             Target::Queue { device, of } => rule(device, &one(of.attribute()))?,
             Target::Concurrency { device } => rule(device, &concurrency::attributes(&applied.new))?,
+            Target::IoCost { device } => rules(device, vec![format!("RUN+=\"{}\"", io_cost::command())])?,
             Target::AccessTimes { dir } => option(dir, applied.new.clone())?,
             Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
             Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,

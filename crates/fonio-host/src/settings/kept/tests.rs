@@ -45,6 +45,7 @@ fn settings() -> Vec<Applied> {
             "seq_read=1 rand_read=8 seq_write=1 rand_write=3",
         ),
         applied(Target::Scheduler { device: device() }, "none", "bfq"),
+        applied(Target::IoCost { device: device() }, "off", "on"),
         applied(Target::AccessTimes { dir: "/data".into() }, "relatime", "noatime"),
         applied(Target::CommitInterval { dir: "/data".into() }, "5", "30"),
         applied(Target::AccessTimes { dir: "/".into() }, "relatime", "noatime"),
@@ -117,6 +118,7 @@ fn kept_settings_are_in_these_files() {
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_read_requests_max", ATTR{queue/iosched/rand_read_requests_max}="8"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_write_requests_max", ATTR{queue/iosched/seq_write_requests_max}="1"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_write_requests_max", ATTR{queue/iosched/rand_write_requests_max}="3"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", RUN+="/bin/sh -c 'echo %M:%m enable=1 >/sys/fs/cgroup/io.cost.qos'"
     "##]]
     .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
     expect_test::expect![[r#"

@@ -19,7 +19,7 @@
  *   while a read waited, or was slower than reads are without writes.
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
  * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
- *   `turn_wait_ns` while a younger one of its queue goes.
+ *   `turn_wait_ns` while a younger one of its queue goes; on a slow device, for twice what `turn_reads` reads take.
  *
  * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
  */
@@ -51,6 +51,8 @@ enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
 #define SIO_STREAMS 8
 /* The most readers that read by turns at a time. A device that takes more requests than that needs no turns. */
 #define SIO_READERS_MAX 4
+/* On a slow device, a read can wait for the turns of others for so many times `turn_wait_ns`. */
+#define SIO_TURN_WAITS 4
 /* What is known of the processes that read, by their number modulo this. */
 #define SIO_PROCESSES 64
 /* Sizes of reads whose service times are learnt apart: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
@@ -89,6 +91,7 @@ struct sio_settings {
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
 	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
 	u64 turn_wait_ns;	/* how long a read waits for the turns of other readers at most; 0: there are no turns */
+	u32 turn_reads;		/* on a slow device, a turn has room for so many small reads, up to SIO_TURN_WAITS of these times */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
 	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */

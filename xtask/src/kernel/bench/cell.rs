@@ -1,4 +1,4 @@
-//! A cell of the comparison: a part of `kernel/smartio/test/compare.sh` under one scheduler on one device, in one guest.
+//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one scheduler on one device, in one guest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub struct Cell {
     pub profile: &'static str,
     /// The scheduler.
     pub variant: &'static Variant,
-    /// The part of the script, or `many` for the other script.
+    /// The part: of `compare.sh`, or a script of its own.
     pub part: &'static str,
     /// I/Os of each process.
     pub ios: u32,
@@ -112,9 +112,13 @@ impl Cell {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
     }
 
-    /// The script that measures it: its name, and the scripts that it reads.
+    /// The script that measures it, and those that it reads.
     pub fn scripts(&self) -> &'static [&'static str] {
-        if self.part == "many" { &["many.sh", "compare.sh"] } else { &["compare.sh"] }
+        match self.part {
+            "many" => &["many.sh", "compare.sh"],
+            "files" => &["files.sh", "compare.sh"],
+            _ => &["compare.sh"],
+        }
     }
 
     /// The file with the cell's results. Other inputs have other files.

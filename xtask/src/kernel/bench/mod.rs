@@ -1,7 +1,7 @@
 //! `cargo xtask bench schedulers`: SmartIO beside the kernel's schedulers, in guests whose clock counts instructions.
 //!
 //! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept, so that a run
-//! that was stopped goes on where it was; a cell counts again when the module, the script or the kernel changes. The goals
+//! that was stopped goes on where it was; a cell counts again when the module, fonio, the script or the kernel changes. The goals
 //! (`goals.rs`) come last.
 
 mod cell;
@@ -26,11 +26,14 @@ const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
 /// The parts of the script, and how often each starts: quick, and else.
 const PARTS: [(&str, [u32; 2]); 5] =
-    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [1, 2])];
+    [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
 /// I/Os of each process, quick and else.
 const IOS: [u32; 2] = [200, 1000];
 /// Where the processor's time for a request is measured: not on a profile.
 const IN_MEMORY: &str = "memory";
+
+/// The scripts of all parts.
+const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
 
 /// Results by profile, variant and part.
 type Results = BTreeMap<(&'static str, &'static str, &'static str), Values>;
@@ -83,7 +86,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let fonio = options.fonio.clone().map_or_else(process::build_fonio, Ok)?;
     let built = build::module(KERNEL)?;
     let folder = process::scratch("kernel/bench")?;
-    let scripts = ["compare.sh", "many.sh"].map(|name| sources().join("test").join(name));
+    let scripts = SCRIPTS.map(|name| sources().join("test").join(name));
     std::fs::create_dir_all(folder.join("guest"))?;
     for entry in scripts.iter().chain([&built.module]) {
         let to = folder.join("guest").join(entry.file_name().context("a file has a name")?);
@@ -99,15 +102,18 @@ pub fn run(arguments: &[String]) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
+    // It serves the devices, and its processor time is part of their times.
+    let program = short(&std::fs::read(&fonio)?);
     let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
-    let [common, both] = [short(&scripts[0]), short(&scripts.concat())];
+    let scripts: BTreeMap<&str, Vec<u8>> = SCRIPTS.into_iter().zip(scripts).collect();
     let cells: Vec<Cell> = cells(&options);
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
     let versions = |cell: &Cell| {
         let release = &built.files.release;
         let module =
             if cell.variant.scheduler == "smartio" { &format!("{release}-{module}") } else { release };
-        format!("{module}-{}", if cell.scripts().len() == 1 { &common } else { &both })
+        let scripts = cell.scripts().iter().map(|name| scripts[name].as_slice()).collect::<Vec<_>>();
+        format!("{module}-{program}-{}", short(&scripts.concat()))
     };
     let started = Instant::now();
     let missing: Vec<&Cell> =
@@ -314,7 +320,7 @@ fn show(profile: &str, results: &Results, options: &Options) -> Result<()> {
             (times("files", "fsync read", "paced read"), 2),
             (times("files", "copy read", "paced read"), 2),
             (value("files", "copy fsync p99").map(|p99| p99 / 1e3), 1),
-            (value("files", "copy_mib").map(|mebibytes| mebibytes / 10.0), 1),
+            (value("files", "copy_mib_s"), 1),
         ];
         if cells.iter().all(|(value, _)| value.is_none()) {
             continue;

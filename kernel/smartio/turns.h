@@ -12,6 +12,12 @@
 
 /* A turn that others wait for lasts at least so long: about 50 reads of 4 KiB on a slow device. */
 #define TURN_MIN_NS (4 * MS)
+/*
+ * A reader that pauses for so long loses its turn to another one. Much longer than a program thinks: where many programs share
+ * a processor, one that would read on may be kept from it for a moment, and then wait for the whole turn of another one for its
+ * last few reads. It costs little to wait, because reads of others go in the meantime.
+ */
+#define TURN_PAUSE_NS (MS / 2)
 
 /* How many readers have their turn at a time: one more than the device takes, so that it serves one while another thinks. */
 static u32 readers_max(const struct sio_policy *policy)
@@ -97,10 +103,10 @@ static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
 }
 
-/* Whether a reader does not use its turn: it has thought for longer than programs that read on do. */
+/* Whether a reader does not use its turn. */
 static bool is_paused(const struct sio_policy *policy, const struct sio_reader *reader, u64 now)
 {
-	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= HOLD_MIN_NS;
+	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= TURN_PAUSE_NS;
 }
 
 /* The turn that lasted for longest, and at least TURN_MIN_NS, or NULL. */

@@ -176,19 +176,19 @@ fn turns_have_room_for_reads_on_slow_devices() {
             [("as it comes", ""), ("by time alone", " turn_reads=0"), ("no turns", " turn_wait_ns=0")]
         {
             let (times, longest) = fifty(settings, read_us * 1_000);
-            table += &format!("{read_us:>5} µs  {how:<14} {times:.2} times, {longest:>3} ms at most\n");
+            table += &format!("{read_us} µs, {how}: {times:.2} times, {longest:>3} ms at most\n");
         }
     }
     expect_test::expect![[r#"
-          150 µs  as it comes    2.94 times,  14 ms at most
-          150 µs  by time alone  2.94 times,  14 ms at most
-          150 µs  no turns       3.90 times,   0 ms at most
-          600 µs  as it comes    2.99 times,  59 ms at most
-          600 µs  by time alone  3.95 times,  23 ms at most
-          600 µs  no turns       3.95 times,   2 ms at most
-         3000 µs  as it comes    3.71 times,  95 ms at most
-         3000 µs  by time alone  3.96 times,  20 ms at most
-         3000 µs  no turns       3.97 times,  12 ms at most
+        150 µs, as it comes: 2.94 times,  14 ms at most
+        150 µs, by time alone: 2.94 times,  14 ms at most
+        150 µs, no turns: 3.90 times,   0 ms at most
+        600 µs, as it comes: 2.99 times,  59 ms at most
+        600 µs, by time alone: 3.95 times,  23 ms at most
+        600 µs, no turns: 3.95 times,   2 ms at most
+        3000 µs, as it comes: 3.71 times,  95 ms at most
+        3000 µs, by time alone: 3.96 times,  20 ms at most
+        3000 µs, no turns: 3.97 times,  12 ms at most
     "#]]
     .assert_eq(&table);
 }

@@ -39,6 +39,7 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	const struct sio_settings *settings = &policy->settings;
 	u64 writing_now = writing(policy, now), response = since(now, item->came_ns), loss, earned;
 	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)settings->slice_ns;
+	bool is_used = policy->writes_in_flight >= policy->window || policy->unsettled >= policy->window;
 
 	if (writing_now == item->writing_issued_ns && !item->is_after_write) {
 		average(&policy->read_alone_ns[item->kind][size_of(item->bytes)], service);
@@ -47,9 +48,9 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	}
 	loss = lost(policy, item, service, writing_now);
 	policy->statistics.reads_lost_ns += loss;
-	/* A read that was issued after the write knows its cost, if it is known how long such a read takes alone. */
+	/* A read that was issued after a write knows its cost, if it is known how long such a read takes alone. */
 	if (item->issued_ns >= policy->unsettled_ns && policy->read_alone_ns[item->kind][size_of(item->bytes)])
-		policy->is_unsettled = false;
+		policy->unsettled = 0;
 	if (settings->read_percent <= 100)
 		return;
 	earned = div_u64(since(response, loss) * (settings->read_percent - 100), 100);
@@ -59,7 +60,7 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	/* A device that does several things at once: writes beside reads cost little, and more of them may go. */
 	if (policy->budget_ns < 0)
 		policy->window = policy->window > 1 ? policy->window / 2 : 1;
-	else if (policy->budget_ns >= most && policy->writes_in_flight >= policy->window && policy->window < WINDOW_MAX)
+	else if (policy->budget_ns >= most && is_used && policy->window < WINDOW_MAX)
 		policy->window++;
 	if (policy->budget_ns > most)
 		policy->budget_ns = most;
@@ -69,7 +70,7 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 
 static bool budget_allows(const struct sio_policy *policy)
 {
-	return policy->settings.read_percent > 100 && policy->budget_ns >= 0 && !policy->is_unsettled &&
+	return policy->settings.read_percent > 100 && policy->budget_ns >= 0 && policy->unsettled < policy->window &&
 	       policy->writes_in_flight < policy->window;
 }
 

@@ -439,8 +439,8 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		if (held > now && budget_allows(policy)) {
 			item = take_write(policy, class, write_list(policy, class), now);
 			if (item) {
-				policy->is_unsettled = true;
-				policy->unsettled_ns = now;
+				if (policy->unsettled++ == 0)
+					policy->unsettled_ns = now;
 				policy->statistics.writes_by_budget++;
 				return item;
 			}
@@ -458,7 +458,7 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		policy->statistics.held++;
 		return NULL;
 	}
-	policy->is_unsettled = false;
+	policy->unsettled = 0;
 	item = take_write(policy, class, write_list(policy, class), now);
 	*is_blocked = !item;
 	return item;

@@ -178,10 +178,10 @@ struct sio_policy {
 
 	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
 	s64 budget_ns;
-	/* A write went beside reads at this instant, and what it cost is not known yet. */
-	bool is_unsettled;
+	/* So many writes went beside reads, and what they cost is not known yet; the first one went at this instant. */
+	u32 unsettled;
 	u64 unsettled_ns;
-	/* So many writes may be in flight beside reads. It grows while they cost reads little. */
+	/* So many writes may be in flight beside reads, or go until their cost is known. It grows while they cost reads little. */
 	u32 window;
 	/* A write was issued since the last read was. */
 	bool has_written;

@@ -26,7 +26,7 @@ static u64 writing(const struct sio_policy *policy, u64 now)
 static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u64 service, u64 writing_now)
 {
 	u64 beside = since(writing_now, item->writing_issued_ns);
-	u64 alone = policy->read_alone_ns[item->kind][size_of(item->bytes)];
+	u64 alone = policy->read_alone_ns[item->kind][size_of(item->bytes)][item->crowd];
 	u64 slower = alone ? since(service, alone) : 0;
 
 	if (!item->is_after_write && slower > beside)
@@ -39,17 +39,18 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	const struct sio_settings *settings = &policy->settings;
 	u64 writing_now = writing(policy, now), response = since(now, item->came_ns), loss, earned;
 	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)settings->slice_ns;
+	u64 *alone = &policy->read_alone_ns[item->kind][size_of(item->bytes)][item->crowd];
 	bool is_used = policy->writes_in_flight >= policy->window || policy->unsettled >= policy->window;
 
 	if (writing_now == item->writing_issued_ns && !item->is_after_write) {
-		average(&policy->read_alone_ns[item->kind][size_of(item->bytes)], service);
+		average(alone, service);
 		if (item->kind == SIO_SEQ_READ)
 			average(&policy->stream_ns[item->is_switch][size_of(item->bytes)], service);
 	}
 	loss = lost(policy, item, service, writing_now);
 	policy->statistics.reads_lost_ns += loss;
 	/* A read that was issued after a write knows its cost, if it is known how long such a read takes alone. */
-	if (item->issued_ns >= policy->unsettled_ns && policy->read_alone_ns[item->kind][size_of(item->bytes)])
+	if (item->issued_ns >= policy->unsettled_ns && *alone)
 		policy->unsettled = 0;
 	if (settings->read_percent <= 100)
 		return;

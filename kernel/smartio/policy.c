@@ -42,6 +42,16 @@ static u8 size_of(u32 bytes)
 	return size;
 }
 
+/* The last one is for all larger numbers. */
+static u8 crowd_of(u32 reads)
+{
+	u8 crowd = 0;
+
+	for (reads >>= 1; reads && crowd < SIO_CROWDS - 1; reads >>= 1)
+		crowd++;
+	return crowd;
+}
+
 #include "lists.h"
 #include "turns.h"
 #include "bounds.h"
@@ -222,6 +232,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 		*served = now;
 		policy->sync_writes_in_a_row = item->list == SIO_SYNC_WRITES ? policy->sync_writes_in_a_row + 1 : 0;
 	} else {
+		item->crowd = crowd_of(policy->in_flight - policy->writes_in_flight);
 		item->is_after_write = policy->has_written;
 		policy->has_written = false;
 		item->is_switch = policy->reads_issued - process_of(policy, item)->issued > readers_max(policy);

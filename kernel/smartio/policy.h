@@ -57,6 +57,8 @@ enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
 #define SIO_PROCESSES 64
 /* Sizes of reads whose service times are learnt apart: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
 #define SIO_SIZES 5
+/* Numbers of reads in flight at which service times are learnt apart: 1, 2, 4, 8, and from 16 on. */
+#define SIO_CROWDS 5
 
 struct sio_link {
 	struct sio_link *prev, *next;
@@ -81,6 +83,7 @@ struct sio_item {
 	u8 state, kind, list, queue;
 	u8 is_after_write;	/* a read that was issued as the first one after a write */
 	u8 reader;	/* of whose turn the read is part: 1 to SIO_READERS_MAX; 0: of none */
+	u8 crowd;	/* the reads in flight when it was issued: 1 << crowd, at least */
 	u8 is_switch;	/* a read that was issued after reads of several other processes */
 };
 
@@ -189,8 +192,11 @@ struct sio_policy {
 	u32 writes_in_flight;
 	u64 writing_ns, writing_since_ns;
 
-	/* Learnt: the service time of reads without a write in flight, and of writes. 0: not known. */
-	u64 read_alone_ns[2][SIO_SIZES];
+	/*
+	 * Learnt: the service time of reads without a write in flight, and of writes. 0: not known. Reads that wait for each other
+	 * inside the device are apart from single ones: a single read beside writes would seem quick by their time.
+	 */
+	u64 read_alone_ns[2][SIO_SIZES][SIO_CROWDS];
 	/* The same for sequential reads: of a reader that goes on, and after reads of several others. */
 	u64 stream_ns[2][SIO_SIZES];
 	u64 write_service_ns;

@@ -34,7 +34,7 @@ static u32 readers_max(const struct sio_policy *policy)
  */
 static u64 turn_ns(const struct sio_policy *policy, u8 kind)
 {
-	u64 wait = policy->settings.turn_wait_ns, reads = policy->settings.turn_reads * policy->read_alone_ns[kind][0];
+	u64 wait = policy->settings.turn_wait_ns, reads = policy->settings.turn_reads * policy->read_alone_ns[kind][0][0];
 
 	if (reads > SIO_TURN_WAITS * wait)
 		return SIO_TURN_WAITS * wait;
@@ -99,7 +99,7 @@ static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 		return SIO_TURN_READS;
 	/* A reader that uses less than an equal share of the device waits for no turn. */
 	readers = policy->reads_queued[item->class] + policy->reads_in_flight[item->class] + 1;
-	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)];
+	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)][0];
 	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
 }
 

@@ -202,7 +202,7 @@ fn cells(options: &Options) -> Vec<Cell> {
         }
     }
     for variant in variants.iter().filter(|variant| variant.is_stock || variant.name == SMARTIO) {
-        add(Cell { profile: IN_MEMORY, variant, part: "cost", ios: IOS[0] / 4, starts: 4 });
+        add(Cell { profile: IN_MEMORY, variant, part: "cost", ios: IOS[0], starts: 4 });
     }
     cells
 }

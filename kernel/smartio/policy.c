@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The policy; see policy.h. */
+/*
+ * The policy; see policy.h. Its parts are headers with static functions, one matter each, and not units of their own:
+ * a request passes most of them, and the compiler inlines them here. As units, each would be a call for each request.
+ */
 #include "policy.h"
 
 #define MS 1000000ULL
@@ -11,51 +14,6 @@
 #define HOLD_GAPS 4
 /* The least anticipation: what a program and the block layer need from a completion to the next read. */
 #define HOLD_MIN_NS 50000ULL
-/* An aged write makes reads earn the budget so many times faster: with 120 %, four ninths of the device's time. */
-#define AGED_FACTOR 4
-/* The budget can grow to so many writes. */
-#define BUDGET_WRITES 2
-/* The most writes in flight beside reads, however many the device takes. */
-#define WINDOW_MAX 64
-
-/* A turn that others wait for lasts at least so long: about 50 reads of 4 KiB on a slow device. */
-#define TURN_MIN_NS (4 * MS)
-
-/* ---- lists ---- */
-
-static void list_init(struct sio_link *head)
-{
-	head->prev = head->next = head;
-}
-
-static bool is_empty(const struct sio_link *head)
-{
-	return head->next == head;
-}
-
-static void list_append(struct sio_link *head, struct sio_link *link)
-{
-	link->prev = head->prev;
-	link->next = head;
-	head->prev->next = link;
-	head->prev = link;
-}
-
-static void list_take(struct sio_link *link)
-{
-	link->prev->next = link->next;
-	link->next->prev = link->prev;
-	list_init(link);
-}
-
-static struct sio_item *list_front(const struct sio_link *head)
-{
-	if (is_empty(head))
-		return NULL;
-	return (struct sio_item *)((char *)head->next - offsetof(struct sio_item, link));
-}
-
-/* ---- small things ---- */
 
 static u64 later(u64 a, u64 b)
 {
@@ -75,59 +33,6 @@ static void average(u64 *mean, u64 sample)
 		*mean = *mean - (*mean >> AVERAGE_SHIFT) + (sample >> AVERAGE_SHIFT);
 }
 
-static bool is_random(u8 kind)
-{
-	return kind == SIO_RAND_READ || kind == SIO_RAND_WRITE;
-}
-
-/* Whether as many requests of the kind are in flight as may be. */
-static bool is_at_limit(const struct sio_policy *policy, u8 kind)
-{
-	u32 limit = policy->settings.limits[kind];
-
-	return limit && policy->kind_in_flight[kind] >= limit;
-}
-
-/* The first request of a list; with `free`, of those whose kind is not at its limit. */
-static struct sio_item *front(const struct sio_policy *policy, u8 queue, u8 list, bool free)
-{
-	struct sio_item *first = NULL, *item;
-	u8 random;
-
-	for (random = 0; random < 2; random++) {
-		item = list_front(&policy->queues[queue].lists[list][random]);
-		if (item && !(free && is_at_limit(policy, item->kind)) && (!first || item->order < first->order))
-			first = item;
-	}
-	return first;
-}
-
-static u8 queue_of(u8 class, u8 level)
-{
-	if (class == SIO_IDLE)
-		return SIO_QUEUES - 1;
-	return class * SIO_LEVELS + (level < SIO_LEVELS ? level : SIO_LEVELS - 1);
-}
-
-static u8 first_queue(u8 class)
-{
-	return class * SIO_LEVELS;
-}
-
-/* The queues of a class in which a list is not empty. */
-static u32 waiting_in(const struct sio_policy *policy, u8 class, u8 list)
-{
-	u32 levels = class == SIO_IDLE ? 1 : (1 << SIO_LEVELS) - 1;
-
-	return policy->waiting[list] & levels << first_queue(class);
-}
-
-/* The first of these queues; there is one. */
-static int lowest(u32 queues)
-{
-	return __builtin_ctz(queues);
-}
-
 static u8 size_of(u32 bytes)
 {
 	u8 size = 0;
@@ -137,17 +42,20 @@ static u8 size_of(u32 bytes)
 	return size;
 }
 
-static u64 writing(const struct sio_policy *policy, u64 now)
+/* The last one is for all larger numbers. */
+static u8 crowd_of(u32 reads)
 {
-	u64 present = policy->writes_in_flight ? since(now, policy->writing_since_ns) : 0;
+	u8 crowd = 0;
 
-	return policy->writing_ns + present;
+	for (reads >>= 1; reads && crowd < SIO_CROWDS - 1; reads >>= 1)
+		crowd++;
+	return crowd;
 }
 
-static u64 bound_of(const struct sio_policy *policy, u8 list)
-{
-	return list == SIO_SYNC_WRITES ? policy->settings.sync_bound_ns : policy->settings.slice_ns;
-}
+#include "lists.h"
+#include "turns.h"
+#include "bounds.h"
+#include "budget.h"
 
 /* ---- settings ---- */
 
@@ -170,6 +78,8 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 	settings->sync_bound_ns = 25 * MS;
 	settings->hold_max_ns = 1 * MS;
 	settings->turn_wait_ns = 25 * MS;
+	/* As many random reads of 4 KiB as fit into that on the Galaxy S5. */
+	settings->turn_reads = 160;
 	settings->read_percent = 120;
 	settings->in_flight_max = depth;
 }
@@ -194,171 +104,6 @@ void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u6
 		policy->streams[0].ends[stream] = policy->streams[1].ends[stream] = SIO_NEVER;
 	policy->current_queue = -1;
 	policy->window = 1;
-}
-
-/* ---- turns of readers ---- */
-
-/*
- * With one read at a time each, several readers on a device that takes one request are served by turns, one read each. Then
- * all end late, and streams that the device would read ahead are as slow as random reads. So as few readers as keep the
- * device busy go on, until they pause or others have waited for `turn_wait_ns`. Who reads on for longer than that has further
- * turns only if it gains by them: for sequential reads, on a device that was seen to serve them faster if they go on.
- */
-
-/* How many readers have their turn at a time: one more than the device takes, so that it serves one while another thinks. */
-static u32 readers_max(const struct sio_policy *policy)
-{
-	u32 depth = policy->settings.in_flight_max;
-
-	return policy->settings.turn_wait_ns && depth && depth < SIO_READERS_MAX ? depth + 1 : 0;
-}
-
-static struct sio_process *process_of(struct sio_policy *policy, const struct sio_item *item)
-{
-	return &policy->processes[item->process % SIO_PROCESSES];
-}
-
-/* Makes a read part of its reader's turn, if there is one. */
-static void join_turn(struct sio_policy *policy, struct sio_item *item)
-{
-	u32 most = readers_max(policy), at;
-
-	for (at = 0; at < most; at++) {
-		struct sio_reader *reader = &policy->readers[at];
-
-		if (!reader->is_used || reader->process != item->process)
-			continue;
-		item->reader = at + 1;
-		reader->reads++;
-		reader->came_ns = item->came_ns;
-		return;
-	}
-}
-
-/* The read is no longer queued or in flight. */
-static void leave_turn(struct sio_policy *policy, struct sio_item *item)
-{
-	struct sio_reader *reader;
-
-	if (!item->reader)
-		return;
-	reader = &policy->readers[item->reader - 1];
-	item->reader = 0;
-	/* In the meantime, it can be the turn of another one. */
-	if (reader->process == item->process && reader->reads)
-		reader->reads--;
-}
-
-/* The list for a read that comes. */
-static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
-{
-	struct sio_process *process = process_of(policy, item);
-	u64 pause = since(now, process->done_ns), alone, readers;
-
-	if (!readers_max(policy))
-		return SIO_READS;
-	join_turn(policy, item);
-	if (pause >= policy->settings.turn_wait_ns) {
-		/* It begins anew. */
-		process->has_had_turn = false;
-		if (item->reader)
-			policy->readers[item->reader - 1].since_ns = now;
-	}
-	/* The reads of a process stay in order. */
-	if (process->waiting)
-		return SIO_READS;
-	if (item->reader || !process->done_ns)
-		return SIO_TURN_READS;
-	/* A reader that uses less than an equal share of the device waits for no turn. */
-	readers = policy->reads_queued[item->class] + policy->reads_in_flight[item->class] + 1;
-	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)];
-	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
-}
-
-/* Whether a reader does not use its turn: it has thought for longer than programs that read on do. */
-static bool is_paused(const struct sio_policy *policy, const struct sio_reader *reader, u64 now)
-{
-	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= HOLD_MIN_NS;
-}
-
-/* The turn that lasted for longest, and at least TURN_MIN_NS, or NULL. */
-static struct sio_reader *longest_turn(struct sio_policy *policy, u64 now)
-{
-	struct sio_reader *longest = NULL, *reader = policy->readers;
-
-	for (; reader < policy->readers + readers_max(policy); reader++)
-		if (reader->is_used && (!longest || reader->since_ns < longest->since_ns))
-			longest = reader;
-	return longest && since(now, longest->since_ns) >= TURN_MIN_NS ? longest : NULL;
-}
-
-/* A turn that no reader has, or that of the reader which paused for longest, or NULL. */
-static struct sio_reader *free_turn(struct sio_policy *policy, u64 now)
-{
-	struct sio_reader *paused = NULL, *reader = policy->readers;
-
-	for (; reader < policy->readers + readers_max(policy); reader++) {
-		if (!reader->is_used)
-			return reader;
-		if (is_paused(policy, reader, now) && (!paused || reader->came_ns < paused->came_ns))
-			paused = reader;
-	}
-	return paused;
-}
-
-/* Ends a turn for another reader. */
-static void end_turn(struct sio_policy *policy, struct sio_reader *turn, u64 now)
-{
-	if (!turn)
-		return;
-	if (!is_paused(policy, turn, now))
-		policy->processes[turn->process % SIO_PROCESSES].has_had_turn = true;
-	turn->is_used = false;
-}
-
-/* Whether a reader gains by a turn. */
-static bool gains_by_turn(struct sio_policy *policy, const struct sio_item *item)
-{
-	const u64(*stream)[SIO_SIZES] = policy->stream_ns;
-	u8 size = size_of(item->bytes);
-
-	if (!process_of(policy, item)->has_had_turn)
-		return true;
-	return item->kind == SIO_SEQ_READ && stream[0][size] && stream[1][size] >= stream[0][size] + stream[0][size] / 4;
-}
-
-/* A read that is part of no turn goes. */
-static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now)
-{
-	struct sio_reader *turn;
-
-	if (!gains_by_turn(policy, item))
-		return;
-	turn = free_turn(policy, now);
-	/* A reader that is new does not wait for the end of a turn. */
-	if (!turn && item->list == SIO_TURN_READS) {
-		end_turn(policy, longest_turn(policy, now), now);
-		turn = free_turn(policy, now);
-	}
-	if (!turn)
-		return;
-	*turn = (struct sio_reader){ .is_used = true, .process = item->process, .since_ns = now };
-	join_turn(policy, item);
-	policy->statistics.turns++;
-}
-
-/* Whether `other` goes before `first`, whose turn it is, because its turn lasted for long or `other` waited for long. */
-static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first, const struct sio_item *other, u64 now)
-{
-	u64 waited = since(now, other->came_ns), most = policy->settings.turn_wait_ns;
-	const struct sio_reader *longest = longest_turn(policy, now);
-
-	if (other->order > first->order)
-		return false;
-	/* With many readers, turns of TURN_MIN_NS are too long for the bound; then the oldest read goes first. */
-	if (waited >= 2 * most)
-		return true;
-	return longest && (waited >= most || since(now, longest->since_ns) >= most);
 }
 
 /* ---- requests come and go ---- */
@@ -487,6 +232,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 		*served = now;
 		policy->sync_writes_in_a_row = item->list == SIO_SYNC_WRITES ? policy->sync_writes_in_a_row + 1 : 0;
 	} else {
+		item->crowd = crowd_of(policy->in_flight - policy->writes_in_flight);
 		item->is_after_write = policy->has_written;
 		policy->has_written = false;
 		item->is_switch = policy->reads_issued - process_of(policy, item)->issued > readers_max(policy);
@@ -518,45 +264,6 @@ static void leave(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 /* ---- which write ---- */
 
-/* The oldest request of a list in a class. */
-static struct sio_item *oldest(const struct sio_policy *policy, u8 class, u8 list)
-{
-	struct sio_item *found = NULL, *item;
-	u32 queues;
-
-	for (queues = waiting_in(policy, class, list); queues; queues &= queues - 1) {
-		item = front(policy, lowest(queues), list, false);
-		if (!found || item->order < found->order)
-			found = item;
-	}
-	return found;
-}
-
-/* When the oldest write of a list reaches its bound: that long after it became the oldest. */
-static u64 due(const struct sio_policy *policy, u8 class, u8 list)
-{
-	const struct sio_item *first = oldest(policy, class, list);
-
-	if (!first)
-		return SIO_NEVER;
-	return later(first->came_ns, policy->write_served_ns[class][list]) + bound_of(policy, list);
-}
-
-/* Whether a queued write is older than its bound, whatever went in the meantime. */
-static bool has_aged_write(const struct sio_policy *policy, u64 now)
-{
-	u8 class, list;
-
-	for (class = 0; class < SIO_CLASSES; class++)
-		for (list = SIO_SYNC_WRITES; policy->writes_queued[class] && list < SIO_LISTS; list++) {
-			const struct sio_item *first = oldest(policy, class, list);
-
-			if (first && since(now, first->came_ns) >= bound_of(policy, list))
-				return true;
-		}
-	return false;
-}
-
 static u8 write_list(const struct sio_policy *policy, u8 class)
 {
 	if (!waiting_in(policy, class, SIO_SYNC_WRITES))
@@ -567,54 +274,6 @@ static u8 write_list(const struct sio_policy *policy, u8 class)
 }
 
 /* ---- completions ---- */
-
-/*
- * What a read lost to writes: it waited while one was in flight, or took longer than reads do without. The first read after a
- * write can take longer although no write is in flight: what the device had read ahead is gone, or its bus has to turn round.
- */
-static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u64 service, u64 writing_now)
-{
-	u64 beside = since(writing_now, item->writing_issued_ns);
-	u64 alone = policy->read_alone_ns[item->kind][size_of(item->bytes)];
-	u64 slower = alone ? since(service, alone) : 0;
-
-	if (!item->is_after_write && slower > beside)
-		slower = beside;
-	return since(item->writing_issued_ns, item->writing_came_ns) + slower;
-}
-
-static void settle_read(struct sio_policy *policy, const struct sio_item *item, u64 service, u64 now)
-{
-	const struct sio_settings *settings = &policy->settings;
-	u64 writing_now = writing(policy, now), response = since(now, item->came_ns), loss, earned;
-	s64 most = BUDGET_WRITES * (s64)policy->write_service_ns, least = -(s64)settings->slice_ns;
-
-	if (writing_now == item->writing_issued_ns && !item->is_after_write) {
-		average(&policy->read_alone_ns[item->kind][size_of(item->bytes)], service);
-		if (item->kind == SIO_SEQ_READ)
-			average(&policy->stream_ns[item->is_switch][size_of(item->bytes)], service);
-	}
-	loss = lost(policy, item, service, writing_now);
-	policy->statistics.reads_lost_ns += loss;
-	/* A read that was issued after the write knows its cost, if it is known how long such a read takes alone. */
-	if (item->issued_ns >= policy->unsettled_ns && policy->read_alone_ns[item->kind][size_of(item->bytes)])
-		policy->is_unsettled = false;
-	if (settings->read_percent <= 100)
-		return;
-	earned = div_u64(since(response, loss) * (settings->read_percent - 100), 100);
-	if (has_aged_write(policy, now))
-		earned *= AGED_FACTOR;
-	policy->budget_ns += (s64)earned - (s64)loss;
-	/* A device that does several things at once: writes beside reads cost little, and more of them may go. */
-	if (policy->budget_ns < 0)
-		policy->window = policy->window > 1 ? policy->window / 2 : 1;
-	else if (policy->budget_ns >= most && policy->writes_in_flight >= policy->window && policy->window < WINDOW_MAX)
-		policy->window++;
-	if (policy->budget_ns > most)
-		policy->budget_ns = most;
-	if (policy->budget_ns < least)
-		policy->budget_ns = least;
-}
 
 void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
@@ -778,12 +437,6 @@ static struct sio_item *take_due_write(struct sio_policy *policy, u8 class, u64 
 	return NULL;
 }
 
-static bool budget_allows(const struct sio_policy *policy)
-{
-	return policy->settings.read_percent > 100 && policy->budget_ns >= 0 && !policy->is_unsettled &&
-	       policy->writes_in_flight < policy->window;
-}
-
 /* The next request of a class. `*is_blocked` becomes true if one would go but for a limit. */
 static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 now, u64 *wake_ns, bool *is_blocked)
 {
@@ -797,8 +450,8 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		if (held > now && budget_allows(policy)) {
 			item = take_write(policy, class, write_list(policy, class), now);
 			if (item) {
-				policy->is_unsettled = true;
-				policy->unsettled_ns = now;
+				if (policy->unsettled++ == 0)
+					policy->unsettled_ns = now;
 				policy->statistics.writes_by_budget++;
 				return item;
 			}
@@ -816,7 +469,7 @@ static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 n
 		policy->statistics.held++;
 		return NULL;
 	}
-	policy->is_unsettled = false;
+	policy->unsettled = 0;
 	item = take_write(policy, class, write_list(policy, class), now);
 	*is_blocked = !item;
 	return item;

@@ -19,7 +19,7 @@
  *   while a read waited, or was slower than reads are without writes.
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
  * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
- *   `turn_wait_ns` while a younger one of its queue goes.
+ *   `turn_wait_ns` while a younger one of its queue goes; on a slow device, for twice what `turn_reads` reads take.
  *
  * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
  */
@@ -51,10 +51,14 @@ enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
 #define SIO_STREAMS 8
 /* The most readers that read by turns at a time. A device that takes more requests than that needs no turns. */
 #define SIO_READERS_MAX 4
+/* On a slow device, a read can wait for the turns of others for so many times `turn_wait_ns`. */
+#define SIO_TURN_WAITS 4
 /* What is known of the processes that read, by their number modulo this. */
 #define SIO_PROCESSES 64
 /* Sizes of reads whose service times are learnt apart: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
 #define SIO_SIZES 5
+/* Numbers of reads in flight at which service times are learnt apart: 1, 2, 4, 8, and from 16 on. */
+#define SIO_CROWDS 5
 
 struct sio_link {
 	struct sio_link *prev, *next;
@@ -79,6 +83,7 @@ struct sio_item {
 	u8 state, kind, list, queue;
 	u8 is_after_write;	/* a read that was issued as the first one after a write */
 	u8 reader;	/* of whose turn the read is part: 1 to SIO_READERS_MAX; 0: of none */
+	u8 crowd;	/* the reads in flight when it was issued: 1 << crowd, at least */
 	u8 is_switch;	/* a read that was issued after reads of several other processes */
 };
 
@@ -89,6 +94,7 @@ struct sio_settings {
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
 	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
 	u64 turn_wait_ns;	/* how long a read waits for the turns of other readers at most; 0: there are no turns */
+	u32 turn_reads;		/* on a slow device, a turn has room for so many small reads, up to SIO_TURN_WAITS of these times */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
 	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */
@@ -175,10 +181,10 @@ struct sio_policy {
 
 	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
 	s64 budget_ns;
-	/* A write went beside reads at this instant, and what it cost is not known yet. */
-	bool is_unsettled;
+	/* So many writes went beside reads, and what they cost is not known yet; the first one went at this instant. */
+	u32 unsettled;
 	u64 unsettled_ns;
-	/* So many writes may be in flight beside reads. It grows while they cost reads little. */
+	/* So many writes may be in flight beside reads, or go until their cost is known. It grows while they cost reads little. */
 	u32 window;
 	/* A write was issued since the last read was. */
 	bool has_written;
@@ -186,8 +192,11 @@ struct sio_policy {
 	u32 writes_in_flight;
 	u64 writing_ns, writing_since_ns;
 
-	/* Learnt: the service time of reads without a write in flight, and of writes. 0: not known. */
-	u64 read_alone_ns[2][SIO_SIZES];
+	/*
+	 * Learnt: the service time of reads without a write in flight, and of writes. 0: not known. Reads that wait for each other
+	 * inside the device are apart from single ones: a single read beside writes would seem quick by their time.
+	 */
+	u64 read_alone_ns[2][SIO_SIZES][SIO_CROWDS];
 	/* The same for sequential reads: of a reader that goes on, and after reads of several others. */
 	u64 stream_ns[2][SIO_SIZES];
 	u64 write_service_ns;

@@ -54,6 +54,7 @@ SETTING(sync_write_wait_ms_max, sync_bound_ns, NSEC_PER_MSEC, 1, 10000)
 SETTING(class_wait_ms_max, class_bound_ns, NSEC_PER_MSEC, 1, 100000)
 SETTING(hold_us_max, hold_max_ns, NSEC_PER_USEC, 0, 100000)
 SETTING(turn_wait_ms_max, turn_wait_ns, NSEC_PER_MSEC, 0, 10000)
+SETTING(turn_reads_min, turn_reads, 1, 0, 10000)
 SETTING(quantum_requests, quantum, 1, 1, 10000)
 SETTING(device_requests_max, in_flight_max, 1, 0, 10000)
 SETTING(seq_read_requests_max, limits[SIO_SEQ_READ], 1, 0, 10000)
@@ -98,6 +99,7 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RW(class_wait_ms_max),
 	RW(hold_us_max),
 	RW(turn_wait_ms_max),
+	RW(turn_reads_min),
 	RW(quantum_requests),
 	RW(device_requests_max),
 	RW(seq_read_requests_max),

@@ -66,26 +66,6 @@ endless() {
     test ! -e $queue/iosched/write_late_ns_max || echo "== late_ns $(cat $queue/iosched/write_late_ns_max)"
 }
 
-# A reader with pauses beside an fsync every second, and beside the write-back of a large copy with an fsync ten times a second.
-files() {
-    cd $FONIO_MOUNT || exit
-    paced="--rw=randread --direct=1 --ioengine=psync --filename=data --size=32m --thinktime=1000 --time_based $of_reader"
-    synced="--rw=write --ioengine=psync --fsync=1 --filename=log --size=16m --time_based $of_writer"
-    fio --name=data --filename=data --rw=write --bs=1m --size=32m --end_fsync=1 >/dev/null || exit
-    of_fio="fio --output-format=json --bs=4k --norandommap --randseed=1"
-    $of_fio --name=paced $paced --runtime=3
-    $of_fio --name=fsync $paced --runtime=10 --name=fsync $synced --thinktime=1000000 --runtime=10
-    before=$(awk '{ print $7 }' ${queue%/queue}/stat)
-    while :; do dd if=/dev/zero of=copy bs=1M count=192 2>/dev/null; done &
-    copy=$!
-    $of_fio --name=copy $paced --runtime=10 --name=copy $synced --thinktime=100000 --runtime=10
-    kill $copy
-    wait
-    echo "== copy_mib $((($(awk '{ print $7 }' ${queue%/queue}/stat) - before) / 2048))"
-    rm -f copy
-    cd /
-}
-
 start=0
 while test $start -lt $starts; do
     start=$((start + 1))
@@ -97,7 +77,6 @@ while test $start -lt $starts; do
         deep
         test $start -gt 1 || endless
         ;;
-    files) files ;;
     cost)
         for op in read write; do
             raw --name=serial --rw=rand$op --ioengine=psync --number_ios=$((ios * 100))

@@ -76,6 +76,7 @@ static void set(struct sio_settings *settings, char *word)
 	else if (IS("sync_bound_ns")) settings->sync_bound_ns = n;
 	else if (IS("class_bound_ns")) settings->class_bound_ns = n;
 	else if (IS("turn_wait_ns")) settings->turn_wait_ns = n;
+	else if (IS("turn_reads")) settings->turn_reads = n;
 	else if (IS("hold_max_ns")) settings->hold_max_ns = n;
 	else if (IS("quantum")) settings->quantum = n;
 	else if (IS("in_flight_max")) settings->in_flight_max = n;

@@ -5,6 +5,8 @@ pub mod bench;
 mod build;
 mod decisions;
 #[cfg(test)]
+mod deep;
+#[cfg(test)]
 mod equal;
 mod guest;
 #[cfg(test)]

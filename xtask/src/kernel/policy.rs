@@ -157,11 +157,14 @@ fn rules(random: &mut Random) -> Rules {
     let mut turn_wait = 0;
     if !is_study {
         turn_wait = [0, 1_000_000, 25_000_000][random.below(3) as usize];
+        let turn_reads = [0, 160][random.below(2) as usize];
         line += &format!(
-            " hold_max_ns={} read_percent={} turn_wait_ns={turn_wait}",
+            " hold_max_ns={} read_percent={} turn_wait_ns={turn_wait} turn_reads={turn_reads}",
             random.below(2_000_000),
             100 + random.below(200)
         );
+        // On a slow device, a turn lasts for up to four times as long.
+        turn_wait *= if turn_reads > 0 { 4 } else { 1 };
     }
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }

@@ -11,6 +11,8 @@ const READERS: usize = 4;
 /// From a completion to the reader's next read.
 const GAP_NS: u64 = 10_000;
 const END_NS: u64 = 400_000_000;
+/// The reads of a program that ends.
+const FIFTY: u64 = 50;
 /// After that, each reader has read through a turn.
 const SETTLED_NS: u64 = 200_000_000;
 
@@ -104,6 +106,89 @@ fn turns_go_on_where_they_gain() {
         sequential, as fast if interrupted   none     6670 reads a second,    590 µs at most
         random                               turns    6670 reads a second,    590 µs at most
         random                               none     6670 reads a second,    590 µs at most
+    "#]]
+    .assert_eq(&table);
+}
+
+/// Four programs with 50 random reads each. Returns how many times as long as alone a read took on average, and the longest
+/// response in ms.
+fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
+    let mut driver = Driver::start(&format!("scheduler smartio in_flight_max=1{settings}"));
+    let (mut now, mut next) = (0_u64, 0_u64);
+    // The policy learns how long reads take while one program reads.
+    for _ in 0..20 {
+        driver.event(&format!(
+            "insert {now} id={next} read sync sector={} bytes=4096 process=9 be4",
+            (1 << 40) + next * 16
+        ));
+        assert_eq!(driver.event(&format!("dispatch {now}")), Some(next.to_string()));
+        now += read_ns;
+        driver.event(&format!("complete {now} id={next}"));
+        next += 1;
+    }
+    now += 1_000_000_000;
+    let mut due = [Some(now); READERS];
+    let (mut begun, mut came) = ([0_u64; READERS], BTreeMap::new());
+    let mut serving: Option<(u64, u64)> = None;
+    let (mut done, mut sum, mut longest) = (0_u64, 0_u64, 0_u64);
+    while done < READERS as u64 * FIFTY {
+        for reader in 0..READERS {
+            if due[reader].is_some_and(|due| due <= now) {
+                due[reader] = None;
+                begun[reader] += 1;
+                let sector = (reader as u64) * 100_000_000 + begun[reader] * 16;
+                driver.event(&format!(
+                    "insert {now} id={next} read sync sector={sector} bytes=4096 process={reader} be4"
+                ));
+                came.insert(next, (reader, now));
+                next += 1;
+            }
+        }
+        if serving.is_none() {
+            let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
+            serving = answer.parse().ok().map(|id| (id, now + read_ns));
+        }
+        let end = serving.map(|(_, end)| end);
+        now = due.into_iter().flatten().chain(end).min().expect("something happens").max(now);
+        if let Some((id, end)) = serving
+            && end <= now
+        {
+            driver.event(&format!("complete {now} id={id}"));
+            serving = None;
+            let (reader, since) = came.remove(&id).expect("it came");
+            due[reader] = (begun[reader] < FIFTY).then_some(now + GAP_NS);
+            done += 1;
+            sum += now - since;
+            longest = longest.max(now - since);
+        }
+    }
+    (sum as f64 / (done * read_ns) as f64, longest / 1_000_000)
+}
+
+#[test]
+fn turns_have_room_for_reads_on_slow_devices() {
+    if !has(&[Need::Cc]) {
+        return;
+    }
+    let mut table = String::new();
+    for read_us in [150, 600, 3_000] {
+        for (how, settings) in
+            [("as it comes", ""), ("by time alone", " turn_reads=0"), ("no turns", " turn_wait_ns=0")]
+        {
+            let (times, longest) = fifty(settings, read_us * 1_000);
+            table += &format!("{read_us} µs, {how}: {times:.2} times, {longest:>3} ms at most\n");
+        }
+    }
+    expect_test::expect![[r#"
+        150 µs, as it comes: 2.94 times,  14 ms at most
+        150 µs, by time alone: 2.94 times,  14 ms at most
+        150 µs, no turns: 3.90 times,   0 ms at most
+        600 µs, as it comes: 2.99 times,  59 ms at most
+        600 µs, by time alone: 3.95 times,  23 ms at most
+        600 µs, no turns: 3.95 times,   2 ms at most
+        3000 µs, as it comes: 3.71 times,  95 ms at most
+        3000 µs, by time alone: 3.96 times,  20 ms at most
+        3000 µs, no turns: 3.97 times,  12 ms at most
     "#]]
     .assert_eq(&table);
 }

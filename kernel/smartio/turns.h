@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Turns of readers. Part of policy.c.
+ *
+ * With one read at a time each, several readers on a device that takes one request are served by turns, one read each. Then
+ * all end late, and streams that the device would read ahead are as slow as random reads. So as few readers as keep the
+ * device busy go on, until they pause or others have waited for `turn_ns`. A program that reads on for longer than that has
+ * further turns only if it gains by them: for sequential reads, on a device that was seen to serve them faster if they go on.
+ */
+#ifndef SMARTIO_TURNS_H
+#define SMARTIO_TURNS_H
+
+/* A turn that others wait for lasts at least so long: about 50 reads of 4 KiB on a slow device. */
+#define TURN_MIN_NS (4 * MS)
+/*
+ * A reader that pauses for so long loses its turn to another one. Much longer than a program thinks: where many programs share
+ * a processor, one that would read on may be kept from it for a moment, and then wait for the whole turn of another one for its
+ * last few reads. It costs little to wait, because reads of others go in the meantime.
+ */
+#define TURN_PAUSE_NS (MS / 2)
+
+/* How many readers have their turn at a time: one more than the device takes, so that it serves one while another thinks. */
+static u32 readers_max(const struct sio_policy *policy)
+{
+	u32 depth = policy->settings.in_flight_max;
+
+	return policy->settings.turn_wait_ns && depth && depth < SIO_READERS_MAX ? depth + 1 : 0;
+}
+
+/*
+ * How long a turn lasts while others wait, if it is that of a reader with reads of this kind. Within the same time, a program
+ * reads little on a slow device, and nobody would gain by turns that end before any of the programs does; so there, a number
+ * of reads counts. Small reads, for large ones take long on each device.
+ */
+static u64 turn_ns(const struct sio_policy *policy, u8 kind)
+{
+	u64 wait = policy->settings.turn_wait_ns, reads = policy->settings.turn_reads * policy->read_alone_ns[kind][0][0];
+
+	if (reads > SIO_TURN_WAITS * wait)
+		return SIO_TURN_WAITS * wait;
+	return later(wait, reads);
+}
+
+static struct sio_process *process_of(struct sio_policy *policy, const struct sio_item *item)
+{
+	return &policy->processes[item->process % SIO_PROCESSES];
+}
+
+/* Makes a read part of its reader's turn, if there is one. */
+static void join_turn(struct sio_policy *policy, struct sio_item *item)
+{
+	u32 most = readers_max(policy), at;
+
+	for (at = 0; at < most; at++) {
+		struct sio_reader *reader = &policy->readers[at];
+
+		if (!reader->is_used || reader->process != item->process)
+			continue;
+		item->reader = at + 1;
+		reader->reads++;
+		reader->came_ns = item->came_ns;
+		return;
+	}
+}
+
+/* The read is no longer queued or in flight. */
+static void leave_turn(struct sio_policy *policy, struct sio_item *item)
+{
+	struct sio_reader *reader;
+
+	if (!item->reader)
+		return;
+	reader = &policy->readers[item->reader - 1];
+	item->reader = 0;
+	/* In the meantime, it can be the turn of another one. */
+	if (reader->process == item->process && reader->reads)
+		reader->reads--;
+}
+
+/* The list for a read that comes. */
+static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
+{
+	struct sio_process *process = process_of(policy, item);
+	u64 pause = since(now, process->done_ns), alone, readers;
+
+	if (!readers_max(policy))
+		return SIO_READS;
+	join_turn(policy, item);
+	if (pause >= turn_ns(policy, item->kind)) {
+		/* It begins anew. */
+		process->has_had_turn = false;
+		if (item->reader)
+			policy->readers[item->reader - 1].since_ns = now;
+	}
+	/* The reads of a process stay in order. */
+	if (process->waiting)
+		return SIO_READS;
+	if (item->reader || !process->done_ns)
+		return SIO_TURN_READS;
+	/* A reader that uses less than an equal share of the device waits for no turn. */
+	readers = policy->reads_queued[item->class] + policy->reads_in_flight[item->class] + 1;
+	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)][0];
+	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
+}
+
+/* Whether a reader does not use its turn. */
+static bool is_paused(const struct sio_policy *policy, const struct sio_reader *reader, u64 now)
+{
+	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= TURN_PAUSE_NS;
+}
+
+/* The turn that lasted for longest, and at least TURN_MIN_NS, or NULL. */
+static struct sio_reader *longest_turn(struct sio_policy *policy, u64 now)
+{
+	struct sio_reader *longest = NULL, *reader = policy->readers;
+
+	for (; reader < policy->readers + readers_max(policy); reader++)
+		if (reader->is_used && (!longest || reader->since_ns < longest->since_ns))
+			longest = reader;
+	return longest && since(now, longest->since_ns) >= TURN_MIN_NS ? longest : NULL;
+}
+
+/* A turn that no reader has, or that of the reader which paused for longest, or NULL. */
+static struct sio_reader *free_turn(struct sio_policy *policy, u64 now)
+{
+	struct sio_reader *paused = NULL, *reader = policy->readers;
+
+	for (; reader < policy->readers + readers_max(policy); reader++) {
+		if (!reader->is_used)
+			return reader;
+		if (is_paused(policy, reader, now) && (!paused || reader->came_ns < paused->came_ns))
+			paused = reader;
+	}
+	return paused;
+}
+
+/* Ends a turn for another reader. */
+static void end_turn(struct sio_policy *policy, struct sio_reader *turn, u64 now)
+{
+	if (!turn)
+		return;
+	if (!is_paused(policy, turn, now))
+		policy->processes[turn->process % SIO_PROCESSES].has_had_turn = true;
+	turn->is_used = false;
+}
+
+/* Whether a reader gains by a turn. */
+static bool gains_by_turn(struct sio_policy *policy, const struct sio_item *item)
+{
+	const u64(*stream)[SIO_SIZES] = policy->stream_ns;
+	u8 size = size_of(item->bytes);
+
+	if (!process_of(policy, item)->has_had_turn)
+		return true;
+	return item->kind == SIO_SEQ_READ && stream[0][size] && stream[1][size] >= stream[0][size] + stream[0][size] / 4;
+}
+
+/* A read that is part of no turn goes. */
+static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now)
+{
+	struct sio_reader *turn;
+
+	if (!gains_by_turn(policy, item))
+		return;
+	turn = free_turn(policy, now);
+	/* A reader that is new does not wait for the end of a turn. */
+	if (!turn && item->list == SIO_TURN_READS) {
+		end_turn(policy, longest_turn(policy, now), now);
+		turn = free_turn(policy, now);
+	}
+	if (!turn)
+		return;
+	*turn = (struct sio_reader){ .is_used = true, .process = item->process, .since_ns = now };
+	join_turn(policy, item);
+	policy->statistics.turns++;
+}
+
+/* Whether `other` goes before `first`, whose turn it is, because its turn lasted for long or `other` waited for long. */
+static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first, const struct sio_item *other, u64 now)
+{
+	u64 waited = since(now, other->came_ns), most = turn_ns(policy, first->kind);
+	const struct sio_reader *longest = longest_turn(policy, now);
+
+	if (other->order > first->order)
+		return false;
+	/* With many readers, turns of TURN_MIN_NS are too long for the bound; then the oldest read goes first. */
+	if (waited >= 2 * most)
+		return true;
+	return longest && (waited >= most || since(now, longest->since_ns) >= most);
+}
+
+#endif

@@ -1,0 +1,45 @@
+//! Figures of a cell's starts.
+
+use super::cell::Values;
+
+/// Least, median and most.
+pub(super) fn points(values: &[f64]) -> Option<[f64; 3]> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
+}
+
+/// The median over the starts.
+pub(super) fn median(values: &Values, name: &str) -> Option<f64> {
+    points(values.get(name)?).map(|[_, median, _]| median)
+}
+
+/// One response over another of the same start, for each start.
+pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Vec<f64>> {
+    let pairs = values.get(beside)?.iter().zip(values.get(alone)?);
+    Some(pairs.map(|(beside, alone)| beside / alone).collect())
+}
+
+/// The least, the median and the greatest one of [`slowdowns`].
+pub(super) fn slowdown(values: &Values, beside: &str, alone: &str) -> Option<[f64; 3]> {
+    points(&slowdowns(values, beside, alone)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_values() {
+        assert_eq!(points(&[3.0, 1.0, 2.0, 6.0]), Some([1.0, 2.5, 6.0]));
+        assert_eq!(points(&[]), None);
+    }
+
+    #[test]
+    fn slowdowns_are_of_the_same_start() {
+        let values: Values =
+            [("beside".to_owned(), vec![2.0, 30.0]), ("alone".to_owned(), vec![1.0, 10.0])].into();
+        assert_eq!(slowdown(&values, "beside", "alone"), Some([2.0, 2.5, 3.0]));
+    }
+}

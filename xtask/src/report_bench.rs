@@ -51,7 +51,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "fuse" => return crate::bench_fuse::run(rest),
             "live" => return crate::live_bench::run(rest),
             "receipt" => return crate::receipt::run(rest),
+            #[cfg(feature = "results")]
             "schedulers" => return crate::kernel::bench::run(rest),
+            #[cfg(not(feature = "results"))]
+            "schedulers" => return process::with_results("bench", arguments),
             "applications" => return crate::kernel::applications::run(rest),
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]

@@ -73,7 +73,7 @@ pub fn measure(arguments: &[String]) -> Result<Applications> {
     let fonio = super::fonio(arguments)?;
     let built = build::module(KERNEL)?;
     let folder = process::scratch("kernel/applications")?;
-    let kept = format!("results-{}", super::bench::short(&std::fs::read(&built.module)?));
+    let kept = format!("results-{}", super::short(&std::fs::read(&built.module)?));
     let guest = folder.join("guest");
     std::fs::create_dir_all(&guest)?;
     std::fs::copy(&built.module, guest.join("smartio-iosched.ko"))?;

@@ -1,6 +1,7 @@
 //! `cargo xtask kernel`: the SmartIO module (`kernel/smartio`), built and tested on Debian's kernels.
 
 pub mod applications;
+#[cfg(feature = "results")]
 pub mod bench;
 mod build;
 mod decisions;
@@ -17,8 +18,14 @@ mod turns;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use sha2::{Digest, Sha256};
 
 use crate::{process, tools};
+
+/// A short name of some content.
+fn short(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Takes `--fonio PROGRAM`, or builds fonio. Guests need no particular build of it.
 fn fonio(arguments: &[String]) -> Result<PathBuf> {

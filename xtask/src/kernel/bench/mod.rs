@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 use self::cell::{Cell, SMARTIO, VARIANTS, Values, emulated};
 use super::build::{self, sources};
+use super::short;
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
@@ -213,10 +214,6 @@ fn measure(cell: &Cell, fonio: &Path, folder: &Path, built: &build::Built, kept:
     let scratch = kept.with_extension("new");
     std::fs::write(&scratch, serde_json::to_string(&values)?)?;
     std::fs::rename(&scratch, kept).with_context(|| format!("cannot keep {}", kept.display()))
-}
-
-pub(super) fn short(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn digest_of(fonio: &Path, profile: &str) -> Result<String> {

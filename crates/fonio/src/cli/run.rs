@@ -146,7 +146,7 @@ pub struct LiveArgs {
     ])]
     pub live: bool,
     /// The device whose setting is tested, or a file or folder on it. A setting of the whole machine needs none.
-    #[arg(requires = "live", value_name = "PATH")]
+    #[arg(value_name = "PATH")]
     pub path: Option<PathBuf>,
     /// End after this time at the latest. A test that goes on gets this time anew.
     #[arg(long = "for", requires = "live", value_name = "TIME", value_parser = super::parse_time, default_value = "10m")]

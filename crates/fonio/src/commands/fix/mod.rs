@@ -58,6 +58,16 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     if arguments.live.live {
         return live::run(arguments);
     }
+    if let (Some(path), Some(change)) = (&arguments.live.path, &arguments.name) {
+        let (name, path) = (change.name(), path.display());
+        ensure!(
+            !arguments.undo,
+            "--undo takes no path: `fonio fix {name} --undo` restores {name} wherever it was applied"
+        );
+        bail!(
+            "write what to do with {path}: `fonio fix {name} --apply {path}`, --keep, or --prove --live; with --dry-run, --apply and --keep only print what would change"
+        );
+    }
     match (&arguments.prove, arguments.arguments.is_empty()) {
         (Some(_), false) => return run::prove_command(arguments, colour),
         (Some(workload), true) => {

@@ -98,6 +98,15 @@ pub(super) fn range(setup: &mut Setup, workload: Option<&Workload>) -> Result<()
     setting(setup, Setting::HotRange { size: None, despite_writers: false })
 }
 
+/// Refuses a setting without the value that only the user can choose.
+pub(super) fn check_values(setup: &Setup) -> Result<(), &'static str> {
+    let lacks_value = |setting: &Setting| matches!(setting, Setting::HotRange { size: None, .. });
+    if setup.settings.iter().any(lacks_value) {
+        return Err("it needs a size, such as hot-range=16MiB");
+    }
+    Ok(())
+}
+
 /// Sets a limit of discards, where a file system can send them.
 pub(super) fn discards(setup: &mut Setup, same: Setting) -> Result<(), &'static str> {
     if setup.owns_filesystem() && !setup.mount_options.iter().any(|option| option == "discard") {

@@ -12,7 +12,7 @@ mod values;
 use fonio_host::Setting;
 use fonio_workload::definition::Workload;
 
-use self::changes::{OF_PROGRAM, OF_RANGE, another_device, setting};
+use self::changes::{OF_PROGRAM, OF_RANGE, another_device, check_values, setting};
 use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
@@ -252,7 +252,7 @@ impl Candidate {
     /// [`ExperimentError::NotApplicable`] with the reason.
     pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
         let changed = match self {
-            Candidate::Listed(fix) => (fix.change)(setup, workload),
+            Candidate::Listed(fix) => (fix.change)(setup, workload).and_then(|()| check_values(setup)),
             Candidate::WithValue { setting: with_value, fix, .. } => {
                 // A fix that cannot be tried has the same reason with every value.
                 (fix.change)(&mut setup.clone(), workload).and_then(|()| setting(setup, with_value.clone()))

@@ -14,17 +14,16 @@ use crate::process;
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// A file system on a second disk with a line in fstab, as people write them, a unit, and io.cost, without which no weight
-/// would have an effect there.
+/// A file system on a second disk with a line in fstab, as people write them, and a unit.
 const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc/fstab && \
     printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
     printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
     systemctl daemon-reload && systemctl enable --now backup.service && mount /mnt/card && \
     mkdir -p /srv/logs /srv/app /srv/files /srv/hot /mnt/card/app && echo first | tee /srv/logs/log /srv/app/notes /srv/hot/file >/srv/files/file && \
-    systemctl disable --now fstrim.timer && echo $(cat /sys/block/$(basename $(readlink -f $DISK))/dev) enable=1 >/sys/fs/cgroup/io.cost.qos";
+    systemctl disable --now fstrim.timer";
 
 /// The settings that are kept, and where.
-const FIXES: [&str; 17] = [
+const FIXES: [&str; 18] = [
     "noatime --keep /mnt/card",
     "commit-30s --keep /mnt/card",
     "lazytime --keep /mnt/card",
@@ -35,6 +34,8 @@ const FIXES: [&str; 17] = [
     "journald-in-ram=16MiB --keep",
     "journald-sync=10m --keep",
     "swap-in-ram=64MiB --keep",
+    // Without it, no weight would have an effect there.
+    "io-cost --keep /mnt/card",
     "io-weight=50 --keep backup.service",
     "io-max=5MiB --keep backup.service",
     "io-class=idle --keep backup.service",
@@ -45,7 +46,8 @@ const FIXES: [&str; 17] = [
 ];
 
 /// What they give the machine.
-const VALUES: [&str; 15] = [
+const VALUES: [&str; 16] = [
+    "io.cost is on",
     "noatime",
     "commit=30",
     "lazytime",
@@ -68,7 +70,7 @@ const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/syst
     /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
 /// What the machine has now.
-const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
+const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.cost is on; findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
     cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
     systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
     test -e /run/log/journal/$(cat /etc/machine-id)/system.journal && echo the journal is in memory; \

@@ -1,7 +1,7 @@
-//! `cargo xtask bench applications`: apps are launched while others are installed, under SmartIO and the kernel's schedulers in
-//! a guest; and what models of schedulers, CFQ among them, predict from the recordings.
+//! `cargo xtask bench applications`: apps are launched while an update is installed and a backup is written, under SmartIO and the
+//! kernel's schedulers in a guest; and what models of schedulers, CFQ among them, predict from the recordings.
 //!
-//! The recordings are kept: the guest runs again when the module changes. The models replay the recordings that were made
+//! The recordings are kept: the guest runs again when the module or the load changes. The models replay the recordings that were made
 //! without a scheduler.
 
 use std::path::Path;
@@ -19,7 +19,9 @@ const DEVICE: &str = "samsung_s5";
 const FIXES: [&str; 4] = ["smartio", "bfq", "mq-deadline", "kyber"];
 /// The thread that launches the apps.
 const LAUNCHER: &str = "launcher";
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 4;
+/// What runs beside the launches.
+const UPDATE: &str = include_str!("update.toml");
 
 /// What was measured and predicted, by scheduler.
 pub struct Applications {
@@ -73,14 +75,16 @@ pub fn measure(arguments: &[String]) -> Result<Applications> {
     let fonio = super::fonio(arguments)?;
     let built = build::module(KERNEL)?;
     let folder = process::scratch("kernel/applications")?;
-    let kept = format!("results-{}", super::short(&std::fs::read(&built.module)?));
     let guest = folder.join("guest");
     std::fs::create_dir_all(&guest)?;
     std::fs::copy(&built.module, guest.join("smartio-iosched.ko"))?;
+    std::fs::write(guest.join("update.toml"), UPDATE)?;
     let command = format!(
-        "fonio run fortyapps --scale 0.02 --beside appinstall --beside-scale 0.12 --on {DEVICE} --fix {} --repeat {ROUNDS}",
+        "fonio run fortyapps --scale 0.02 --beside guest/update.toml --on {DEVICE} --fix {} --repeat {ROUNDS}",
         FIXES.join(",")
     );
+    let inputs = [&std::fs::read(&built.module)?, UPDATE.as_bytes(), command.as_bytes()].concat();
+    let kept = format!("results-{}", super::short(&inputs));
     let results = folder.join(&kept);
     if !results.join("summary.json").exists() {
         let script = format!("insmod guest/smartio-iosched.ko && {command} --output {kept}");

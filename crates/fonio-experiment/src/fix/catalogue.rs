@@ -225,7 +225,7 @@ pub const FIXES: &[Fix] = &[
         source: "the kernel's documentation (cgroup-v2)",
         needs_hardware: false,
         real: Real::Setting(|value| fixed(Setting::IoCost, value)),
-        change: |_, _| Err(OF_SERVICES),
+        change: |_, _| Err(OF_WEIGHTS),
     },
     Fix {
         name: "read-ahead",

@@ -12,6 +12,9 @@ pub(super) const OF_PROGRAM: &str =
 /// Why a fix of services cannot be tried with a workload or a command, which are none.
 pub(super) const OF_SERVICES: &str = "it changes services of the machine; record them with `fonio record` before and after it, and use `fonio compare`";
 
+/// Why a controller of weights cannot be tried.
+pub(super) const OF_WEIGHTS: &str = "it acts only between units that have weights (io-weight); record them with `fonio record` before and after it, and use `fonio compare`";
+
 /// Why a fix of a folder cannot be tried: nothing else may use the folder meanwhile.
 pub(super) const OF_FOLDERS: &str = "it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`";
 

@@ -27,7 +27,7 @@ const NONE: &str = "none";
 /// The unit that makes it at each start.
 pub(super) const UNIT: &str = "fonio-swap-in-ram.service";
 
-/// How often, and in what intervals, a device that udev still reads is reset.
+/// How often, and in what intervals, a device that udev still reads is sized or reset.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -125,7 +125,7 @@ pub(super) fn set(value: &str) -> Result<(), HostError> {
         run("modprobe", "kmod", &["zram"])?;
     }
     let before = devices()?;
-    let node = run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()])?;
+    let node = find(size)?;
     let node = node.trim();
     let was_there = before.iter().any(|device| device.node() == Path::new(node));
     let label = if was_there { LABEL } else { LABEL_ADDED };
@@ -141,6 +141,19 @@ pub(super) fn set(value: &str) -> Result<(), HostError> {
             Err(error)
         }
     }
+}
+
+/// Makes a device of this size. udev looks into a device that is new, and the kernel sizes none that somebody has open.
+fn find(size: ByteCount) -> Result<String, HostError> {
+    for _ in 0..TRIES {
+        match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {
+            Err(HostError::ProgramFailed { output, .. }) if output.contains("busy") => {
+                std::thread::sleep(PAUSE);
+            }
+            found => return found,
+        }
+    }
+    run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()])
 }
 
 fn remove(own: &Zram) -> Result<(), HostError> {

@@ -4,6 +4,7 @@
 //! file next to the ledgers; it lasts as long as the settings, until the next boot. It is not a ledger: these settings
 //! are restored only on request. [`Keeper`] keeps settings across reboots.
 
+mod about;
 mod cgroup;
 mod concurrency;
 mod database;

@@ -157,20 +157,18 @@ fn launcher(programs: &Value) -> Result<f64> {
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
-    value[name].as_array().with_context(|| format!("there is no list {name}"))
+    value[name].as_array().with_context(|| format!("the results have no `{name}`"))
 }
 
 fn number(value: &Value) -> Result<f64> {
-    value.as_f64().with_context(|| format!("{value} is no number"))
+    value.as_f64().with_context(|| format!("the results have {value} in place of a number"))
 }
 
 /// The median, with the least and the most.
 fn spread(values: &[f64], factor: f64, decimals: usize) -> String {
-    let mut sorted: Vec<f64> = values.iter().map(|value| value * factor).collect();
-    sorted.sort_by(f64::total_cmp);
-    let Some(last) = sorted.len().checked_sub(1) else { return "-".to_owned() };
-    let median = f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]);
-    format!("{median:.decimals$} ({:.decimals$} to {:.decimals$})", sorted[0], sorted[last])
+    let Some(points) = super::points(values) else { return "-".to_owned() };
+    let [least, median, most] = points.map(|value| value * factor);
+    format!("{median:.decimals$} ({least:.decimals$} to {most:.decimals$})")
 }
 
 fn show(found: &Applications) -> Result<()> {

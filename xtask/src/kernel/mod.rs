@@ -27,6 +27,14 @@ fn short(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Least, median and most.
+fn points(values: &[f64]) -> Option<[f64; 3]> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
+}
+
 /// Takes `--fonio PROGRAM`, or builds fonio. Guests need no particular build of it.
 fn fonio(arguments: &[String]) -> Result<PathBuf> {
     match arguments {
@@ -85,4 +93,15 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     }
     if broken.is_empty() { Ok(()) } else { bail!("SmartIO failed on Linux {}", broken.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::points;
+
+    #[test]
+    fn points_of_values() {
+        assert_eq!(points(&[3.0, 1.0, 2.0, 6.0]), Some([1.0, 2.5, 6.0]));
+        assert_eq!(points(&[]), None);
+    }
 }

@@ -33,51 +33,75 @@ impl Device {
     }
 }
 
+/// A read of a reader.
+struct Read {
+    came: u64,
+    completed: u64,
+}
+
+/// Readers on a device that takes one request.
+struct Load {
+    /// When they begin, and the number of their first read.
+    begin: u64,
+    first: u64,
+    /// From the beginning of one read of a reader to that of its next, in sectors.
+    stride: u64,
+    /// The reads of each.
+    reads: u64,
+    /// When nothing is done any more.
+    end: u64,
+}
+
+impl Load {
+    /// Returns the completed reads. `service` is how long the device takes for a read of this reader.
+    fn run(&self, driver: &mut Driver, mut service: impl FnMut(usize) -> u64) -> Vec<Read> {
+        let (mut now, mut next) = (self.begin, self.first);
+        let mut due = [Some(now); READERS];
+        let (mut begun, mut came) = ([0_u64; READERS], BTreeMap::new());
+        let mut serving: Option<(u64, u64)> = None;
+        let mut done = Vec::new();
+        while now < self.end {
+            for reader in 0..READERS {
+                if due[reader].is_some_and(|due| due <= now) {
+                    due[reader] = None;
+                    let sector = reader as u64 * 100_000_000 + begun[reader] * self.stride;
+                    begun[reader] += 1;
+                    driver.event(&format!(
+                        "insert {now} id={next} read sync sector={sector} bytes=4096 process={reader} be4"
+                    ));
+                    came.insert(next, (reader, now));
+                    next += 1;
+                }
+            }
+            if serving.is_none() {
+                let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
+                serving = answer.parse().ok().map(|id| (id, now + service(came[&id].0)));
+            }
+            let end = serving.map(|(_, end)| end);
+            let Some(event) = due.into_iter().flatten().chain(end).min() else { break };
+            now = event.max(now);
+            if let Some((id, end)) = serving
+                && end <= now
+            {
+                driver.event(&format!("complete {now} id={id}"));
+                serving = None;
+                let (reader, came) = came.remove(&id).expect("it came");
+                due[reader] = (begun[reader] < self.reads).then_some(now + GAP_NS);
+                done.push(Read { came, completed: now });
+            }
+        }
+        done
+    }
+}
+
 /// Returns the reads of all readers a second, and the longest response in µs, both after `SETTLED_NS`.
 fn endless(scheduler: &str, mut device: Device, is_sequential: bool) -> (u64, u64) {
-    let mut driver = Driver::start(scheduler);
-    let (mut now, mut next, mut reads, mut longest) = (0_u64, 0_u64, 0, 0);
-    let mut due = [Some(0_u64); READERS];
-    let mut ends = [0_u64; READERS];
-    let mut came = BTreeMap::new();
-    let mut serving: Option<(u64, usize, u64)> = None;
-    while now < END_NS {
-        for reader in 0..READERS {
-            if due[reader].is_some_and(|due| due <= now) {
-                due[reader] = None;
-                let stride = if is_sequential { 8 } else { 16 };
-                let sector = reader as u64 * 100_000_000 + ends[reader];
-                ends[reader] += stride;
-                driver.event(&format!(
-                    "insert {now} id={next} read sync sector={sector} bytes=4096 process={reader} be4"
-                ));
-                came.insert(next, (reader, now));
-                next += 1;
-            }
-        }
-        if serving.is_none() {
-            let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
-            if let Ok(id) = answer.parse::<u64>() {
-                let (reader, _) = came[&id];
-                serving = Some((id, reader, now + device.serve(reader)));
-            }
-        }
-        let end = serving.map(|(_, _, end)| end);
-        now = due.into_iter().flatten().chain(end).min().expect("something happens").max(now);
-        if let Some((id, reader, end)) = serving
-            && end <= now
-        {
-            driver.event(&format!("complete {now} id={id}"));
-            serving = None;
-            let (_, came) = came.remove(&id).expect("it came");
-            if now >= SETTLED_NS {
-                reads += 1;
-                longest = longest.max(now - came);
-            }
-            due[reader] = Some(now + GAP_NS);
-        }
-    }
-    (reads * 1_000_000_000 / (END_NS - SETTLED_NS), longest / 1_000)
+    let stride = if is_sequential { 8 } else { 16 };
+    let load = Load { begin: 0, first: 0, stride, reads: u64::MAX, end: END_NS };
+    let reads = load.run(&mut Driver::start(scheduler), |reader| device.serve(reader));
+    let late = reads.iter().filter(|read| read.completed >= SETTLED_NS);
+    let longest = late.clone().map(|read| read.completed - read.came).max().unwrap_or_default();
+    (late.count() as u64 * 1_000_000_000 / (END_NS - SETTLED_NS), longest / 1_000)
 }
 
 #[test]
@@ -126,43 +150,11 @@ fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
         driver.event(&format!("complete {now} id={next}"));
         next += 1;
     }
-    now += 1_000_000_000;
-    let mut due = [Some(now); READERS];
-    let (mut begun, mut came) = ([0_u64; READERS], BTreeMap::new());
-    let mut serving: Option<(u64, u64)> = None;
-    let (mut done, mut sum, mut longest) = (0_u64, 0_u64, 0_u64);
-    while done < READERS as u64 * FIFTY {
-        for reader in 0..READERS {
-            if due[reader].is_some_and(|due| due <= now) {
-                due[reader] = None;
-                begun[reader] += 1;
-                let sector = (reader as u64) * 100_000_000 + begun[reader] * 16;
-                driver.event(&format!(
-                    "insert {now} id={next} read sync sector={sector} bytes=4096 process={reader} be4"
-                ));
-                came.insert(next, (reader, now));
-                next += 1;
-            }
-        }
-        if serving.is_none() {
-            let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
-            serving = answer.parse().ok().map(|id| (id, now + read_ns));
-        }
-        let end = serving.map(|(_, end)| end);
-        now = due.into_iter().flatten().chain(end).min().expect("something happens").max(now);
-        if let Some((id, end)) = serving
-            && end <= now
-        {
-            driver.event(&format!("complete {now} id={id}"));
-            serving = None;
-            let (reader, since) = came.remove(&id).expect("it came");
-            due[reader] = (begun[reader] < FIFTY).then_some(now + GAP_NS);
-            done += 1;
-            sum += now - since;
-            longest = longest.max(now - since);
-        }
-    }
-    (sum as f64 / (done * read_ns) as f64, longest / 1_000_000)
+    let load = Load { begin: now + 1_000_000_000, first: next, stride: 16, reads: FIFTY, end: u64::MAX };
+    let reads = load.run(&mut driver, |_| read_ns);
+    let responses = reads.iter().map(|read| read.completed - read.came);
+    let (sum, longest): (u64, u64) = (responses.clone().sum(), responses.max().unwrap_or_default());
+    (sum as f64 / (reads.len() as u64 * read_ns) as f64, longest / 1_000_000)
 }
 
 #[test]

@@ -26,11 +26,14 @@ pub(super) fn check() -> Result<(), String> {
     Err("the kernel has no controller io.cost here (CONFIG_BLK_CGROUP_IOCOST)".to_owned())
 }
 
-/// Whether it is on for a device; `None` if that is gone.
+/// Whether it is on for a device; `None` if the device is gone, or the machine was started with a kernel without io.cost.
 pub(super) fn current(device: &str) -> Result<Option<String>, HostError> {
     let Some(number) = number(device)? else { return Ok(None) };
-    let text = fs::read_to_string(QOS).map_err(HostError::system("read", QOS))?;
-    Ok(Some(if is_on(&text, &number) { ON } else { OFF }.to_owned()))
+    match fs::read_to_string(QOS) {
+        Ok(text) => Ok(Some(if is_on(&text, &number) { ON } else { OFF }.to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HostError::system("read", QOS)(error)),
+    }
 }
 
 /// Switches it; all other parameters of the device stay.

@@ -37,6 +37,11 @@ pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
         ("--beside", at.beside.is_some()),
         ("--fault", !at.fault.is_empty()),
         ("--output", at.out.is_some()),
+        ("--erase", at.erase.is_some()),
+        ("--dilate", at.dilate != 1.0),
+        ("--scale", at.scale != 1.0),
+        ("--pace", at.pace != 1.0),
+        ("--write-back", at.write_back),
     ];
     if let Some((option, _)) = others.iter().find(|(_, is_there)| *is_there) {
         bail!(
@@ -61,6 +66,6 @@ pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
 fn known(name: &str) -> Result<Policy> {
     scheduler_named(name).with_context(|| {
         let names: Vec<_> = scheduler_names().into_iter().collect();
-        format!("there is no model of the scheduler {name}; there are {}", names.join(", "))
+        format!("{name} has no model; the schedulers with a model are {}", names.join(", "))
     })
 }

@@ -1,14 +1,7 @@
 //! Figures of a cell's starts.
 
 use super::cell::Values;
-
-/// Least, median and most.
-pub(super) fn points(values: &[f64]) -> Option<[f64; 3]> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
-}
+use crate::kernel::points;
 
 /// The median over the starts.
 pub(super) fn median(values: &Values, name: &str) -> Option<f64> {
@@ -29,12 +22,6 @@ pub(super) fn slowdown(values: &Values, beside: &str, alone: &str) -> Option<[f6
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn points_of_values() {
-        assert_eq!(points(&[3.0, 1.0, 2.0, 6.0]), Some([1.0, 2.5, 6.0]));
-        assert_eq!(points(&[]), None);
-    }
 
     #[test]
     fn slowdowns_are_of_the_same_start() {

@@ -6,8 +6,9 @@
 use fonio_analysis::interval::{Answer, Change, compare_rounds};
 
 use super::cell::{SMARTIO, VARIANTS, Values};
-use super::figures::{median, points, slowdown, slowdowns};
+use super::figures::{median, slowdown, slowdowns};
 use super::{IN_MEMORY, Results, TUNED_ON};
+use crate::kernel::points;
 
 /// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
 const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.83])];

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 
 use super::cell::VARIANTS;
-use super::figures::{median, points, slowdown};
+use super::figures::{median, slowdown};
 use super::{Options, Results};
+use crate::kernel::points;
 
 /// Prints the tables of a profile.
 pub(super) fn show(profile: &str, results: &Results, options: &Options) -> Result<()> {

@@ -356,6 +356,11 @@ fn a_folder_gets_a_range_of_its_device() {
         tail -n 1 /etc/fstab; findmnt --verify 2>&1 | grep -A1 app || true
         $FONIO fix | sed -n '1,/^$/p'
         refused hot-range=16MiB --apply $HOT
+        # The image neither moves nor has parts that are written for the first time.
+        filefrag -v $IMAGES/* >$DIR/place
+        for at in 7 3 9 1; do dd if=/dev/urandom of=$HOT/spread bs=64k count=1 seek=$at conv=notrunc,fsync status=none; done
+        rm $HOT/spread; sync
+        filefrag -v $IMAGES/* | cmp - $DIR/place
         echo three >>$HOT/app.log; rm $HOT/sub/deep; mv $HOT/sub $HOT/moved; echo new >$HOT/moved/new
         tell $HOT >$DIR/during
         umount $HOT

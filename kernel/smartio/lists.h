@@ -50,6 +50,14 @@ static bool is_at_limit(const struct sio_policy *policy, u8 kind)
 	return limit && policy->kind_in_flight[kind] >= limit;
 }
 
+/* Algorithm 6.2: a queue with `quantum` requests in flight gives more only if it is the only one. */
+static bool may_dispatch(const struct sio_policy *policy, int queue)
+{
+	const struct sio_queue *chosen = &policy->queues[queue];
+
+	return chosen->in_flight < policy->settings.quantum || chosen->queued == policy->queued;
+}
+
 /* The first request of a list; with `free`, of those whose kind is not at its limit. */
 static struct sio_item *front(const struct sio_policy *policy, u8 queue, u8 list, bool free)
 {

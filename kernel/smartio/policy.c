@@ -53,6 +53,7 @@ static u8 crowd_of(u32 reads)
 }
 
 #include "lists.h"
+#include "shares.h"
 #include "turns.h"
 #include "bounds.h"
 #include "budget.h"
@@ -66,6 +67,7 @@ void sio_settings_study(struct sio_settings *settings)
 		.slice_ns = 100 * MS,
 		.sync_bound_ns = 100 * MS,
 		.class_bound_ns = 1000 * MS,
+		.has_level_slices = true,
 		.quantum = 8,
 		.limits = { 2, 4, 4, 2 },
 	};
@@ -75,6 +77,7 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 {
 	sio_settings_study(settings);
 	memset(settings->limits, 0, sizeof(settings->limits));
+	settings->has_level_slices = false;
 	settings->sync_bound_ns = 25 * MS;
 	settings->hold_max_ns = 1 * MS;
 	settings->turn_wait_ns = 25 * MS;
@@ -155,6 +158,7 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 		/* With the same bound for both, as in the study, they are one list in the order of insertion. */
 		item->list = item->is_sync && settings->sync_bound_ns < settings->slice_ns ? SIO_SYNC_WRITES : SIO_ASYNC_WRITES;
 	item->state = SIO_QUEUED;
+	begin_share(policy, item);
 	list_append(&policy->queues[item->queue].lists[item->list][is_random(item->kind)], &item->link);
 	policy->waiting[item->list] |= 1U << item->queue;
 	if (item->list == SIO_READS)
@@ -213,6 +217,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 	take_out(policy, item);
 	item->state = SIO_ISSUED;
+	use_share(policy, item);
 	item->issued_ns = now;
 	item->writing_issued_ns = writing(policy, now);
 	policy->in_flight++;
@@ -317,12 +322,14 @@ void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 /* ---- dispatch ---- */
 
-/* Chooses one of the queues from which the next request comes (algorithm 6.1). Returns it, or -1. */
-static int choose_queue(struct sio_policy *policy, u32 others, u64 now)
+/* Chooses one of the queues from which the next request of a list comes (with slices, algorithm 6.1). Returns it, or -1. */
+static int choose_queue(struct sio_policy *policy, u32 others, u8 list, u64 now)
 {
 	int current = policy->current_queue;
 	bool has_current = current >= 0 && (others >> current & 1);
 
+	if (!policy->settings.has_level_slices)
+		return least_used(policy, others, list);
 	if (has_current && now < policy->slice_end_ns)
 		return current;
 	if (has_current)
@@ -330,14 +337,6 @@ static int choose_queue(struct sio_policy *policy, u32 others, u64 now)
 	if (others)
 		return lowest(others);
 	return has_current ? current : -1;
-}
-
-/* Algorithm 6.2: a queue with `quantum` requests in flight gives more only if it is the only one. */
-static bool may_dispatch(const struct sio_policy *policy, int queue)
-{
-	const struct sio_queue *chosen = &policy->queues[queue];
-
-	return chosen->in_flight < policy->settings.quantum || chosen->queued == policy->queued;
 }
 
 /* Algorithm 6.1 goes on with this queue. */
@@ -352,7 +351,7 @@ static void use_queue(struct sio_policy *policy, int queue, u64 now)
 /* The next write of a list in a class, or NULL if a limit forbids it; then it goes after a completion. */
 static struct sio_item *take_write(struct sio_policy *policy, u8 class, u8 list, u64 now)
 {
-	int queue = choose_queue(policy, waiting_in(policy, class, list), now);
+	int queue = choose_queue(policy, waiting_in(policy, class, list), list, now);
 	struct sio_item *item;
 
 	if (queue < 0 || !may_dispatch(policy, queue))
@@ -369,7 +368,7 @@ static struct sio_item *take_write(struct sio_policy *policy, u8 class, u8 list,
 static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
 {
 	u32 queues = waiting_in(policy, class, SIO_TURN_READS) | waiting_in(policy, class, SIO_READS);
-	int queue = choose_queue(policy, queues, now);
+	int queue = choose_queue(policy, queues, SIO_READS, now);
 	struct sio_item *item, *other;
 
 	if (queue < 0 || !may_dispatch(policy, queue))

@@ -10,7 +10,7 @@
  * sio_complete, or sio_withdraw (the driver gave it back, or it ends without a completion).
  *
  * The policy follows Nguyen et al. 2015, sections 5 and 6: 17 queues, slices, the quantum of algorithm 6.2, reads before
- * writes within a class, and four limits of requests in flight. It adds four things, each of which can be switched off
+ * writes within a class, and four limits of requests in flight. It adds five things, each of which can be switched off
  * (`sio_settings_study`):
  *
  * - It holds writes back while a read is in flight, and for a moment after one has completed (anticipation). A program that
@@ -20,6 +20,7 @@
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
  * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
  *   `turn_wait_ns` while a younger one of its queue goes; on a slow device, for twice what `turn_reads` reads take.
+ * - The levels of a class have the device by shares, in place of slices.
  *
  * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
  */
@@ -95,6 +96,7 @@ struct sio_settings {
 	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
 	u64 turn_wait_ns;	/* how long a read waits for the turns of other readers at most; 0: there are no turns */
 	u32 turn_reads;		/* on a slow device, a turn has room for so many small reads, up to SIO_TURN_WAITS of these times */
+	bool has_level_slices;	/* levels of a class have the device by turns, for a slice each; else by shares */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
 	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */
@@ -104,6 +106,7 @@ struct sio_settings {
 struct sio_queue {
 	struct sio_link lists[SIO_LISTS][2];	/* sequential, random */
 	u32 queued, in_flight;
+	u64 used[SIO_LISTS];	/* its virtual time (shares.h): of reads, sync writes, and async ones */
 };
 
 /* What is known of the reads of a process. Processes with the same number modulo SIO_PROCESSES share it. */
@@ -159,9 +162,11 @@ struct sio_policy {
 	u32 reads_in_flight[SIO_CLASSES];
 	u32 class_in_flight[SIO_CLASSES];
 
-	/* The queue that is served, and the end of its slice. */
+	/* With slices, the queue that is served, and the end of its slice. */
 	int current_queue;
 	u64 slice_end_ns;
+	/* With shares, the virtual time of the request that went last. */
+	u64 used[SIO_CLASSES][SIO_LISTS];
 	/* When a request of the class last went, and a write of each list. */
 	u64 class_served_ns[SIO_CLASSES];
 	u64 write_served_ns[SIO_CLASSES][SIO_LISTS];

@@ -2,8 +2,8 @@
 /*
  * SmartIO, an I/O scheduler for flash: the elevator around the policy of policy.h.
  *
- * Here is what concerns the block layer: merging, requests that bypass the policy, tags, timers, settings and statistics in
- * sysfs. The policy decides everything else. Written against the elevator interface of the kernel (`struct elevator_mq_ops`,
+ * Here is what concerns the block layer: merging, requests that bypass the policy, tags, timers, weights of control groups,
+ * settings and statistics in sysfs. The policy decides everything else. Written against the elevator interface of the kernel (`struct elevator_mq_ops`,
  * Documentation/block/switching-sched.rst, and the comments of block/blk-mq-sched.c), not from another scheduler.
  *
  * One lock per device protects all of `struct smartio`. It is taken with interrupts disabled, because finish_request and
@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "policy.h"
+#include "weights.h"
 
 struct smartio {
 	spinlock_t lock;
@@ -75,12 +76,18 @@ static enum hrtimer_restart smartio_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
+/* What the MMC driver says that a card or an eMMC without a command queue takes; with one, it says at most 32. */
+#define MMC_DEPTH_WITHOUT_QUEUE 64
+
 /* The requests that the device takes at once. More would wait inside the driver, where no scheduler orders them. */
 static u32 device_depth(const struct request_queue *q)
 {
 	const struct blk_mq_tag_set *set = q->tag_set;
 	u32 queues = set->flags & BLK_MQ_F_TAG_HCTX_SHARED ? 1 : q->nr_hw_queues;
 
+	/* It serves one, and the driver prepares the next one. */
+	if (set->queue_depth == MMC_DEPTH_WITHOUT_QUEUE && q->disk && strstarts(q->disk->disk_name, "mmcblk"))
+		return 2;
 	return set->queue_depth * queues;
 }
 
@@ -326,18 +333,18 @@ static void describe(struct request *rq, struct sio_item *item)
 	switch (IOPRIO_PRIO_CLASS(ioprio)) {
 	case IOPRIO_CLASS_RT:
 		item->class = SIO_RT;
-		item->level = IOPRIO_PRIO_LEVEL(ioprio);
+		item->level = weighted_level(rq, IOPRIO_PRIO_LEVEL(ioprio));
 		break;
 	case IOPRIO_CLASS_IDLE:
 		item->class = SIO_IDLE;
 		break;
 	case IOPRIO_CLASS_BE:
 		item->class = SIO_BE;
-		item->level = IOPRIO_PRIO_LEVEL(ioprio);
+		item->level = weighted_level(rq, IOPRIO_PRIO_LEVEL(ioprio));
 		break;
 	default:
 		item->class = SIO_BE;
-		item->level = IOPRIO_BE_NORM;
+		item->level = weighted_level(rq, IOPRIO_BE_NORM);
 	}
 }
 
@@ -520,15 +527,19 @@ static int __init smartio_init(void)
 	smartio_requests = KMEM_CACHE(smartio_request, 0);
 	if (!smartio_requests)
 		return -ENOMEM;
+	weights_init();
 	error = elv_register(&smartio_type);
-	if (error)
+	if (error) {
+		weights_exit();
 		kmem_cache_destroy(smartio_requests);
+	}
 	return error;
 }
 
 static void __exit smartio_exit(void)
 {
 	elv_unregister(&smartio_type);
+	weights_exit();
 	kmem_cache_destroy(smartio_requests);
 }
 

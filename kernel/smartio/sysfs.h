@@ -55,6 +55,7 @@ SETTING(class_wait_ms_max, class_bound_ns, NSEC_PER_MSEC, 1, 100000)
 SETTING(hold_us_max, hold_max_ns, NSEC_PER_USEC, 0, 100000)
 SETTING(turn_wait_ms_max, turn_wait_ns, NSEC_PER_MSEC, 0, 10000)
 SETTING(turn_reads_min, turn_reads, 1, 0, 10000)
+SETTING(level_slices, has_level_slices, 1, 0, 1)
 SETTING(quantum_requests, quantum, 1, 1, 10000)
 SETTING(device_requests_max, in_flight_max, 1, 0, 10000)
 SETTING(seq_read_requests_max, limits[SIO_SEQ_READ], 1, 0, 10000)
@@ -100,6 +101,7 @@ SIO_ATTRIBUTES smartio_attributes[] = {
 	RW(hold_us_max),
 	RW(turn_wait_ms_max),
 	RW(turn_reads_min),
+	RW(level_slices),
 	RW(quantum_requests),
 	RW(device_requests_max),
 	RW(seq_read_requests_max),

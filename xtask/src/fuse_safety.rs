@@ -149,6 +149,7 @@ fn on_other_kernels() -> Result<()> {
             wishes: vec![],
             files,
             disks: vec![],
+            card: None,
         };
         let words = ["sh", "-c", &script].map(str::to_owned);
         let task = Task { words: &words, folder: Path::new("/root"), bring: &[], to: folder.path() };

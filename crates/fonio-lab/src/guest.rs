@@ -24,6 +24,8 @@ const INIT: &str = include_str!("init.sh");
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 /// The drivers of disks.
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
+/// What a memory card needs.
+const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
 /// What a guest is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -71,6 +73,9 @@ pub struct Guest {
     pub files: Initramfs,
     /// Raw images of disks that it may write; the first is `/dev/vda`.
     pub disks: Vec<PathBuf>,
+    /// The raw image of a memory card that it may write, behind a host controller and the kernel's MMC driver: `/dev/mmcblk0`.
+    /// Its size in bytes is a power of two.
+    pub card: Option<PathBuf>,
 }
 
 /// How a command in a guest ended.
@@ -276,6 +281,9 @@ impl Guest {
         if !self.disks.is_empty() {
             needed.extend(DISK_MODULES);
         }
+        if self.card.is_some() {
+            needed.extend(CARD_MODULES);
+        }
         self.files.add_modules(&Modules::of(&self.kernel)?.for_all(&needed, &self.wishes)?);
         self.files.add_bytes("init", 0o755, INIT.as_bytes().to_vec());
         let initramfs = place.folder.join("initramfs");
@@ -288,6 +296,9 @@ impl Guest {
         for (number, disk) in self.disks.iter().enumerate() {
             let name = format!("disk{number}");
             machine::add_disk(&mut machine, &name, "raw", disk, machine::Durability::Never);
+        }
+        if let Some(card) = &self.card {
+            machine::add_card(&mut machine, card);
         }
         Ok((machine, accelerator))
     }

@@ -142,6 +142,18 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
+/// Adds a memory card in a slot. QEMU does not flush its file, so it is for cards that are used only if the guest ends well.
+pub(crate) fn add_card(machine: &mut Command, file: &Path) {
+    let description = serde_json::json!({
+        "driver": "raw",
+        "node-name": "card",
+        "cache": { "no-flush": true },
+        "file": { "driver": "file", "filename": file },
+    });
+    machine.args(["-blockdev", &description.to_string()]);
+    machine.args(["-device", "sdhci-pci", "-device", "sd-card,drive=card"]);
+}
+
 /// Adds a disk that an NBD server on this machine serves at `socket`: a SCSI disk that does not rotate, with one command at a
 /// time, as a memory card in a reader. The guest finds it by its `name`.
 pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) {

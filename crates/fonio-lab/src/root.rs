@@ -306,6 +306,7 @@ impl Maker<'_> {
             wishes: CHECKSUMS.to_vec(),
             files,
             disks,
+            card: None,
         };
         let words = ["sh".to_owned(), "/install".to_owned()];
         let root = Path::new("/");

@@ -73,6 +73,7 @@ static void set(struct sio_settings *settings, char *word)
 	else if (IS("seq_write")) settings->limits[SIO_SEQ_WRITE] = n;
 	else if (IS("rand_write")) settings->limits[SIO_RAND_WRITE] = n;
 	else if (IS("slice_ns")) settings->slice_ns = n;
+	else if (IS("has_level_slices")) settings->has_level_slices = n;
 	else if (IS("sync_bound_ns")) settings->sync_bound_ns = n;
 	else if (IS("class_bound_ns")) settings->class_bound_ns = n;
 	else if (IS("turn_wait_ns")) settings->turn_wait_ns = n;

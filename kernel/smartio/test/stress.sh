@@ -9,11 +9,11 @@ check() {
     if test "$2" = 0; then echo "ok      $1"; else echo "FAILED  $1"; failed=$((failed + 1)); fi
 }
 
-# NAME MODE QUEUES DEPTH [ZONED]: a device in memory that completes requests by a timer after 100 us (2), or in a softirq (1).
+# NAME MODE QUEUES DEPTH [ZONED [NS]]: a device in memory that completes requests by a timer (2; 100 us), or in a softirq (1).
 device() {
     at=/config/nullb/$1
     mkdir $at
-    for setting in memory_backed=1 size=256 irqmode=$2 completion_nsec=100000 submit_queues=$3 hw_queue_depth=$4 zoned=${5:-0}; do
+    for setting in memory_backed=1 size=256 irqmode=$2 completion_nsec=${6:-100000} submit_queues=$3 hw_queue_depth=$4 zoned=${5:-0}; do
         echo ${setting#*=} >$at/${setting%%=*}
     done
     echo 1 >$at/power
@@ -114,9 +114,54 @@ for class in realtime best_effort idle; do
     test "$(cat /sys/block/serial/queue/iosched/${class}_dispatched_requests)" -gt 0
     check "serial: requests of the class $class are known as such" $?
 done
+# GROUP PROGRAMS: the reads a second of programs in a control group, each with one random read at a time.
+reads_of() {
+    sh -c 'echo $$ >/groups/$1/cgroup.procs && exec fio --minimal --filename=/dev/slow --direct=1 --bs=4k --size=64m --name=read \
+        --rw=randread --ioengine=psync --thread --group_reporting --time_based --runtime=$3 --numjobs=$2' sh $1 $2 $seconds |
+        cut -d ';' -f 8
+}
+
+# A memory card behind the kernel's MMC driver, which says that it takes 64 requests.
+if test -e /dev/mmcblk0; then
+    use mmcblk0 smartio && test "$(cat /sys/block/mmcblk0/mq/0/nr_tags) $(cat /sys/block/mmcblk0/queue/iosched/device_requests_max)" = "64 2"
+    check "mmcblk0: it takes two requests at once, whatever its driver says" $?
+    verify mmcblk0 $seconds
+    check "mmcblk0: four programs read back what they wrote" $?
+    use mmcblk0 none
+    check "mmcblk0: without a scheduler again" $?
+else
+    check "mmcblk0: the card is there" 1
+fi
+
+# Weights of control groups: a group without one has that of the group above it. The device is slower than the processor.
+device slow 2 1 1 0 5000000
+use slow smartio && echo 64 >/sys/block/slow/queue/nr_requests
+mkdir -p /groups
+mount -t cgroup2 none /groups && echo +io >/groups/cgroup.subtree_control
+check "control groups are there" $?
+mkdir -p /groups/front /groups/slice && echo +io >/groups/slice/cgroup.subtree_control && mkdir /groups/slice/back
+beside() {
+    reads_of slice/back 4 >/tmp/back &
+    front=$(reads_of front 1)
+    wait $!
+    back=$(cat /tmp/back)
+}
+beside
+equal=$front
+echo 12 >/groups/slice/io.smartio.weight && test "$(cat /groups/slice/io.smartio.weight) $(cat /groups/front/io.smartio.weight)" = "12 0"
+check "slow: a weight is kept" $?
+! echo 10001 2>/dev/null >/groups/slice/io.smartio.weight && ! test -e /groups/io.smartio.weight
+check "slow: a weight out of range is refused, and the root has none" $?
+beside
+test $((front * 2)) -gt $back && test $((front * 2)) -gt $((equal * 3))
+check "slow: one reader beside four of a group of low weight: $front and $back reads a second; $equal before" $?
+echo 0 >/groups/slice/io.smartio.weight
+use slow none
+echo 0 >/config/nullb/slow/power
+rmdir /config/nullb/slow
+
 # The class of a control group, which the block layer gives to its requests.
-if mkdir -p /groups && mount -t cgroup2 none /groups 2>/dev/null && echo +io >/groups/cgroup.subtree_control &&
-    mkdir /groups/backup && test -e /groups/backup/io.prio.class; then
+if mkdir /groups/backup && test -e /groups/backup/io.prio.class; then
     echo idle >/groups/backup/io.prio.class
     before=$(cat /sys/block/serial/queue/iosched/idle_dispatched_requests)
     sh -c 'echo $$ >/groups/backup/cgroup.procs && exec dd if=/dev/serial of=/dev/null bs=4k count=50 iflag=direct 2>/dev/null'
@@ -174,6 +219,8 @@ check "the module stays while devices use it" $?
 for name in serial deep; do use $name none; done
 rmmod smartio-iosched
 check "the module is removed" $?
+! test -e /groups/front/io.smartio.weight
+check "the weights of control groups are gone with it" $?
 
 # Removal and return, with I/O in between.
 at=0 lost=0

@@ -9,6 +9,8 @@ use super::build::{Built, sources};
 use crate::process;
 
 const MEMORY_MIB: u64 = 2048;
+/// A power of two.
+const CARD_BYTES: u64 = 256 << 20;
 /// Where the script finds the module.
 const FOLDER: &str = "/root/smartio";
 
@@ -24,6 +26,9 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
     let place = PathBuf::from(FOLDER);
     files.add_copy(&built.module, &place.join("module/smartio-iosched.ko"))?;
     files.add_copy(&sources().join("test/stress.sh"), &place.join("stress.sh"))?;
+    // A card for the kernel's MMC driver, which says of its devices that they take 64 requests.
+    let card = tempfile::NamedTempFile::new_in(process::scratch("kernel")?)?;
+    card.as_file().set_len(CARD_BYTES)?;
     let guest = Guest {
         kernel: built.files.clone(),
         shape: Shape::Test,
@@ -32,6 +37,7 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
         wishes: vec!["crc32c_generic", "crc32c"],
         files,
         disks: Vec::new(),
+        card: Some(card.path().to_path_buf()),
     };
     let words = ["sh", "stress.sh", &rounds.to_string(), &seconds.to_string(), &requests.to_string()]
         .map(str::to_owned);

@@ -13,6 +13,8 @@ mod guest;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod turns;
 
 use std::path::PathBuf;

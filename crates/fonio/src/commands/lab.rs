@@ -195,6 +195,7 @@ fn system_options(
         packages: kind.with.clone(),
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
+        card: None,
         served: kind.nbd.clone(),
         files,
     };
@@ -295,6 +296,7 @@ fn guest(
         wishes: MODULES.to_vec(),
         files,
         disks: Vec::new(),
+        card: None,
     })
 }
 

@@ -194,6 +194,7 @@ fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
         wishes: Vec::new(),
         files,
         disks: Vec::new(),
+        card: None,
     };
     let script = "insmod smartio-iosched.ko && exec sh compare.sh \"$@\"";
     let mut all = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();

@@ -88,6 +88,9 @@ static u32 device_depth(const struct request_queue *q)
 	/* It serves one, and the driver prepares the next one. */
 	if (set->queue_depth == MMC_DEPTH_WITHOUT_QUEUE && q->disk && strstarts(q->disk->disk_name, "mmcblk"))
 		return 2;
+	/* A SCSI disk (also UFS, SATA and USB) shares the requests of its host, and takes fewer. */
+	if (q->queue_depth)
+		return q->queue_depth;
 	return set->queue_depth * queues;
 }
 

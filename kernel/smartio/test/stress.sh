@@ -133,6 +133,21 @@ else
     check "mmcblk0: the card is there" 1
 fi
 
+# A SCSI disk that takes one request at once, although its host takes more.
+disk=$(ls /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block 2>/dev/null)
+if test -n "$disk"; then
+    echo 1 >/sys/block/$disk/device/queue_depth
+    use $disk smartio && test "$(cat /sys/block/$disk/queue/iosched/device_requests_max)" = 1
+    check "a SCSI disk: it takes one request at once" $?
+    head -c 4194304 /dev/urandom >/tmp/random && dd if=/tmp/random of=/dev/$disk bs=64k oflag=direct 2>/dev/null &&
+        dd if=/dev/$disk bs=4k count=1024 iflag=direct 2>/dev/null | cmp - /tmp/random
+    check "a SCSI disk: what was written is read" $?
+    use $disk none
+    check "a SCSI disk: without a scheduler again" $?
+else
+    check "a SCSI disk is there" 1
+fi
+
 # Weights of control groups: a group without one has that of the group above it. The device is slower than the processor.
 device slow 2 1 1 0 5000000
 use slow smartio && echo 64 >/sys/block/slow/queue/nr_requests

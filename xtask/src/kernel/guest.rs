@@ -33,7 +33,7 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
         kernel: built.files.clone(),
         shape: Shape::Test,
         memory_mib: MEMORY_MIB,
-        modules: vec!["ext4", "null_blk", "mq-deadline"],
+        modules: vec!["ext4", "null_blk", "mq-deadline", "sd_mod", "scsi_debug"],
         wishes: vec!["crc32c_generic", "crc32c"],
         files,
         disks: Vec::new(),

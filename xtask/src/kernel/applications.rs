@@ -15,13 +15,49 @@ use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
-/// The module's schedulers and those of the kernel, as fixes of a device without one.
-const FIXES: [&str; 4] = ["smartio", "bfq", "mq-deadline", "kyber"];
-/// The thread that launches the apps.
-const LAUNCHER: &str = "launcher";
 const ROUNDS: u32 = 4;
 /// What runs beside the launches.
 const UPDATE: &str = include_str!("update.toml");
+
+/// What is launched.
+pub struct Load {
+    /// The workload and its scale.
+    workload: &'static str,
+    scale: &'static str,
+    /// The module's schedulers and those of the kernel, as fixes of a device without one.
+    fixes: &'static [&'static str],
+    /// The thread that launches.
+    thread: &'static str,
+    /// The phase with the launches.
+    launches: &'static str,
+    /// Spans that are measured too.
+    span: Option<&'static str>,
+    /// Whether models replay it.
+    is_replayed: bool,
+}
+
+/// Forty apps, one after the other.
+pub const FORTY_APPS: Load = Load {
+    workload: "fortyapps",
+    scale: "0.02",
+    fixes: &["smartio", "bfq", "mq-deadline", "kyber"],
+    thread: "launcher",
+    launches: "cold",
+    span: None,
+    is_replayed: true,
+};
+
+/// One app: its launch, and how long the feed takes after a drag.
+#[cfg(feature = "results")]
+pub const FACEBOOK: Load = Load {
+    workload: "facebook",
+    scale: "1",
+    fixes: &["smartio", "bfq"],
+    thread: "ui",
+    launches: "launch",
+    span: Some("drag"),
+    is_replayed: false,
+};
 
 /// What was measured and predicted, by scheduler.
 pub struct Applications {
@@ -49,8 +85,12 @@ pub struct Measured {
     pub read_s: Vec<f64>,
     /// Seconds that the launching program was blocked on storage.
     pub blocked_s: Vec<f64>,
-    /// Seconds of the cold launches.
-    pub cold_s: Vec<f64>,
+    /// Seconds of the launches.
+    pub launches_s: Vec<f64>,
+    /// Seconds of all spans that the load names.
+    pub spans_s: Vec<f64>,
+    /// The share of the time in which processors were not idle.
+    pub active_share: Vec<f64>,
     /// Ticks in which processors were idle and I/O was outstanding.
     pub iowait_ticks: Vec<f64>,
 }
@@ -65,11 +105,11 @@ impl Applications {
 
 /// `cargo xtask bench applications`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    show(&measure(arguments)?)
+    show(&measure(&FORTY_APPS, arguments)?)
 }
 
 /// Measures, or takes what was measured with the same module before.
-pub fn measure(arguments: &[String]) -> Result<Applications> {
+pub fn measure(load: &Load, arguments: &[String]) -> Result<Applications> {
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
     process::outlive_signals()?;
     let fonio = super::fonio(arguments)?;
@@ -80,8 +120,10 @@ pub fn measure(arguments: &[String]) -> Result<Applications> {
     std::fs::copy(&built.module, guest.join("smartio-iosched.ko"))?;
     std::fs::write(guest.join("update.toml"), UPDATE)?;
     let command = format!(
-        "fonio run fortyapps --scale 0.02 --beside guest/update.toml --on {DEVICE} --fix {} --repeat {ROUNDS}",
-        FIXES.join(",")
+        "fonio run {} --scale {} --beside guest/update.toml --on {DEVICE} --fix {} --repeat {ROUNDS}",
+        load.workload,
+        load.scale,
+        load.fixes.join(",")
     );
     let inputs = [&std::fs::read(&built.module)?, UPDATE.as_bytes(), command.as_bytes()].concat();
     let kept = format!("results-{}", super::short(&inputs));
@@ -100,22 +142,26 @@ pub fn measure(arguments: &[String]) -> Result<Applications> {
         let mut kernel = Measured::default();
         for run in list(variation, "runs")? {
             let recording = folder.join(run["recording"].as_str().context("a run has a recording")?);
-            let models: &[&str] = if scheduler == "none" { &[] } else { &["--scheduler", "noop"] };
+            let models: &[&str] =
+                if scheduler == "none" && load.is_replayed { &[] } else { &["--scheduler", "noop"] };
             let replay = replay(&fonio, &recording, models)?;
-            kernel.read_s.push(launcher(&replay["recorded"])?);
+            kernel.read_s.push(of_thread(load.thread, &replay["recorded"])?);
             kernel.blocked_s.push(number(&run["own"]["blocked_s"])?);
-            kernel.cold_s.push(number(&run["phases_s"]["cold"])?);
-            kernel.iowait_ticks.push(number(
-                &json(&fonio, &["report", &recording.to_string_lossy(), "--json"])?["analysis"]["machine"]["cpu"]
-                    ["iowait_ticks"],
-            )?);
-            if scheduler == "none" {
+            kernel.launches_s.push(number(&run["phases_s"][load.launches])?);
+            if let Some(span) = load.span {
+                kernel.spans_s.push(number(&run["spans_s"][span])?);
+            }
+            let report = json(&fonio, &["report", &recording.to_string_lossy(), "--json"])?;
+            let cpu = &report["analysis"]["machine"]["cpu"];
+            kernel.iowait_ticks.push(number(&cpu["iowait_ticks"])?);
+            kernel.active_share.push(number(&cpu["active_share"])?);
+            if scheduler == "none" && load.is_replayed {
                 for run in list(&replay, "runs")? {
                     let name = run["scheduler"].as_str().context("a run has a scheduler")?;
                     found
                         .add(if name == "noop" { "none" } else { name })
                         .model_read_s
-                        .push(launcher(&run["programs"])?);
+                        .push(of_thread(load.thread, &run["programs"])?);
                 }
             }
         }
@@ -149,10 +195,13 @@ fn json(fonio: &Path, words: &[&str]) -> Result<Value> {
     serde_json::from_slice(&out.stdout).with_context(|| format!("{} gave no JSON", process::shown(&command)))
 }
 
-/// The mean response time of the launcher's reads.
-fn launcher(programs: &Value) -> Result<f64> {
+/// The mean response time of a thread's reads.
+fn of_thread(name: &str, programs: &Value) -> Result<f64> {
     let programs = programs.as_array().context("programs are a list")?;
-    let of = programs.iter().find(|of| of["name"] == LAUNCHER).context("the recording has no launcher")?;
+    let of = programs
+        .iter()
+        .find(|of| of["name"] == name)
+        .with_context(|| format!("the recording has no reads of {name}"))?;
     Ok(number(&of["reads"]["sum_s"])? / number(&of["reads"]["count"])?)
 }
 
@@ -203,7 +252,7 @@ fn show(found: &Applications) -> Result<()> {
             spread(&of.model_read_s, 1e3, 2),
             spread(&errors, 1.0, 2),
             kernel(|of| &of.blocked_s, 1e3, 0),
-            kernel(|of| &of.cold_s, 1.0, 2),
+            kernel(|of| &of.launches_s, 1.0, 2),
             kernel(|of| &of.iowait_ticks, 1.0, 0),
         );
     }
@@ -226,7 +275,7 @@ mod tests {
             { "name": "installer", "reads": { "count": 1, "sum_s": 9.0 } },
             { "name": "launcher", "reads": { "count": 4, "sum_s": 2.0 } },
         ]);
-        assert_eq!(launcher(&programs).expect("it is there"), 0.5);
-        launcher(&serde_json::json!([])).expect_err("nobody reads");
+        assert_eq!(of_thread("launcher", &programs).expect("it is there"), 0.5);
+        of_thread("launcher", &serde_json::json!([])).expect_err("nobody reads");
     }
 }

@@ -26,6 +26,7 @@ mod smartio_apps;
 mod smartio_facebook;
 mod smartio_iowait;
 mod smartio_launch;
+mod smartio_power;
 mod smartio_schedulers;
 mod smartio_slowdown;
 
@@ -231,6 +232,11 @@ const PAPERS: &[Paper] = &[
         id: "smartio-f13",
         title: "launches of forty apps, cold and warm (Nguyen et al. 2015, Figure 13 and section 7.4)",
         rows: Rows::Measured(smartio_launch::rows),
+    },
+    Paper {
+        id: "smartio-f14",
+        title: "an estimate of power with SmartIO (Nguyen et al. 2015, Figure 14 and section 7.4)",
+        rows: Rows::Measured(smartio_power::rows),
     },
     Paper {
         id: "smartio-f15",

@@ -155,6 +155,7 @@ pub(super) struct AppDelay {
     pub(super) launch_reads_over_writes: f64,
     pub(super) warm_over_cold_percent_less: f64,
     pub(super) cold_launch: LaunchGains,
+    pub(super) power_mean: f64,
 }
 
 /// Percent less with SmartIO than with CFQ.

@@ -17,7 +17,7 @@ const WHY: &str = "the guest's processor is busy for most of the time, and an in
 
 pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let (iowait, delay) = (&published.smartio.iowait, &published.smartio.app_delay);
-    let found = applications::measure(&[])?;
+    let found = applications::measure(&applications::FORTY_APPS, &[])?;
     let kernel = |of: fn(&applications::Measured) -> &Vec<f64>| ratio(&found, of);
     let model = |name: &str| Ok::<_, anyhow::Error>(Measured::runs(found.of(name)?.model_read_s.clone()));
     let left = |percent: f64| 1.0 - percent / 100.0;
@@ -27,7 +27,7 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let models = model("smartio")?.over(&model("cfq")?).shaped(true);
     Ok(vec![
         TIMES.effect("iowait, SmartIO over BFQ", left(*s5), &kernel(|of| &of.iowait_ticks)?, WHY),
-        TIMES.effect("cold launches, SmartIO over BFQ", left(cold.mean), &kernel(|of| &of.cold_s)?, WHY),
+        TIMES.effect("cold launches, SmartIO over BFQ", left(cold.mean), &kernel(|of| &of.launches_s)?, WHY),
         TIMES.effect(
             "their waits for storage, SmartIO over BFQ",
             left(cold.disk_io_part_mean),
@@ -43,7 +43,8 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-fn ratio(found: &Applications, of: fn(&applications::Measured) -> &Vec<f64>) -> Result<Measured> {
+/// What SmartIO's runs have over BFQ's.
+pub(super) fn ratio(found: &Applications, of: fn(&applications::Measured) -> &Vec<f64>) -> Result<Measured> {
     let values = |name: &str| {
         let kernel = found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;
         Ok::<_, anyhow::Error>(Measured::runs(of(kernel).clone()))

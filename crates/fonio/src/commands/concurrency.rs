@@ -67,9 +67,10 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
         return Ok(Exit::Fine);
     };
     benchmark.warnings.extend(warning);
-    let change = match &disk {
-        Some(disk) => Some(disk.change(found(&benchmark.concurrency)?)?),
-        None => None,
+    let found = found(&benchmark.concurrency);
+    let change = match (&disk, &found) {
+        (Some(disk), Ok(found)) => Some(disk.change(*found)?),
+        _ => None,
     };
     let mut out = BufWriter::new(io::stdout().lock());
     if bench.json {
@@ -85,7 +86,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
                 let applied = change.apply()?;
                 say(disk, &change, &applied, &mut out)?;
             }
-            _ if bench_target::is_real(&bench.target) => writeln!(
+            (None, _) if bench_target::is_real(&bench.target) => writeln!(
                 out,
                 "Next: the same command with --apply, as root, measures again and limits the device's queue to the result."
             )?,
@@ -93,6 +94,10 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
         }
     }
     out.flush()?;
+    if let (Some(_), Err(why)) = (disk, found) {
+        eprintln!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        return Ok(Exit::NotValid);
+    }
     Ok(Exit::Fine)
 }
 
@@ -272,13 +277,13 @@ impl Change {
     }
 }
 
-/// The parameters of all four kinds.
-fn found(parameters: &[Parameter]) -> Result<Concurrency> {
-    let of = |access: Access| {
+/// The parameters of all four kinds, or why they are not known well enough to be set.
+fn found(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
+    let of = |access: Access| -> Result<u32, &'static str> {
         let found = parameters.iter().find(|found| found.access == access);
-        found
-            .map(|found| found.requests)
-            .context("a kind of I/O was not measured; repeat with more time (--for)")
+        let found = found.ok_or("a kind of I/O was not measured")?;
+        found.requests_high.ok_or("each test ran only once, so it is not known how much the runs differ")?;
+        Ok(found.requests)
     };
     Ok(Concurrency {
         seq_read: of(Access::SeqRead)?,

@@ -195,7 +195,6 @@ fn system_options(
         packages: kind.with.clone(),
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
-        card: None,
         served: kind.nbd.clone(),
         files,
     };

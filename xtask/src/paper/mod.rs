@@ -318,10 +318,11 @@ impl Counts {
     }
 }
 
-/// `cargo xtask paper [ID…|all] [--full] [--on DEVICE] [--in lab:KERNEL] [--cpu SHARE] [--json] [--html FILE]`.
+/// `cargo xtask paper [ID…|all] [--full] [--on DEVICE] [--in lab:KERNEL] [--cpu SHARE] [--fonio PROGRAM] [--json]
+/// [--html FILE]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let (mut full, mut as_json, mut all, mut wanted) = (false, false, false, Vec::new());
-    let (mut cpu, mut on, mut html, mut guest) = (None, None, None, None);
+    let (mut cpu, mut on, mut html, mut guest, mut fonio) = (None, None, None, None, None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
@@ -329,6 +330,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "--on" => on = Some(rest.next().context("--on takes a device, such as kingston")?.clone()),
             "--in" => guest = Some(kernel(rest.next())?),
             "--html" => html = Some(PathBuf::from(rest.next().context("--html takes a file")?)),
+            "--fonio" => fonio = Some(std::path::absolute(rest.next().context("--fonio takes a program")?)?),
             "--full" => full = true,
             "--json" => as_json = true,
             "all" => all = true,
@@ -337,7 +339,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 let ids: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
                 bail!(
                     "`{other}` is neither a table or figure nor an option; write `all` or some of {}; the options are --full, --on DEVICE, \
-                     --in lab:KERNEL, --cpu SHARE, --json and --html FILE",
+                     --in lab:KERNEL, --cpu SHARE, --fonio PROGRAM, --json and --html FILE",
                     ids.join(", ")
                 );
             }
@@ -346,7 +348,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let computed = |paper: &Paper| matches!(paper.rows, Rows::Computed(_));
     let chosen = |paper: &&Paper| all || wanted.contains(&paper.id) || (wanted.is_empty() && computed(paper));
     let published = published()?;
-    let mut runs = Runs::new(full, cpu, on, guest);
+    let mut runs = Runs::new(full, cpu, on, guest, fonio);
     let mut outcomes = Vec::new();
     for paper in PAPERS.iter().filter(chosen) {
         let rows = match paper.rows {
@@ -478,7 +480,7 @@ mod tests {
         let published = published().expect("the file is in the repository");
         for paper in PAPERS {
             if let Rows::Computed(rows) = paper.rows {
-                let mut runs = Runs::new(false, None, None, None);
+                let mut runs = Runs::new(false, None, None, None, None);
                 assert!(!rows(&published, &mut runs).expect("it runs").is_empty(), "{}", paper.id);
             }
         }

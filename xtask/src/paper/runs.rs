@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use super::measured::Measured;
 use super::row::RUNS_MIN;
 use crate::bench_fuse::{Found, Plan};
+use crate::kernel::applications::{self, Applications, Load};
 use crate::{emulated, process, tools};
 
 /// Runs workloads; a run is not repeated if the same command has already run.
@@ -31,6 +32,7 @@ pub(super) struct Runs {
     on: Option<String>,
     /// The guest in which everything runs, such as `lab:6.12`.
     guest: Option<String>,
+    /// fonio, if it is known where it is.
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
@@ -145,8 +147,22 @@ impl Split for SequentialShare {
 }
 
 impl Runs {
-    pub(super) fn new(full: bool, cpu: Option<String>, on: Option<String>, guest: Option<String>) -> Runs {
-        Runs { full, cpu, on, guest, ..Runs::default() }
+    pub(super) fn new(
+        full: bool,
+        cpu: Option<String>,
+        on: Option<String>,
+        guest: Option<String>,
+        program: Option<PathBuf>,
+    ) -> Runs {
+        Runs { full, cpu, on, guest, program, ..Runs::default() }
+    }
+
+    /// Launches apps under schedulers in a guest.
+    pub(super) fn applications(&mut self, load: &Load) -> Result<Applications> {
+        let words = self.program.iter().flat_map(|program| ["--fonio".into(), program.display().to_string()]);
+        let found = applications::measure(load, &words.collect::<Vec<_>>())?;
+        self.commands.push(found.command.clone());
+        Ok(found)
     }
 
     /// Returns where to run what needs these file systems: here if this kernel has them all and no guest was asked for.

@@ -15,9 +15,9 @@ const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
 const WHY: &str = "the guest's processor is busy for most of the time, and an installer writes beside";
 
-pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (iowait, delay) = (&published.smartio.iowait, &published.smartio.app_delay);
-    let found = applications::measure(&applications::FORTY_APPS, &[])?;
+    let found = runs.applications(&applications::FORTY_APPS)?;
     let kernel = |of: fn(&applications::Measured) -> &Vec<f64>| ratio(&found, of);
     let model = |name: &str| Ok::<_, anyhow::Error>(Measured::runs(found.of(name)?.model_read_s.clone()));
     let left = |percent: f64| 1.0 - percent / 100.0;

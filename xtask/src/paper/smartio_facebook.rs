@@ -43,14 +43,14 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             rows.push(SECONDS.row(format!("{phone}, timeline"), seconds, &drags, WHY));
         }
     }
-    rows.extend(gains(told)?);
+    rows.extend(gains(told, runs)?);
     Ok(rows)
 }
 
 /// What SmartIO changes, in a guest beside an installer and a backup; BFQ stands for CFQ. In the study, the app ran alone; then, no
 /// write would be there to wait for.
-fn gains(told: &Facebook) -> Result<Vec<Row>> {
-    let found = applications::measure(&applications::FACEBOOK, &[])?;
+fn gains(told: &Facebook, runs: &mut Runs) -> Result<Vec<Row>> {
+    let found = runs.applications(&applications::FACEBOOK)?;
     let [cfq, smartio] = told.cold_launch.get(FITTED).context("the S5 has a published launch")?;
     let launch = ratio(&found, |of| &of.launches_s)?;
     let drags = ratio(&found, |of| &of.spans_s)?.value().context("each round has a value")?;

@@ -10,7 +10,7 @@ use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
-use crate::kernel::applications::{self, FORTY_APPS};
+use crate::kernel::applications::FORTY_APPS;
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.02, 0.0);
 
@@ -36,8 +36,8 @@ impl Profile {
 const WHY: &str = "in this estimate, a shorter run with the same work takes less energy but more power; the study does not say \
                    what took less";
 
-pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
-    let found = applications::measure(&FORTY_APPS, &[])?;
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let found = runs.applications(&FORTY_APPS)?;
     let told = 1.0 - published.smartio.app_delay.power_mean / 100.0;
     let mut rows = Vec::new();
     for (speed, cpu_active) in ["highest", "lowest"].into_iter().zip(S5.cpu_active) {

@@ -52,7 +52,8 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	/* A read that was issued after a write knows its cost, if it is known how long such a read takes alone. */
 	if (item->issued_ns >= policy->unsettled_ns && *alone)
 		policy->unsettled = 0;
-	if (settings->read_percent <= 100)
+	/* Mostly reads lose nothing, and the budget is full. */
+	if (settings->read_percent <= 100 || (!loss && !is_used && policy->budget_ns == most))
 		return;
 	earned = div_u64(since(response, loss) * (settings->read_percent - 100), 100);
 	if (has_aged_write(policy, now))

@@ -299,7 +299,7 @@ void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 		return;
 	policy->read_done_ns[class] = now;
 	policy->hold_process[class] = item->process;
-	next = oldest(policy, class, write_list(policy, class));
+	next = policy->writes_queued[class] ? oldest(policy, class, write_list(policy, class)) : NULL;
 	if (next && next->process == item->process) {
 		policy->hold_until_ns[class] = 0;
 		return;
@@ -373,8 +373,8 @@ static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
 
 	if (queue < 0 || !may_dispatch(policy, queue))
 		return NULL;
-	item = front(policy, queue, SIO_TURN_READS, true);
-	other = front(policy, queue, SIO_READS, true);
+	item = policy->waiting[SIO_TURN_READS] >> queue & 1 ? front(policy, queue, SIO_TURN_READS, true) : NULL;
+	other = policy->waiting[SIO_READS] >> queue & 1 ? front(policy, queue, SIO_READS, true) : NULL;
 	if (!item) {
 		item = other;
 	} else if (other && is_turn_over(policy, item, other, now)) {

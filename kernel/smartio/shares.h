@@ -46,6 +46,9 @@ static int least_used(const struct sio_policy *policy, u32 queues, u8 list)
 {
 	int least = -1, queue;
 
+	/* Mostly there is one. */
+	if (queues && !(queues & (queues - 1)))
+		return may_dispatch(policy, lowest(queues)) ? lowest(queues) : -1;
 	for (; queues; queues &= queues - 1) {
 		queue = lowest(queues);
 		if (may_dispatch(policy, queue) &&

@@ -33,11 +33,15 @@ struct smartio {
 	bool is_withholding;
 	/* A completion lets a request go that any of the queues may have withheld. */
 	bool is_other_due;
+	/* For the next requests, linked by their items; as many as were there at once. An allocation for each would take longer. */
+	struct sio_link *spare;
+	/* The latest instant that the policy was given: they never go backwards. */
+	u64 latest_ns;
 	unsigned int word_depth, async_word_depth;
 	u64 bypassed, merged, without_item;
 };
 
-/* What the policy knows of a request; exists from prepare_request to finish_request. */
+/* What the policy knows of a request; exists from its insertion to its completion. */
 struct smartio_request {
 	struct sio_item item;
 	struct request *rq;
@@ -55,6 +59,18 @@ static struct smartio *smartio_of(const struct request_queue *q)
 	return q->elevator->elevator_data;
 }
 
+/* Under the lock, so that instants are in the order of events. */
+static u64 now_of(struct smartio *sio)
+{
+	return sio->latest_ns = ktime_get_ns();
+}
+
+/* When a request came: the block layer has read the clock already. */
+static u64 came_of(struct smartio *sio, const struct request *rq)
+{
+	return sio->latest_ns = max(sio->latest_ns, rq->start_time_ns);
+}
+
 /* ---- one scheduler ---- */
 
 static enum hrtimer_restart smartio_timer(struct hrtimer *timer)
@@ -65,7 +81,7 @@ static enum hrtimer_restart smartio_timer(struct hrtimer *timer)
 	u64 now, next;
 
 	spin_lock_irqsave(&sio->lock, flags);
-	now = ktime_get_ns();
+	now = now_of(sio);
 	next = sio_next(&sio->policy, now);
 	/* Under the lock, as every start of the timer: another processor may start it at the same time. */
 	if (next > now && next != SIO_NEVER)
@@ -108,7 +124,7 @@ static struct smartio *smartio_new(struct request_queue *q)
 	sio_timer_setup(&sio->timer, smartio_timer);
 	sio->word_depth = sio->async_word_depth = 1;
 	sio_settings_default(&settings, device_depth(q));
-	sio_init(&sio->policy, &settings, ktime_get_ns());
+	sio_init(&sio->policy, &settings, now_of(sio));
 	return sio;
 }
 
@@ -181,7 +197,13 @@ static int smartio_init_sched(struct request_queue *q, struct elevator_type *typ
 static void smartio_exit_sched(struct elevator_queue *eq)
 {
 	struct smartio *sio = eq->elevator_data;
+	struct smartio_request *data;
 
+	while (sio->spare) {
+		data = container_of(sio->spare, struct smartio_request, item.link);
+		sio->spare = data->item.link.next;
+		kmem_cache_free(smartio_requests, data);
+	}
 	hrtimer_cancel(&sio->timer);
 	WARN_ON_ONCE(sio_has_work(&sio->policy) || !list_empty(&sio->bypassing));
 	kfree(sio);
@@ -206,16 +228,41 @@ static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 
 static void smartio_prepare_request(struct request *rq)
 {
-	struct smartio_request *data = kmem_cache_alloc(smartio_requests, GFP_ATOMIC | __GFP_NOWARN);
+	rq->elv.priv[0] = NULL;
+	/* The program; another one may insert the request. */
+	rq->elv.priv[1] = (void *)(unsigned long)current->pid;
+}
 
-	/* sio_insert and describe set the rest. */
-	if (data) {
-		data->rq = rq;
-		data->item.state = SIO_NEW;
-		data->item.process = current->pid;
+/* Gives a request its data, if it has none yet. NULL without memory; then the request bypasses the policy. */
+static struct smartio_request *give_data(struct smartio *sio, struct request *rq)
+{
+	struct smartio_request *data = rq->elv.priv[0];
+
+	lockdep_assert_held(&sio->lock);
+	if (data)
+		return data;
+	if (sio->spare) {
+		data = container_of(sio->spare, struct smartio_request, item.link);
+		sio->spare = data->item.link.next;
+	} else {
+		data = kmem_cache_alloc(smartio_requests, GFP_ATOMIC | __GFP_NOWARN);
+		if (!data)
+			return NULL;
 	}
-	/* Without memory, the request bypasses the policy. */
+	data->rq = rq;
+	/* sio_insert and describe set the rest. */
+	data->item.state = SIO_NEW;
+	data->item.process = (unsigned long)rq->elv.priv[1];
 	rq->elv.priv[0] = data;
+	return data;
+}
+
+static void take_data(struct smartio *sio, struct request *rq, struct smartio_request *data)
+{
+	lockdep_assert_held(&sio->lock);
+	rq->elv.priv[0] = NULL;
+	data->item.link.next = sio->spare;
+	sio->spare = &data->item.link;
 }
 
 /*
@@ -251,10 +298,11 @@ static void smartio_completed_request(struct request *rq, u64 completed_ns)
 	if (!data)
 		return;
 	spin_lock_irqsave(&sio->lock, flags);
-	/* Not `completed_ns`: the policy needs instants in the order of the lock. */
-	now = ktime_get_ns();
+	/* Taken before the lock, so that another request can have come or gone since. */
+	sio->latest_ns = now = max(sio->latest_ns, completed_ns);
 	if (data->item.state == SIO_ISSUED)
 		sio_complete(&sio->policy, &data->item, now);
+	take_data(sio, rq, data);
 	continue_after(sio, rq->mq_hctx, now);
 	spin_unlock_irqrestore(&sio->lock, flags);
 }
@@ -264,7 +312,7 @@ static void withdraw(struct smartio *sio, struct smartio_request *data)
 {
 	lockdep_assert_held(&sio->lock);
 	if (data->item.state == SIO_ISSUED)
-		sio_withdraw(&sio->policy, &data->item, ktime_get_ns());
+		sio_withdraw(&sio->policy, &data->item, now_of(sio));
 }
 
 static void smartio_requeue_request(struct request *rq)
@@ -287,17 +335,14 @@ static void smartio_finish_request(struct request *rq)
 	struct smartio_request *data = data_of(rq);
 	unsigned long flags;
 
-	if (!data)
-		return;
-	/* Nothing is left to do after a completion; this saves the lock. */
-	if (data->item.state == SIO_ISSUED) {
+	/* After a completion, nothing is left. */
+	if (data) {
 		spin_lock_irqsave(&sio->lock, flags);
 		withdraw(sio, data);
-		continue_after(sio, rq->mq_hctx, ktime_get_ns());
+		take_data(sio, rq, data);
+		continue_after(sio, rq->mq_hctx, now_of(sio));
 		spin_unlock_irqrestore(&sio->lock, flags);
 	}
-	rq->elv.priv[0] = NULL;
-	kmem_cache_free(smartio_requests, data);
 	if (READ_ONCE(sio->is_other_due)) {
 		WRITE_ONCE(sio->is_other_due, false);
 		blk_mq_run_hw_queues(sio->queue, true);
@@ -351,24 +396,34 @@ static void describe(struct request *rq, struct sio_item *item)
 	}
 }
 
+static void bypass(struct smartio *sio, struct request *rq, bool at_head)
+{
+	if (at_head)
+		list_add(&rq->queuelist, &sio->bypassing);
+	else
+		list_add_tail(&rq->queuelist, &sio->bypassing);
+	sio->bypassed++;
+}
+
 static void insert(struct smartio *sio, struct request *rq, sio_insert_t flags, struct list_head *free)
 {
-	struct smartio_request *data = data_of(rq);
+	struct smartio_request *data;
 
 	lockdep_assert_held(&sio->lock);
-	if (!data || sio_at_head(flags) || blk_rq_is_passthrough(rq)) {
-		if (sio_at_head(flags))
-			list_add(&rq->queuelist, &sio->bypassing);
-		else
-			list_add_tail(&rq->queuelist, &sio->bypassing);
-		sio->bypassed++;
-		sio->without_item += !data;
+	if (sio_at_head(flags) || blk_rq_is_passthrough(rq)) {
+		bypass(sio, rq, sio_at_head(flags));
 		return;
 	}
 	if (blk_mq_sched_try_insert_merge(sio->queue, rq, free))
 		return;
+	data = sio_is_prepared(rq) ? give_data(sio, rq) : NULL;
+	if (!data) {
+		sio->without_item++;
+		bypass(sio, rq, false);
+		return;
+	}
 	describe(rq, &data->item);
-	sio_insert(&sio->policy, &data->item, ktime_get_ns());
+	sio_insert(&sio->policy, &data->item, came_of(sio, rq));
 	add_for_merging(sio, rq);
 }
 
@@ -407,7 +462,7 @@ static struct request *smartio_dispatch_request(struct blk_mq_hw_ctx *hctx)
 		list_del_init(&rq->queuelist);
 		goto unlock;
 	}
-	item = sio_dispatch(&sio->policy, ktime_get_ns(), &wake_ns);
+	item = sio_dispatch(&sio->policy, now_of(sio), &wake_ns);
 	sio->is_withholding = !item && sio_has_work(&sio->policy);
 	if (item) {
 		rq = container_of(item, struct smartio_request, item)->rq;

@@ -160,7 +160,7 @@ static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now
 {
 	struct sio_reader *turn;
 
-	if (!gains_by_turn(policy, item))
+	if (!readers_max(policy) || !gains_by_turn(policy, item))
 		return;
 	turn = free_turn(policy, now);
 	/* A reader that is new does not wait for the end of a turn. */

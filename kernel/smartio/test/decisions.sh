@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# In a guest: records what a scheduler decides on $FONIO_DEVICE, which takes one request at a time, and writes LOAD-SCHEDULER.csv.
+# In a guest: records what schedulers decide on $FONIO_DEVICE, which takes one request at a time. Each line of the file LOADS is
+# `NAME|SCHEDULER|SETTINGS|OPTIONS`: the requests of fio with OPTIONS, under SCHEDULER with SETTINGS, go to NAME.csv.
 #
-#     decisions.sh SCHEDULER...
+#     decisions.sh LOADS
 queue=/sys/block/$(basename $FONIO_DEVICE)/queue
-load() {
-    name=$1 scheduler=$2
-    shift 2
+while IFS='|' read -r name scheduler settings options; do
+    # A scheduler starts anew for each load, so that none depends on the one before.
+    echo none >$queue/scheduler && echo $scheduler >$queue/scheduler && echo 64 >$queue/nr_requests || exit
+    for setting in $settings; do
+        echo ${setting#*=} >$queue/iosched/${setting%%=*} || exit
+    done
     fonio record --device $FONIO_DEVICE --blocked none -o $name -- fio --filename=$FONIO_DEVICE --direct=1 --bs=4k --size=64m \
-        --norandommap --randseed=1 --ioengine=libaio --number_ios=60 "$@" >/dev/null || exit
-    fonio export $name --format csv -o $name-$scheduler.csv >/dev/null || exit
+        --norandommap --randseed=1 --ioengine=libaio --number_ios=40 $options </dev/null >/dev/null || exit
+    fonio export $name --format csv -o $name.csv >/dev/null || exit
     rm -r $name
-}
-for scheduler in "$@"; do
-    echo $scheduler >$queue/scheduler && echo 64 >$queue/nr_requests || exit
-    load plain $scheduler --name=r1 --rw=randread --iodepth=3 --name=r2 --rw=randread --offset=64m --iodepth=2 \
-        --name=w1 --rw=randwrite --offset=128m --iodepth=4 --name=w2 --rw=write --offset=192m --iodepth=2
-    load classes $scheduler --name=r1 --rw=randread --iodepth=2 --prioclass=1 --prio=2 --thinktime=500 \
-        --name=r2 --rw=randread --offset=64m --iodepth=4 --name=w1 --rw=randwrite --offset=128m --iodepth=4 \
-        --name=w2 --rw=randwrite --offset=192m --iodepth=4 --prioclass=3
-done
+done <"$1"

@@ -41,12 +41,13 @@ impl Settings {
 #[derive(Debug)]
 pub struct Deadline {
     lists: Lists,
+    batches: Batches,
 }
 
 impl Deadline {
     /// An empty scheduler.
     pub fn new(settings: Settings) -> Deadline {
-        Deadline { lists: Lists::new(settings) }
+        Deadline { lists: Lists::default(), batches: Batches::new(settings) }
     }
 }
 
@@ -60,7 +61,8 @@ impl Scheduler for Deadline {
     }
 
     fn dispatch(&mut self, now: Timestamp, _: u32) -> Option<Request> {
-        self.lists.dispatch(now)
+        let (chosen, _) = self.batches.choose(&self.lists, now)?;
+        Some(self.batches.take(&mut self.lists, chosen))
     }
 
     fn complete(&mut self, _: &Request, _: Timestamp, _: Timestamp) {}
@@ -72,17 +74,6 @@ impl Scheduler for Deadline {
     fn waiting(&self) -> usize {
         self.lists.len()
     }
-}
-
-/// The requests of one class, with the batch in progress.
-#[derive(Debug)]
-pub(super) struct Lists {
-    settings: Settings,
-    sides: [Side; 2],
-    /// The direction of the batch in progress, and how many of its requests have gone.
-    batch: Option<(Direction, u32)>,
-    /// Batches of reads since writes began to wait.
-    starved: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +92,18 @@ impl Direction {
 /// The order of a side's requests on the device.
 type Place = (u64, RequestId);
 
+/// A request that [`Batches::choose`] names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    direction: Direction,
+    place: Place,
+}
+
 /// The requests of one direction.
 #[derive(Debug, Default)]
 struct Side {
-    by_place: BTreeMap<Place, Request>,
+    /// With the instants of insertion.
+    by_place: BTreeMap<Place, (Request, Timestamp)>,
     /// Places in the order of insertion with the instants of insertion. Requests that have gone are skipped when they
     /// come to the front.
     by_age: VecDeque<(Timestamp, Place)>,
@@ -113,9 +112,10 @@ struct Side {
 }
 
 impl Side {
-    fn next_in_order(&self) -> Option<Place> {
+    fn next_in_order(&self) -> Option<(Timestamp, Place)> {
         let behind = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        self.by_place.range((behind, Bound::Unbounded)).next().map(|(place, _)| *place)
+        let (place, (_, inserted)) = self.by_place.range((behind, Bound::Unbounded)).next()?;
+        Some((*inserted, *place))
     }
 
     fn oldest(&self) -> Option<(Timestamp, Place)> {
@@ -123,24 +123,29 @@ impl Side {
     }
 
     fn take(&mut self, place: Place) -> Request {
-        let request = self.by_place.remove(&place).expect("the request waits");
-        while self.by_age.front().is_some_and(|(_, oldest)| !self.by_place.contains_key(oldest)) {
+        let (request, _) = self.by_place.remove(&place).expect("the request waits");
+        if self.by_age.front().is_some_and(|(_, oldest)| *oldest == place) {
             self.by_age.pop_front();
+            while self.by_age.front().is_some_and(|(_, oldest)| !self.by_place.contains_key(oldest)) {
+                self.by_age.pop_front();
+            }
         }
         self.last = Some(place);
         request
     }
 }
 
-impl Lists {
-    pub(super) fn new(settings: Settings) -> Lists {
-        Lists { settings, sides: Default::default(), batch: None, starved: 0 }
-    }
+/// The requests of one class.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    sides: [Side; 2],
+}
 
+impl Lists {
     pub(super) fn insert(&mut self, request: Request, now: Timestamp) {
         let side = &mut self.sides[Direction::of(&request) as usize];
         let place = (request.sector.0, request.id);
-        side.by_place.insert(place, request);
+        side.by_place.insert(place, (request, now));
         side.by_age.push_back((now, place));
     }
 
@@ -153,24 +158,53 @@ impl Lists {
         self.sides.iter().filter_map(Side::oldest).map(|(inserted, _)| inserted).min()
     }
 
-    pub(super) fn dispatch(&mut self, now: Timestamp) -> Option<Request> {
-        if let Some((direction, gone)) = self.batch
-            && gone < self.settings.fifo_batch
-            && let Some(place) = self.side(direction).next_in_order()
+    fn side(&self, direction: Direction) -> &Side {
+        &self.sides[direction as usize]
+    }
+}
+
+/// Which direction has its batch. Several lists can share it: then a batch goes on with the requests of another one.
+#[derive(Debug)]
+pub(super) struct Batches {
+    settings: Settings,
+    /// The direction of the batch in progress, and how many of its requests have gone.
+    batch: Option<(Direction, u32)>,
+    /// Batches of reads since writes began to wait.
+    starved: u32,
+}
+
+impl Batches {
+    pub(super) fn new(settings: Settings) -> Batches {
+        Batches { settings, batch: None, starved: 0 }
+    }
+
+    /// The request that goes next, with the instant of its insertion; `None` where none waits. If that request begins a
+    /// batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
+    pub(super) fn choose(&mut self, lists: &Lists, now: Timestamp) -> Option<(Chosen, Timestamp)> {
+        let going_on = self.batch.filter(|(_, gone)| *gone < self.settings.fifo_batch);
+        if let Some((direction, _)) = going_on
+            && let Some((inserted, place)) = lists.side(direction).next_in_order()
         {
-            self.batch = Some((direction, gone + 1));
-            return Some(self.side_mut(direction).take(place));
+            return Some((Chosen { direction, place }, inserted));
         }
-        let direction = self.next_direction()?;
-        let place = self.beginning(direction, now)?;
-        self.batch = Some((direction, 1));
-        Some(self.side_mut(direction).take(place))
+        let direction = self.next_direction(lists)?;
+        let (inserted, place) = self.beginning(lists.side(direction), direction, now)?;
+        self.batch = Some((direction, 0));
+        Some((Chosen { direction, place }, inserted))
+    }
+
+    /// Takes the request that was chosen from `lists`.
+    pub(super) fn take(&mut self, lists: &mut Lists, chosen: Chosen) -> Request {
+        if let Some((_, gone)) = &mut self.batch {
+            *gone += 1;
+        }
+        lists.sides[chosen.direction as usize].take(chosen.place)
     }
 
     /// The direction of a new batch; `None` where no request waits.
-    fn next_direction(&mut self) -> Option<Direction> {
+    fn next_direction(&mut self, lists: &Lists) -> Option<Direction> {
         let [reads, writes] =
-            [Direction::Read, Direction::Write].map(|of| !self.side(of).by_place.is_empty());
+            [Direction::Read, Direction::Write].map(|of| !lists.side(of).by_place.is_empty());
         match (reads, writes) {
             (false, false) => None,
             (true, false) => Some(Direction::Read),
@@ -185,24 +219,15 @@ impl Lists {
         }
     }
 
-    /// The first request of a new batch.
-    fn beginning(&self, direction: Direction, now: Timestamp) -> Option<Place> {
+    /// The first request of a new batch, with the instant of its insertion.
+    fn beginning(&self, side: &Side, direction: Direction, now: Timestamp) -> Option<(Timestamp, Place)> {
         let expire = match direction {
             Direction::Read => self.settings.read_expire,
             Direction::Write => self.settings.write_expire,
         };
-        let side = self.side(direction);
-        let (inserted, oldest) = side.oldest()?;
-        let has_expired = inserted + expire <= now;
+        let oldest = side.oldest()?;
+        let has_expired = oldest.0 + expire <= now;
         if has_expired { Some(oldest) } else { side.next_in_order().or(Some(oldest)) }
-    }
-
-    fn side(&self, direction: Direction) -> &Side {
-        &self.sides[direction as usize]
-    }
-
-    fn side_mut(&mut self, direction: Direction) -> &mut Side {
-        &mut self.sides[direction as usize]
     }
 }
 

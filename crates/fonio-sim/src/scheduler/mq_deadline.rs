@@ -1,29 +1,39 @@
 //! mq-deadline: the lists of `deadline` for each class of priority, highest class first.
 //!
 //! Requests of a class wait until all requests of higher classes have completed, but not longer than
-//! [`Settings::prio_aging_expire`].
+//! [`Settings::prio_aging_expire`]. The classes share one batch: it goes on with requests of another class, and `writes_starved`
+//! counts the batches of reads of all.
+//!
+//! While requests of several classes are unfinished, the scheduler first looks for one that has aged: in each lower class, at
+//! the request that would go next. A look that finds a new batch begins it, although the request does not go. So writes of a
+//! lower class that waits come to their batch sooner than `writes_starved` says.
 //!
 //! Sources: the kernel's `Documentation/block/deadline-iosched`; the commit messages that added I/O priorities in
-//! Linux 5.14. Pinned by a running kernel for requests of one class (`tests/vectors/observed`).
+//! Linux 5.14; decisions of running kernels (`tests/vectors/observed`), for what the classes share, the look, and the tick.
 
 use fonio_core::{Nanos, Timestamp};
 
-use super::deadline::{self, Lists};
+use super::deadline::{self, Batches, Lists};
 use super::{Class, Request, Scheduler};
 
-/// The tunables, under the kernel's names.
+/// The tunables, under the kernel's names, and a property of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Those of each class.
+    /// Those of all classes together.
     pub lists: deadline::Settings,
     /// How long higher classes can hold a request back.
     pub prio_aging_expire: Nanos,
+    /// The kernel measures ages in ticks of this length. Not 0.
+    pub tick: Nanos,
 }
 
 impl Settings {
-    /// The kernel's defaults.
-    pub const DEFAULT: Settings =
-        Settings { lists: deadline::Settings::DEFAULT, prio_aging_expire: Nanos(10_000_000_000) };
+    /// The kernel's defaults. The tick is that of Debian and of most phones, 250 a second.
+    pub const DEFAULT: Settings = Settings {
+        lists: deadline::Settings::DEFAULT,
+        prio_aging_expire: Nanos(10_000_000_000),
+        tick: Nanos(4_000_000),
+    };
 }
 
 /// A scheduler of classes.
@@ -31,6 +41,7 @@ impl Settings {
 pub struct MqDeadline {
     settings: Settings,
     classes: [Lists; 3],
+    batches: Batches,
     /// Requests of each class that were dispatched and have not completed.
     in_flight: [u32; 3],
 }
@@ -38,22 +49,27 @@ pub struct MqDeadline {
 impl MqDeadline {
     /// An empty scheduler.
     pub fn new(settings: Settings) -> MqDeadline {
-        let classes = Class::ALL.map(|_| Lists::new(settings.lists));
-        MqDeadline { settings, classes, in_flight: [0; 3] }
+        let batches = Batches::new(settings.lists);
+        MqDeadline { settings, classes: Default::default(), batches, in_flight: [0; 3] }
     }
 
-    /// The class whose request goes next.
-    fn next_class(&self, now: Timestamp) -> Option<usize> {
-        let lower = 1..self.classes.len();
-        let aged = lower.filter(|class| self.ages_out(*class).is_some_and(|at| at <= now));
-        let unfinished = |class: &usize| self.in_flight[*class] > 0 || self.classes[*class].len() > 0;
-        // The lowest classes wait longest, so an aged request of a higher class goes first.
-        aged.into_iter().next().or_else(|| (0..self.classes.len()).find(unfinished))
+    fn is_unfinished(&self, class: usize) -> bool {
+        self.in_flight[class] > 0 || self.classes[class].len() > 0
     }
 
-    /// When higher classes can no longer hold back the oldest request of a class.
-    fn ages_out(&self, class: usize) -> Option<Timestamp> {
-        Some(self.classes[class].oldest()? + self.settings.prio_aging_expire)
+    /// The last tick.
+    fn tick(&self, now: Timestamp) -> Timestamp {
+        Timestamp(now.0 - now.0 % self.settings.tick.0)
+    }
+
+    /// Takes the next request of a class if it has waited for `age`.
+    fn take(&mut self, class: usize, now: Timestamp, age: Nanos) -> Option<Request> {
+        let (chosen, inserted) = self.batches.choose(&self.classes[class], now)?;
+        if inserted + age > now {
+            return None;
+        }
+        self.in_flight[class] += 1;
+        Some(self.batches.take(&mut self.classes[class], chosen))
     }
 }
 
@@ -63,14 +79,23 @@ impl Scheduler for MqDeadline {
     }
 
     fn insert(&mut self, request: Request, now: Timestamp) {
-        self.classes[request.priority.class as usize].insert(request, now);
+        let tick = self.tick(now);
+        self.classes[request.priority.class as usize].insert(request, tick);
     }
 
     fn dispatch(&mut self, now: Timestamp, _: u32) -> Option<Request> {
-        let class = self.next_class(now)?;
-        let request = self.classes[class].dispatch(now)?;
-        self.in_flight[class] += 1;
-        Some(request)
+        let now = self.tick(now);
+        let unfinished = (0..Class::ALL.len()).filter(|class| self.is_unfinished(*class));
+        if unfinished.count() > 1 {
+            // The lowest class waits longest, so an aged request of a higher class goes first.
+            for class in 1..Class::ALL.len() {
+                if let Some(aged) = self.take(class, now, self.settings.prio_aging_expire) {
+                    return Some(aged);
+                }
+            }
+        }
+        let class = (0..Class::ALL.len()).find(|class| self.is_unfinished(*class))?;
+        self.take(class, now, Nanos(0))
     }
 
     fn complete(&mut self, request: &Request, _: Timestamp, _: Timestamp) {
@@ -78,8 +103,12 @@ impl Scheduler for MqDeadline {
     }
 
     fn next_timer(&self, now: Timestamp) -> Option<Timestamp> {
-        let lower = 1..self.classes.len();
-        lower.filter_map(|class| self.ages_out(class)).filter(|at| *at > now).min()
+        let tick = self.settings.tick.0;
+        let ages_out = |class: usize| {
+            let at = self.classes[class].oldest()? + self.settings.prio_aging_expire;
+            Some(Timestamp(at.0.div_ceil(tick) * tick))
+        };
+        (1..Class::ALL.len()).filter_map(ages_out).filter(|at| *at > now).min()
     }
 
     fn waiting(&self) -> usize {

@@ -10,6 +10,7 @@ use super::*;
 
 const IDLE: u64 = 8_000_000;
 const SLICE: u64 = 100_000_000;
+const TICK: u64 = 4_000_000;
 
 /// The longest that a policy keeps an idle device from waiting requests, in nanoseconds.
 fn idle_max(policy: Policy) -> u64 {
@@ -227,7 +228,8 @@ proptest! {
         }
     }
 
-    /// mq-deadline: a request goes only if no request of a higher class is unfinished, or after it has aged.
+    /// mq-deadline: a request goes only if no request of a higher class is unfinished, or after it has aged, by the
+    /// kernel's tick.
     #[test]
     fn mq_deadline_serves_classes_in_order(seed in any::<u64>()) {
         let mut driver = Driver::new(Policy::MqDeadline.scheduler(), 0);
@@ -238,7 +240,7 @@ proptest! {
             // A batch that an aged request began may go on with younger ones.
             let oldest = driver.waiting.values().filter(|(other, _)| other.priority.class == gone.priority.class);
             let oldest = oldest.map(|(_, at)| *at).min().unwrap_or(inserted).min(inserted);
-            assert!(!is_held || oldest.0 + 10_000_000_000 <= driver.now.0);
+            assert!(!is_held || oldest.0 + 10_000_000_000 <= driver.now.0 + TICK);
         });
     }
 }
@@ -251,8 +253,11 @@ fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
     let mut next: Vec<Request> = loops.to_vec();
     for request in &next {
         driver.insert(*request);
+        // BFQ lets processes that start together share a queue.
+        driver.now = driver.now + Nanos(1_000_000_000);
     }
-    while driver.now.0 < seconds * 1_000_000_000 {
+    let ends = driver.now + Nanos(seconds * 1_000_000_000);
+    while driver.now < ends {
         match driver.dispatch() {
             Some((request, _)) => {
                 driver.now = driver.now + Nanos(1_000_000);
@@ -290,6 +295,25 @@ fn equal_processes_get_equal_shares() {
             // A slice, or a budget's time, is 100 to 124 requests.
             assert!(apart <= 124, "{}: {shares:?}", policy.name());
         }
+    }
+}
+
+#[test]
+fn processes_that_start_together_share_a_queue_of_bfq() {
+    // The second process starts 1 ms or 1 s after the first one.
+    for (pause, expected) in [(1_000_000, [0, 2, 1]), (1_000_000_000, [0, 1, 2])] {
+        let settings = bfq::Settings { slice_idle: Nanos(0), ..bfq::Settings::DEFAULT };
+        let mut driver = Driver::new(Box::new(bfq::Bfq::new(settings)), 0);
+        for (process, sector, wait) in [(0, 0, 0), (0, 40_000, 0), (1, 20_000, pause)] {
+            driver.now = driver.now + Nanos(wait);
+            driver.insert(Request { sector: Sector(sector), ..reader(process, 4096, 4) });
+        }
+        let mut order = Vec::new();
+        while let Some((gone, _)) = driver.dispatch() {
+            order.push(gone.id.0);
+            driver.complete(0);
+        }
+        assert_eq!(order, expected, "{pause}");
     }
 }
 

@@ -24,8 +24,13 @@ use std::str::FromStr;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use thiserror::Error;
 
+use super::bfq::{self, Bfq};
+use super::mq_deadline::{self, MqDeadline};
 use super::smartio::{self, SmartIo};
 use super::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
+
+/// The longest setting in milliseconds, a day: long enough for any, short enough for nanoseconds.
+const MILLIS_MAX: u64 = 86_400_000;
 
 /// A line that is not a valid input.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -119,21 +124,68 @@ impl State {
     }
 }
 
-/// Reads `NAME`, and for SmartIO the settings that differ from those of the S5.
+/// Reads `NAME`, and the settings that differ from the defaults; for SmartIO, from those of the S5.
 fn scheduler<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
     let name = words.next().unwrap_or_default();
     let names = Policy::ALL.map(Policy::name).join(", ");
     let policy = Policy::named(name).ok_or_else(|| format!("`{name}` is none of {names}"))?;
-    if policy != Policy::SmartIo {
-        return match words.next() {
+    match policy {
+        Policy::SmartIo => smartio(words),
+        Policy::MqDeadline => mq_deadline(words),
+        Policy::Bfq => bfq(words),
+        _ => match words.next() {
             Some(word) => Err(format!("{name} takes no settings here, such as `{word}`")),
             None => Ok(policy.scheduler()),
-        };
+        },
     }
+}
+
+/// Reads `NAME=NUMBER`.
+fn setting(word: &str) -> Result<(&str, u64), String> {
+    let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=NUMBER"))?;
+    Ok((key, parsed(Some(value), "a number")?))
+}
+
+/// Reads settings under the kernel's names and in its units.
+fn mq_deadline<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
+    let mut settings = mq_deadline::Settings::DEFAULT;
+    for word in words {
+        match setting(word)? {
+            ("fifo_batch", value) if value <= u64::from(u32::MAX) => settings.lists.fifo_batch = value as u32,
+            ("writes_starved", value) if value <= u64::from(u32::MAX) => {
+                settings.lists.writes_starved = value as u32;
+            }
+            ("prio_aging_expire", value) if value <= MILLIS_MAX => {
+                settings.prio_aging_expire = Nanos(value * 1_000_000);
+            }
+            _ => return Err(format!("`{word}` is not a setting of mq-deadline")),
+        }
+    }
+    Ok(Box::new(MqDeadline::new(settings)))
+}
+
+/// Reads settings under the kernel's names and in its units. `low_latency=0` says that the kernel did not raise weights, which
+/// the model never does.
+fn bfq<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
+    let mut settings = bfq::Settings::DEFAULT;
+    for word in words {
+        match setting(word)? {
+            ("low_latency", 0) => {}
+            ("slice_idle", value) if value <= MILLIS_MAX => settings.slice_idle = Nanos(value * 1_000_000),
+            ("max_budget", value) if (1..=u64::from(u32::MAX)).contains(&value) => {
+                settings.max_budget = value
+            }
+            ("strict_guarantees", value @ (0 | 1)) => settings.strict_guarantees = value == 1,
+            _ => return Err(format!("`{word}` is not a setting of bfq")),
+        }
+    }
+    Ok(Box::new(Bfq::new(settings)))
+}
+
+fn smartio<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
     let mut settings = smartio::Settings::SAMSUNG_S5;
     for word in words {
-        let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=NUMBER"))?;
-        let value: u64 = parsed(Some(value), "a number")?;
+        let (key, value) = setting(word)?;
         let limit = smartio::Kind::ALL.into_iter().find(|kind| kind.name() == key);
         match (key, limit) {
             ("slice_ns", _) => settings.slice = Nanos(value),
@@ -207,6 +259,8 @@ mod tests {
                 "line 2: `x` is none of noop, deadline, cfq, smartio, mq-deadline, kyber, bfq",
             ),
             ("scheduler noop depth=1", "line 1: noop takes no settings here, such as `depth=1`"),
+            ("scheduler bfq low_latency=1", "line 1: `low_latency=1` is not a setting of bfq"),
+            ("scheduler mq-deadline fifo_batch", "line 1: `fifo_batch` is not NAME=NUMBER"),
             ("scheduler smartio quantum=0", "line 1: `quantum=0` is not a setting of smartio"),
             ("scheduler noop\ndispatch x", "line 2: `x` is not an instant in nanoseconds"),
             ("scheduler noop\ndispatch 2\ntimer 1", "line 3: 1 is before 2, the instant of the input before"),

@@ -1,0 +1,112 @@
+//! B-WF2Q+ for the queues of a class: which one has its turn next.
+//!
+//! A queue's turn has a virtual start and a virtual finish; the class's virtual time passes with its service, more
+//! slowly the more weight its queues have. Of the queues whose start has come, the one with the earliest finish is next.
+
+use super::queue::{Queue, State};
+
+/// A sector of a queue with weight 1, in virtual time: enough that divisions by weights lose little.
+const SECTOR_VIRTUAL: u64 = 1 << 22;
+
+/// `sectors` of service, in virtual time of a `weight`.
+fn virtual_of(sectors: u64, weight: u64) -> u64 {
+    sectors * SECTOR_VIRTUAL / weight.max(1)
+}
+
+/// The queues of a class, by their index.
+#[derive(Debug, Default)]
+pub(super) struct ClassQueues {
+    /// The virtual time.
+    now: u64,
+    /// Those that wait for their turn.
+    busy: Vec<usize>,
+    /// Those that are empty, but whose last turn has not finished in virtual time: their weights still count.
+    retained: Vec<usize>,
+    /// Chosen when a queue began or lost its turn or became busy, not when the turn comes: a queue whose virtual start
+    /// comes in the meantime does not replace it.
+    next: Option<usize>,
+}
+
+impl ClassQueues {
+    pub(super) fn has_next(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// The queues that wait for their turn.
+    pub(super) fn busy(&self) -> &[usize] {
+        &self.busy
+    }
+
+    /// A queue that was empty waits for its turn, which starts now, or when its last one has finished.
+    pub(super) fn activate(&mut self, queues: &mut [Queue], at: usize) {
+        self.retained.retain(|kept| *kept != at);
+        let queue = &mut queues[at];
+        queue.start = self.now.max(queue.finish);
+        self.enqueue(queue, at);
+        let is_next = match self.next {
+            None => true,
+            Some(next) => {
+                let (new, next) = (&queues[at], &queues[next]);
+                new.start <= self.now && (new.finish < next.finish || next.start > self.now)
+            }
+        };
+        if is_next {
+            self.next = Some(at);
+        }
+    }
+
+    /// Ends the turn of a queue. Its virtual finish follows from what it used.
+    pub(super) fn end_turn(&mut self, queues: &mut [Queue], at: usize) {
+        let queue = &mut queues[at];
+        queue.finish = queue.start + virtual_of(queue.used, queue.weight());
+        if queue.is_empty() {
+            queue.state = State::Empty;
+            if queue.finish > self.now {
+                self.retained.push(at);
+            }
+            return;
+        }
+        queue.start = queue.finish;
+        self.enqueue(queue, at);
+        self.next = self.choose(queues, true);
+    }
+
+    fn enqueue(&mut self, queue: &mut Queue, at: usize) {
+        let request = queue.next().map_or(0, super::sectors_of);
+        queue.state = State::Busy;
+        queue.used = 0;
+        queue.budget = queue.earned.max(request * super::charge_of(queue));
+        queue.finish = queue.start + virtual_of(queue.budget, queue.weight());
+        self.busy.push(at);
+    }
+
+    /// Begins the turn of the next queue.
+    pub(super) fn begin_turn(&mut self, queues: &mut [Queue]) -> Option<usize> {
+        let at = self.next.or_else(|| self.choose(queues, true))?;
+        self.busy.retain(|busy| *busy != at);
+        queues[at].state = State::InService;
+        self.next = self.choose(queues, false);
+        Some(at)
+    }
+
+    /// Charges the queue that has the device with `sectors`.
+    pub(super) fn serve(&mut self, queues: &mut [Queue], at: usize, sectors: u64) {
+        self.retained.retain(|kept| queues[*kept].finish > self.now);
+        let others = self.busy.iter().chain(&self.retained).map(|other| queues[*other].weight());
+        let weights = others.sum::<u64>() + queues[at].weight();
+        self.now += virtual_of(sectors, weights);
+        queues[at].used += sectors;
+    }
+
+    /// The queue with the earliest finish of those that have started. If none has, virtual time jumps to the first start,
+    /// for this choice, or for good if no queue has the device.
+    fn choose(&mut self, queues: &[Queue], is_for_good: bool) -> Option<usize> {
+        let first = self.busy.iter().map(|busy| queues[*busy].start).min()?;
+        let now = self.now.max(first);
+        if is_for_good {
+            self.now = now;
+        }
+        let started = self.busy.iter().copied().filter(|busy| queues[*busy].start <= now);
+        started.min_by_key(|busy| (queues[*busy].finish, *busy))
+    }
+}

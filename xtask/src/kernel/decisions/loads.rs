@@ -43,7 +43,7 @@ const CLASSES: &str = "--name=r1 --rw=randread --iodepth=2 --prioclass=1 --prio=
 /// The settings that leave BFQ its main mechanism.
 const MAIN: &str = "low_latency=0 slice_idle=0 max_budget=256";
 
-pub(super) const LOADS: [Load; 20] = [
+pub(super) const LOADS: [Load; 21] = [
     Load::new("mq-deadline", "plain", "", PLAIN),
     Load::new("mq-deadline", "classes", "", CLASSES),
     Load::new(
@@ -130,6 +130,14 @@ pub(super) const LOADS: [Load; 20] = [
         "--name=r1 --rw=randread --iodepth=3 --prioclass=1 --prio=4 --thinktime=800 \
          --name=r2 --rw=randread --offset=256m --iodepth=5 \
          --name=r3 --rw=randread --offset=512m --iodepth=4 --prioclass=2 --prio=1",
+    ),
+    Load::new(
+        "bfq",
+        "three-classes",
+        MAIN,
+        "--number_ios=30 --name=r1 --rw=randread --iodepth=2 --prioclass=1 --prio=2 --thinktime=500 \
+         --name=r2 --rw=randread --offset=256m --iodepth=4 --name=w1 --rw=randwrite --offset=512m --iodepth=4 \
+         --name=w2 --rw=randwrite --offset=768m --iodepth=4 --prioclass=3",
     ),
     Load::new(
         "bfq",

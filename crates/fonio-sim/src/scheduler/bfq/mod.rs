@@ -55,16 +55,17 @@ impl Settings {
     };
 }
 
-/// The kernel's budget before it has measured the device, in sectors; observed as two thirds of it.
+/// The kernel's budget before it has measured the device, in sectors. Observed: first budgets are two thirds of it.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
-/// Turns before budgets follow [`Settings::max_budget`]; before, they follow the default. Observed: 9 to 20.
-const TURNS_BEFORE_MAX_BUDGET: u64 = 11;
+/// Turns before budgets follow [`Settings::max_budget`]; before, they follow the default. Observed: 9 to 20 fit.
+const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
 /// The least budget is this part of the most. Observed.
 const BUDGET_MIN_PART: u64 = 32;
-/// How often an asynchronous request is charged. Observed: at least 3; the commit message does not name the number.
+/// How often an asynchronous request is charged. Observed: at least 3.
 const ASYNC_CHARGE: u64 = 3;
-/// Processes that start within this time after each other share a queue. Observed: more than 1 ms, less than 300 ms.
-const BURST: Nanos = Nanos(180_000_000);
+/// Processes that start within this time after each other share a queue. Observed: more than 1 ms, less than 300 ms;
+/// chosen between them.
+const BURST: Nanos = Nanos(100_000_000);
 /// A request that has waited for this long begins the next turn of its queue (`fifo_expire_sync`, `fifo_expire_async`).
 const EXPIRE_SYNC: Nanos = Nanos(125_000_000);
 const EXPIRE_ASYNC: Nanos = Nanos(250_000_000);
@@ -85,7 +86,6 @@ pub struct Bfq {
     head: Sector,
     waiting: usize,
     in_flight: u32,
-    others_in_flight: u32,
     held_until: Option<Timestamp>,
 }
 
@@ -120,7 +120,6 @@ impl Bfq {
             head: Sector(0),
             waiting: 0,
             in_flight: 0,
-            others_in_flight: 0,
             held_until: None,
         }
     }
@@ -270,9 +269,6 @@ impl Scheduler for Bfq {
         }
         let index = self.select(now)?;
         let queue = &mut self.queues[index];
-        if queue.key.priority().class == Class::Idle && self.others_in_flight > 0 {
-            return None;
-        }
         let request = queue.take()?;
         queue.in_flight += 1;
         let charge = sectors_of(&request) * charge_of(queue);
@@ -281,7 +277,6 @@ impl Scheduler for Bfq {
         self.head = request.end();
         self.waiting -= 1;
         self.in_flight += 1;
-        self.others_in_flight += u32::from(request.priority.class != Class::Idle);
         Some(request)
     }
 
@@ -293,7 +288,6 @@ impl Scheduler for Bfq {
             queue.think.completed(now);
         }
         self.in_flight -= 1;
-        self.others_in_flight -= u32::from(request.priority.class != Class::Idle);
         let has_device = self.turn.is_some_and(|(in_service, _)| in_service == index);
         if has_device && self.queues[index].is_empty() && !self.may_idle(index) {
             self.end_turn(End::Empty);

@@ -73,7 +73,7 @@ cargo xtask COMMAND
               `bench schedulers`: reads beside writes under SmartIO and the kernel's schedulers, in guests (root), and which
               goals hold: [--quick, only the Galaxy S5] [--on PROFILE] [--jobs N] [--fonio PROGRAM] [WORD in the cell's name…]
               `bench applications`: apps launched beside an installer and a backup, under SmartIO and the kernel's schedulers in a
-              guest (root, ten minutes), and what models of schedulers predict, CFQ among them: [--fonio PROGRAM]
+              guest (root, 20 minutes), and what models of schedulers predict, CFQ among them: [--fonio PROGRAM]
   paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]
               [--in lab:KERNEL] [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run when they are
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is

@@ -55,7 +55,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "schedulers" => return crate::kernel::bench::run(rest),
             #[cfg(not(feature = "results"))]
             "schedulers" => return process::with_results("bench", arguments),
+            #[cfg(feature = "results")]
             "applications" => return crate::kernel::applications::run(rest),
+            #[cfg(not(feature = "results"))]
+            "applications" => return process::with_results("bench", arguments),
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]
             "compare" => return crate::compare_bench::run(rest),

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use fonio_analysis::interval::compare_rounds;
 use serde_json::Value;
 
 use super::build;
@@ -15,7 +16,7 @@ use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 8;
 /// What runs beside the launches.
 const UPDATE: &str = include_str!("update.toml");
 
@@ -48,7 +49,6 @@ pub const FORTY_APPS: Load = Load {
 };
 
 /// One app: its launch, and how long the feed takes after a drag.
-#[cfg(feature = "results")]
 pub const FACEBOOK: Load = Load {
     workload: "facebook",
     scale: "1",
@@ -95,7 +95,6 @@ pub struct Measured {
     pub iowait_ticks: Vec<f64>,
 }
 
-#[cfg(feature = "results")]
 impl Applications {
     /// A scheduler by its name.
     pub fn of(&self, name: &str) -> Result<&OfScheduler> {
@@ -255,6 +254,43 @@ fn show(found: &Applications) -> Result<()> {
             kernel(|of| &of.launches_s, 1.0, 2),
             kernel(|of| &of.iowait_ticks, 1.0, 0),
         );
+    }
+    compare(found)
+}
+
+/// How a figure is named, and where its values are.
+type Figure = (&'static str, fn(&Measured) -> &Vec<f64>);
+
+const COMPARED: [Figure; 3] = [
+    ("a read of the launching program", |of| &of.read_s),
+    ("it was blocked", |of| &of.blocked_s),
+    ("cold launches", |of| &of.launches_s),
+];
+
+/// SmartIO beside the others, round by round.
+fn compare(found: &Applications) -> Result<()> {
+    println!(
+        "\nSmartIO over each other one: the mean ratio of the rounds, with its interval at 95 % for all comparisons of a line\n\
+         together. The load and the times at which requests meet differ from build to build of fonio, so other builds give\n\
+         other ratios."
+    );
+    let kernel =
+        |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));
+    let own = kernel("smartio")?;
+    let others: Vec<&OfScheduler> =
+        found.schedulers.iter().filter(|of| of.kernel.is_some() && of.name != "smartio").collect();
+    for (what, of) in COMPARED {
+        let pairs: Vec<(&[f64], &[f64])> = others
+            .iter()
+            .filter_map(|other| other.kernel.as_ref())
+            .map(|other| (of(other).as_slice(), of(own).as_slice()))
+            .collect();
+        let told: Vec<String> = others
+            .iter()
+            .zip(compare_rounds(&pairs))
+            .map(|(other, change)| format!("{} {}", other.name, super::bench::interval(&change)))
+            .collect();
+        println!("  {what:<32} {}", told.join("; "));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask kernel`: the SmartIO module (`kernel/smartio`), built and tested on Debian's kernels.
 
+#[cfg(feature = "results")]
 pub mod applications;
 #[cfg(feature = "results")]
 pub mod bench;
@@ -20,16 +21,19 @@ mod turns;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+#[cfg(feature = "results")]
 use sha2::{Digest, Sha256};
 
 use crate::{process, tools};
 
 /// A short name of some content.
+#[cfg(feature = "results")]
 fn short(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Least, median and most.
+#[cfg(feature = "results")]
 fn points(values: &[f64]) -> Option<[f64; 3]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -97,7 +101,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if broken.is_empty() { Ok(()) } else { bail!("SmartIO failed on Linux {}", broken.join(", ")) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "results"))]
 mod tests {
     use super::points;
 

@@ -74,7 +74,7 @@ fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
 }
 
 /// The interval of a ratio, in words.
-fn interval(change: &Change) -> String {
+pub(in crate::kernel) fn interval(change: &Change) -> String {
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     match (change.ratio, change.unknown) {
         (Some(ratio), _) if change.low.is_some() => {

@@ -19,6 +19,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
+pub(super) use self::goals::interval;
+
 use self::cell::{Cell, SMARTIO, VARIANTS, Values, emulated};
 use super::build::{self, sources};
 use super::short;

@@ -10,7 +10,7 @@ use super::{ModelReplay, ProgramTimes, Responses};
 const PROGRAMS_MAX: usize = 8;
 /// Two response times within this factor are not told apart: single replays were off by up to that
 /// (`docs/scheduler-models.md`, "Replays of recordings").
-const EQUAL: f64 = 2.3;
+const EQUAL: f64 = 3.0;
 
 /// Returns the report.
 pub fn model_document(replay: &ModelReplay) -> Document {

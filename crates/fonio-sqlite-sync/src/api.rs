@@ -14,7 +14,6 @@ type Exec =
     unsafe extern "C" fn(*mut sqlite3, *const c_char, Option<Row>, *mut c_void, *mut *mut c_char) -> c_int;
 type Control = unsafe extern "C" fn(*mut sqlite3, *const c_char, c_int, *mut c_void) -> c_int;
 type DbFilename = unsafe extern "C" fn(*mut sqlite3, *const c_char) -> *const c_char;
-type Mprintf = unsafe extern "C" fn(*const c_char, ...) -> *mut c_char;
 
 /// Functions of the SQLite that a program uses.
 #[derive(Clone, Copy)]
@@ -24,7 +23,6 @@ pub struct Api {
     exec: Exec,
     file_control: Control,
     db_filename: DbFilename,
-    mprintf: Mprintf,
 }
 
 /// SQLite 3.8.7, the first version that has `auto_extension` among the functions for extensions.
@@ -34,7 +32,6 @@ const OLDEST: c_int = 3_008_007;
 mod place {
     pub const EXEC: usize = 55;
     pub const LIBVERSION_NUMBER: usize = 67;
-    pub const MPRINTF: usize = 69;
     pub const FILE_CONTROL: usize = 127;
     pub const VFS_FIND: usize = 141;
     pub const DB_FILENAME: usize = 180;
@@ -79,7 +76,6 @@ impl Api {
         let exec = get(place::EXEC, c"sqlite3_exec")?;
         let file_control = get(place::FILE_CONTROL, c"sqlite3_file_control")?;
         let db_filename = get(place::DB_FILENAME, c"sqlite3_db_filename")?;
-        let mprintf = get(place::MPRINTF, c"sqlite3_mprintf")?;
         // SAFETY: SQLite's documentation gives the functions of these names these types.
         Some(unsafe {
             Api {
@@ -88,7 +84,6 @@ impl Api {
                 exec: transmute::<*mut c_void, Exec>(exec),
                 file_control: transmute::<*mut c_void, Control>(file_control),
                 db_filename: transmute::<*mut c_void, DbFilename>(db_filename),
-                mprintf: transmute::<*mut c_void, Mprintf>(mprintf),
             }
         })
     }
@@ -163,11 +158,5 @@ impl Api {
     pub unsafe fn main_path(&self, db: *mut sqlite3) -> *const c_char {
         // SAFETY: the caller vouches for `db`.
         unsafe { (self.db_filename)(db, c"main".as_ptr()) }
-    }
-
-    /// A copy of a text that SQLite frees.
-    pub fn text(&self, text: &CStr) -> *mut c_char {
-        // SAFETY: the format has one string.
-        unsafe { (self.mprintf)(c"%s".as_ptr(), text.as_ptr()) }
     }
 }

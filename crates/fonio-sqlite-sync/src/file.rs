@@ -10,7 +10,6 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::api::Api;
 use crate::learn::Part;
 use crate::sqlite::*;
 use crate::wal::Wal;
@@ -44,8 +43,6 @@ pub struct Hooked {
     pub role: Role,
     /// The database of which this is the main file; `None` for its other files.
     counted: Option<PathBuf>,
-    /// The SQLite that it belongs to.
-    pub api: Api,
 }
 
 impl Hooked {
@@ -55,7 +52,7 @@ impl Hooked {
     /// # Safety
     ///
     /// `file` was opened by a VFS, is not hooked yet, and no other thread uses it.
-    pub unsafe fn put(file: *mut sqlite3_file, role: Role, counted: Option<PathBuf>, api: Api) {
+    pub unsafe fn put(file: *mut sqlite3_file, role: Role, counted: Option<PathBuf>) {
         // SAFETY: the VFS has opened it, so it has a table.
         let original = unsafe { (*file).methods };
         // SAFETY: the table has at least the functions of its version.
@@ -73,7 +70,7 @@ impl Hooked {
                 methods.sync = Some(learn::sync);
             }
         }
-        let hooked = Box::into_raw(Box::new(Hooked { methods, original, role, counted, api }));
+        let hooked = Box::into_raw(Box::new(Hooked { methods, original, role, counted }));
         // SAFETY: `methods` is the first field, and `close` frees it together with the rest.
         unsafe { (*file).methods = hooked.cast() };
     }

@@ -92,31 +92,35 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
         return theirs();
     }
     // SAFETY: for this code, SQLite passes the place for the result, the name and the value.
-    let is_ours = guarded(|| unsafe { answer(hooked, argument.cast()) }, || false);
-    if is_ours { SQLITE_OK } else { theirs() }
+    if guarded(|| unsafe { correct(argument.cast()) }, || false) { theirs() } else { SQLITE_ERROR }
 }
 
-/// Answers a PRAGMA instead of SQLite, if it would change the mode or the level.
-unsafe fn answer(hooked: &Hooked, arguments: *mut *mut c_char) -> bool {
+/// Corrects the value of a PRAGMA that would change the mode or the level, so that SQLite carries out the corrected one and
+/// answers as usual. Our own answer would be a row where programs expect none. False if there is no room for the value.
+unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller vouches for the three strings, of which the value can be null.
     let (name, value) = unsafe {
         let (name, value) = (*arguments.add(1), *arguments.add(2));
         if name.is_null() || value.is_null() {
-            return false;
+            return true;
         }
         (CStr::from_ptr(name).to_bytes(), CStr::from_ptr(value).to_bytes())
     };
-    let is = |text: &[u8], word: &str| text.eq_ignore_ascii_case(word.as_bytes());
-    if is(name, "synchronous") {
-        return !is(value, "normal") && !is(value, "1");
-    }
-    if is(name, "journal_mode") && !is(value, "wal") {
-        // As SQLite answers if it cannot change the mode.
-        // SAFETY: SQLite frees the text.
-        unsafe { *arguments = hooked.api.text(c"wal") };
+    let keeps: &CStr = if name.eq_ignore_ascii_case(b"synchronous") {
+        c"1"
+    } else if name.eq_ignore_ascii_case(b"journal_mode") {
+        c"wal"
+    } else {
         return true;
+    };
+    let keeps = keeps.to_bytes_with_nul();
+    if value.len() + 1 < keeps.len() {
+        // A mode so short is none, and SQLite keeps its own. An empty level would mean OFF.
+        return keeps.len() > 2;
     }
-    false
+    // SAFETY: it is SQLite's own copy of the value, and as long.
+    unsafe { (*arguments.add(2)).cast::<u8>().copy_from_nonoverlapping(keeps.as_ptr(), keeps.len()) };
+    true
 }
 
 /// The log of a file that we hooked as one.

@@ -135,7 +135,7 @@ unsafe extern "C" fn open(
                 hook_main(&patched.api, file, &path, treatment);
                 true
             } else {
-                hook_other(&patched.api, file, &path, flags & SQLITE_OPEN_WAL != 0, treatment)
+                hook_other(file, &path, flags & SQLITE_OPEN_WAL != 0, treatment)
             }
         }
     };
@@ -174,17 +174,11 @@ unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: 
         }
     };
     // SAFETY: the caller vouches for `file`.
-    unsafe { Hooked::put(file, role, Some(path.to_owned()), *api) };
+    unsafe { Hooked::put(file, role, Some(path.to_owned())) };
 }
 
 /// Replaces functions of a log or a journal. False if the file must not be used.
-unsafe fn hook_other(
-    api: &Api,
-    file: *mut sqlite3_file,
-    path: &Path,
-    is_log: bool,
-    treatment: Treatment,
-) -> bool {
+unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatment: Treatment) -> bool {
     let role = match treatment {
         Treatment::Unsynced => Role::Unsynced,
         Treatment::Watched(seen) => Role::Watched(if is_log { Part::Log } else { Part::Journal }, seen),
@@ -199,7 +193,7 @@ unsafe fn hook_other(
         },
     };
     // SAFETY: the caller vouches for `file`.
-    unsafe { Hooked::put(file, role, None, *api) };
+    unsafe { Hooked::put(file, role, None) };
     true
 }
 
@@ -220,7 +214,7 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
         // The log first: it must not be unsynced for a moment.
         if !log.is_null()
             && Hooked::of(log).is_none()
-            && !hook_other(api, log, Path::new(&wal), true, treatment.clone())
+            && !hook_other(log, Path::new(&wal), true, treatment.clone())
         {
             return;
         }

@@ -69,7 +69,8 @@ impl Wal {
             if state.has_failed {
                 return SQLITE_IOERR_FSYNC;
             }
-            let is_late = state.oldest().is_some_and(|oldest| oldest.elapsed() >= self.window);
+            let is_late =
+                state.oldest().is_some_and(|oldest| oldest.elapsed() >= self.window - self.window / 8);
             if !is_late {
                 return SQLITE_OK;
             }

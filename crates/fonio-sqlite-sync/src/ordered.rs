@@ -47,8 +47,9 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
         }
         let Some(hooked) = Hooked::of(file) else { return };
         let Role::Ordered { is_relaxed, to_wal } = &hooked.role else { return };
-        let mut is_wal = has_wal(hooked.original(), file);
-        if !is_wal && *to_wal {
+        let mode = mode(hooked.original(), file);
+        let mut is_wal = mode == Some(Mode::WriteAhead);
+        if mode == Some(Mode::Rollback) && *to_wal {
             let (code, mode) = api.run(db, c"PRAGMA main.journal_mode=WAL");
             is_wal = code == SQLITE_OK && mode.as_deref() == Some("wal");
         }
@@ -68,16 +69,26 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
 /// `file` is its main file, which is open.
 pub unsafe fn is_in_wal_mode(file: *mut sqlite3_file) -> bool {
     // SAFETY: the caller vouches for it.
-    unsafe { has_wal(&*(*file).methods, file) }
+    unsafe { mode(&*(*file).methods, file) == Some(Mode::WriteAhead) }
 }
 
-/// Whether the database is in write-ahead mode by its header (<https://www.sqlite.org/fileformat.html>, 1.3).
-unsafe fn has_wal(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> bool {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Rollback,
+    WriteAhead,
+}
+
+/// The journal mode by the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new database and for an encrypted
+/// one: the program may set a key or a page size before its first statement, so nothing may be written or read before.
+unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
-    let Some(read) = methods.read else { return false };
+    let read = methods.read?;
     // SAFETY: the buffer has as many bytes. A shorter file gives an error.
     let code = unsafe { read(file, header.as_mut_ptr().cast(), header.len() as c_int, 0) };
-    code == SQLITE_OK && header.starts_with(b"SQLite format 3\0") && header[18] == 2
+    if code != SQLITE_OK || !header.starts_with(b"SQLite format 3\0") {
+        return None;
+    }
+    Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
 /// `xFileControl` of a main database: keeps the program from changing what [`relax`] set.

@@ -62,6 +62,19 @@ fn an_ordered_database_stays_in_its_mode_and_answers_as_usual() {
 }
 
 #[test]
+fn a_new_database_is_the_programs_until_it_is_opened_again() {
+    let Some(bed) = Bed::new() else { return };
+    let database = bed.new_path();
+    bed.policy(Some("class = 'ordered'\nto-wal = true"), &database);
+    let make = "PRAGMA page_size=8192; CREATE TABLE t (x); PRAGMA page_size; PRAGMA journal_mode";
+    assert_eq!(bed.said(Loaded::ByPreload, &database, make), ["8192", "delete"]);
+    assert_eq!(
+        bed.said(Loaded::ByPreload, &database, "PRAGMA page_size; PRAGMA journal_mode"),
+        ["8192", "wal"]
+    );
+}
+
+#[test]
 fn python_whose_sqlite_is_loaded_locally_is_found() {
     let Some(bed) = Bed::new() else { return };
     let database = bed.database("wal");

@@ -26,6 +26,8 @@ pub struct Mode {
     pub journal: &'static str,
     /// The level that the program asks for.
     pub synchronous: &'static str,
+    /// Pages in the write-ahead log after which SQLite copies them into the database.
+    pub checkpoint: u32,
     /// The rule of the policy; `None` without the library.
     pub class: Option<&'static str>,
     pub promise: Promise,
@@ -46,19 +48,21 @@ pub enum Promise {
 
 const fn mode(
     name: &'static str,
-    (journal, synchronous): (&'static str, &'static str),
+    (journal, synchronous, checkpoint): (&'static str, &'static str, u32),
     class: Option<&'static str>,
     promise: Promise,
 ) -> Mode {
-    Mode { name, journal, synchronous, class, promise }
+    Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-const WAL: (&str, &str) = ("wal", "FULL");
-const TRUNCATE: (&str, &str) = ("truncate", "FULL");
+/// With few pages, cuts meet many checkpoints; with SQLite's default, they meet the end of a window more often.
+const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
+const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
+const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
 
 /// All of them, the control first.
 pub const MODES: [Mode; 8] = [
-    mode("synchronous=OFF, without the library", ("truncate", "OFF"), None, Promise::Nothing),
+    mode("synchronous=OFF, without the library", ("truncate", "OFF", 0), None, Promise::Nothing),
     mode("durable, write-ahead log", WAL, Some("class = 'durable'"), Promise::Durable),
     mode("durable, rollback journal", TRUNCATE, Some("class = 'durable'"), Promise::Durable),
     mode(
@@ -69,7 +73,7 @@ pub const MODES: [Mode; 8] = [
     ),
     mode(
         "ordered, 500 ms",
-        WAL,
+        LONG_WAL,
         Some("class = 'ordered'\nwindow-ms = 500"),
         Promise::Within(Duration::from_millis(500)),
     ),
@@ -128,18 +132,18 @@ const PREPARE: &str = "
 /// that cuts meet them.
 const WRITER: &str = "
 import sqlite3, sys
-path, journal, level = sys.argv[1:4]
+path, journal, level, checkpoint = sys.argv[1:5]
 db = sqlite3.connect(path, isolation_level=None)
 db.execute('PRAGMA journal_mode=' + journal)
 db.execute('PRAGMA synchronous=' + level)
-db.execute('PRAGMA wal_autocheckpoint=60')
+db.execute('PRAGMA wal_autocheckpoint=' + checkpoint)
 turn = 0
 while True:
     turn += 1
     row = turn * 37 % 290
     db.execute('BEGIN IMMEDIATE')
     for side in ('left_side', 'right_side'):
-        db.execute('UPDATE %s SET turn=?, filling=randomblob(1800) WHERE id BETWEEN ? AND ?' % side, (turn, row, row + 4))
+        db.execute('UPDATE %s SET turn=?, filling=randomblob(1800) WHERE id BETWEEN ? AND ?' % side, (turn, row, row + 1))
     db.execute('INSERT INTO done VALUES (?)', (turn,))
     db.execute('COMMIT')
     print(turn, flush=True)
@@ -214,7 +218,11 @@ impl Recorded {
         }
         rustix::fs::syncfs(fs::File::open(&dir)?)?;
         let mut writer = Command::new("/usr/bin/python3");
-        writer.args(["-c", WRITER]).arg(&database).args([mode.journal, mode.synchronous]);
+        writer.args(["-c", WRITER]).arg(&database).args([
+            mode.journal,
+            mode.synchronous,
+            &mode.checkpoint.to_string(),
+        ]);
         if mode.class.is_some() {
             writer.env("LD_PRELOAD", library).env("FONIO_SYNC_POLICY", &policy);
         }

@@ -36,10 +36,15 @@ impl Bed {
         Some(Bed { dir, made: Cell::new(0) })
     }
 
+    /// A path where no database is yet.
+    pub fn new_path(&self) -> PathBuf {
+        self.made.set(self.made.get() + 1);
+        self.dir.path().join(format!("{}.db", self.made.get()))
+    }
+
     /// A new database with an empty table `t`, in a journal mode.
     pub fn database(&self, mode: &str) -> PathBuf {
-        self.made.set(self.made.get() + 1);
-        let path = self.dir.path().join(format!("{}.db", self.made.get()));
+        let path = self.new_path();
         let made = Command::new("sqlite3")
             .arg(&path)
             .arg(format!("PRAGMA journal_mode={mode}; CREATE TABLE t (x)"))

@@ -62,7 +62,7 @@ cargo xtask COMMAND
               `bench receipt`: what SQLite transactions cost, beside a published table (root, five minutes): [WORD in the mode…]
               `bench sync-policy`: databases under a sync policy, what a transaction costs, and what 10,000 power cuts do (root; it
               goes on where it was interrupted): [--cuts N]; the library's processor time: overhead; SQLite's own tests with and
-              without it (tcl-dev): veryquick [CLASS…]
+              without it (tcl-dev): veryquick [CLASS…]; the fix in a whole Debian, over a reboot and a power cut: system
               `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
               [WORD in the name…]
               `bench devices`: the speed of device models

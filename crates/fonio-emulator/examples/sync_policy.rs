@@ -21,6 +21,8 @@ use serde::{Deserialize, Serialize};
 use sync_policy::{MODES, Mode, Outcome, Promise, Recorded};
 
 const ROUND: u32 = 250;
+/// How often a round is tried again after an error of the machine.
+const ATTEMPTS: u32 = 5;
 const LASTING: Duration = Duration::from_secs(3);
 /// An A2 card: it has a volatile cache, so that a completed write can still be lost.
 const PROFILE: &str = "sd_a2";
@@ -48,7 +50,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stopped = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let text = fs::read_to_string(&state).unwrap_or_default();
     let mut done: Vec<Done> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
-    costs(library)?;
+    if done.is_empty() {
+        costs(library)?;
+    }
     // The control needs few cuts; the modes of the policy share the rest.
     let promising = MODES.iter().filter(|mode| mode.promise != Promise::Nothing).count() as u32;
     for mode in MODES {
@@ -64,7 +68,19 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .iter()
                 .any(|done| done.mode == mode.name && done.round == round && done.outcome.cuts >= count);
             if !is_done {
-                let Some(new) = one_round(mode, library, round, count, &stopped)? else {
+                let mut attempts = 0;
+                let new = loop {
+                    match one_round(mode, library, round, count, &stopped) {
+                        Ok(new) => break new,
+                        // A process that has just made a mount namespace keeps a file system busy, for example.
+                        Err(error) if attempts < ATTEMPTS && !stopped() => {
+                            attempts += 1;
+                            eprintln!("{}, round {round}: {error}; again", mode.name);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                };
+                let Some(new) = new else {
                     println!("Interrupted; the same command goes on from here.");
                     return Ok(());
                 };

@@ -1,6 +1,8 @@
-//! `cargo xtask bench sync-policy`: the library `fonio-sqlite-sync` under power cuts, in SQLite's own tests, and its cost.
+//! `cargo xtask bench sync-policy`: the library `fonio-sqlite-sync` under power cuts, in SQLite's own tests, in a whole Debian, and its
+//! cost.
 
 mod overhead;
+mod system;
 mod veryquick;
 
 use std::path::PathBuf;
@@ -12,15 +14,16 @@ use crate::{process, tools};
 /// Cuts without `--cuts`.
 const CUTS: u32 = 10_000;
 
-/// `[--cuts N]`, `overhead` or `veryquick`.
+/// `[--cuts N]`, `overhead`, `veryquick` or `system`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["overhead"] => overhead::run(),
+        ["system"] => system::run(),
         ["veryquick", ref rest @ ..] => veryquick::run(rest),
         [] => cuts(CUTS),
         ["--cuts", number] => cuts(number.parse().context("--cuts wants a number")?),
-        _ => bail!("the words are: --cuts N, overhead, or veryquick [CLASS…]"),
+        _ => bail!("the words are: --cuts N, overhead, veryquick [CLASS…], or system"),
     }
 }
 

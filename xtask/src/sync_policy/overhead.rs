@@ -9,8 +9,8 @@ use anyhow::Result;
 
 use crate::process;
 
-const TRANSACTIONS: u32 = 50_000;
-const ROUNDS: usize = 9;
+const TRANSACTIONS: u32 = 10_000;
+const ROUNDS: usize = 7;
 
 /// The rules; the first run of each round is without the library.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];

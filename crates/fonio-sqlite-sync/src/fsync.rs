@@ -69,7 +69,8 @@ fn is_dropped(fd: c_int) -> bool {
 
 fn policy() -> std::sync::Arc<Policy> {
     static LAST: Mutex<Option<(Instant, std::sync::Arc<Policy>)>> = Mutex::new(None);
-    let Ok(mut last) = LAST.lock() else { return World::get().policy() };
+    // A child of fork(2) finds it locked for ever if another thread of its parent held it.
+    let Ok(mut last) = LAST.try_lock() else { return World::get().policy() };
     match &*last {
         Some((when, policy)) if when.elapsed() < LOOK => policy.clone(),
         _ => {

@@ -29,6 +29,7 @@ mod paper;
 mod process;
 mod receipt;
 mod report_bench;
+mod sync_policy;
 mod tally;
 mod test;
 mod tidy;
@@ -59,6 +60,9 @@ cargo xtask COMMAND
               [ROUNDS|short-lived] [ext4|xfs|btrfs] [--on-overlay]; in a whole Debian, with units of systemd and a container:
               --lab [--on-lvm] [--on-luks] [--on-lvm-on-luks] [FILE-SYSTEM…]
               `bench receipt`: what SQLite transactions cost, beside a published table (root, five minutes): [WORD in the mode…]
+              `bench sync-policy`: databases under a sync policy, what a transaction costs, and what 10,000 power cuts do (root; it
+              goes on where it was interrupted): [--cuts N]; the library's processor time: overhead; SQLite's own tests with and
+              without it (tcl-dev): veryquick [CLASS…]; the fix in a whole Debian, over a reboot and a power cut: system
               `bench verdicts`: what fonio says of 40 situations whose cause is known, on emulated devices (root, 20 minutes):
               [WORD in the name…]
               `bench devices`: the speed of device models

@@ -51,6 +51,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "fuse" => return crate::bench_fuse::run(rest),
             "live" => return crate::live_bench::run(rest),
             "receipt" => return crate::receipt::run(rest),
+            "sync-policy" => return crate::sync_policy::run(rest),
             #[cfg(feature = "results")]
             "schedulers" => return crate::kernel::bench::run(rest),
             #[cfg(not(feature = "results"))]

@@ -21,8 +21,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
-    ("fonio-host", &["fonio-core", "fonio-system"]),
+    ("fonio-host", &["fonio-core", "fonio-sync-policy", "fonio-system"]),
     ("fonio-lab", &[]),
+    ("fonio-sync-policy", &[]),
+    ("fonio-sqlite-sync", &["fonio-sync-policy"]),
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
@@ -61,6 +63,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-workload",
             "fonio-experiment",
             "fonio-lab",
+            "fonio-sync-policy",
             "fonio-system",
         ],
     ),
@@ -125,8 +128,9 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// The crates that call the kernel directly.
-const MAY_HOLD_UNSAFE: &[&str] = &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse"];
+/// The crates that call the kernel directly, and the one that C programs call.
+const MAY_HOLD_UNSAFE: &[&str] =
+    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync"];
 
 /// A longer file needs a reason, and so far none has one.
 const LINES_MAX: usize = 1000;

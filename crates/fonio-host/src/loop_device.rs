@@ -298,8 +298,10 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     if !sysfs.exists() {
         return Ok(());
     }
-    if let Ok(bound) = fs::read_to_string(sysfs.join("loop/backing_file")) {
-        if !is_backing(bound.trim_end_matches('\n'), backing) {
+    let bound = || fs::read_to_string(sysfs.join("loop/backing_file")).ok();
+    let is_ours = |bound: &str| is_backing(bound.trim_end_matches('\n'), backing);
+    if let Some(bound) = bound() {
+        if !is_ours(&bound) {
             return Ok(());
         }
         let device = File::open(&path).map_err(HostError::system("open", &path))?;
@@ -319,6 +321,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
         };
         match removed {
             Ok(()) | Err(Errno::NODEV) => return Ok(()),
+            // Another process has taken the free number since.
+            Err(Errno::BUSY) if bound().is_some_and(|bound| !is_ours(&bound)) => return Ok(()),
             Err(Errno::BUSY) => thread::sleep(PAUSE),
             Err(error) => return Err(HostError::system("remove", path)(error.into())),
         }

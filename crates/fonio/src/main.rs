@@ -17,7 +17,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::commands::{
     bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
-    status,
+    status, sync_policy,
 };
 
 fn main() -> ExitCode {
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Some(Command::Fix(arguments)) => fix::run(arguments, cli.color),
         Some(Command::Lab(arguments)) => lab::run(arguments),
         Some(Command::Folder(command)) => folder::run(command),
+        Some(Command::SyncPolicy(command)) => sync_policy::run(command),
         Some(Command::Role { role }) => run::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),

@@ -1,9 +1,11 @@
 //! `cargo xtask dist`: programs that need no libraries, and Debian packages of them, for amd64 and arm64.
 //!
 //! Rust's targets for musl bring the C library and a linker. The C in our dependencies (SQLite, zstd) is compiled by clang
-//! for both architectures, with musl's headers from Debian's archive, which are unpacked and not installed.
+//! for both architectures, with musl's headers from Debian's archive, which are unpacked and not installed. The library of the sync
+//! policy is linked with glibc (`library.rs`).
 
 mod check;
+mod library;
 mod package;
 mod path;
 
@@ -34,7 +36,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut packages = Vec::new();
     for architecture in architectures {
         let program = build(architecture)?;
-        packages.push((architecture, package::make(architecture, &program)?));
+        let library = library::build(architecture)?;
+        packages.push((architecture, package::make(architecture, &program, &library)?));
     }
     sums()?;
     for (architecture, package) in &packages {

@@ -16,7 +16,7 @@ use crate::process;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The fields that are the same for each package. The program is static, so it needs nothing; the packages that it
-/// recommends contain programs that it starts.
+/// recommends contain programs that it starts. The library of the sync policy needs the C library of the programs that load it.
 const CONTROL: &str = "\
 Package: fonio
 Maintainer: The fonio developers <fonio@localhost>
@@ -39,8 +39,11 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/fonio.fish"),
 ];
 
-/// Makes the package of a built program.
-pub fn make(architecture: Architecture, program: &Path) -> Result<PathBuf> {
+/// The unit of the sync policy, which `fonio fix sync-policy` starts with the units that need it.
+const UNIT: &str = "crates/fonio-sqlite-sync/fonio-sync-policy.service";
+
+/// Makes the package of a built program and the library of the sync policy.
+pub fn make(architecture: Architecture, program: &Path, library: &Path) -> Result<PathBuf> {
     let tree = process::scratch("dist")?.join(architecture.name());
     if tree.exists() {
         fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
@@ -49,6 +52,9 @@ pub fn make(architecture: Architecture, program: &Path) -> Result<PathBuf> {
     let own = process::target().join("debug/fonio");
     let speaking = if runs_here(architecture) { program.to_owned() } else { own_program(&own)? };
     install(program, &tree.join("usr/bin/fonio"), 0o755)?;
+    install(library, &tree.join("usr/lib/fonio/libfonio_sqlite_sync.so"), 0o644)?;
+    let unit = process::root().join(UNIT);
+    install(&unit, &tree.join("usr/lib/systemd/system/fonio-sync-policy.service"), 0o644)?;
     manual(&speaking, &tree.join("usr/share/man/man1"))?;
     for (shell, path) in COMPLETIONS {
         let text = output(Command::new(&speaking).args(["completions", shell]))?;

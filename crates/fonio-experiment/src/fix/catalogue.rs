@@ -101,6 +101,18 @@ pub const FIXES: &[Fix] = &[
         },
     },
     Fix {
+        name: "sync-policy",
+        changes: Group::Application,
+        does: "syncs a unit's databases of SQLite as the policy in /etc/fonio/sync-policy.toml says, without changing its programs: each is durable, ordered or a cache (`docs/sync-policy.md`)",
+        loses: Loss::Content(
+            "A power cut loses what the policy allows: of ordered databases the transactions of one window, caches entirely, of durable ones nothing.",
+        ),
+        source: KIM,
+        needs_hardware: false,
+        real: Real::Setting(|value| fixed(Setting::SyncPolicy, value)),
+        change: |_, _| Err(OF_SERVICES),
+    },
+    Fix {
         name: "db-on-pcm",
         changes: Group::Device,
         does: "databases on phase-change memory, as fast as this machine can emulate it",

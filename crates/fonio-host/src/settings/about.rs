@@ -31,6 +31,9 @@ impl Setting {
             Setting::IoClass(_) => {
                 "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit"
             }
+            Setting::SyncPolicy => {
+                "systemd, the policy `/etc/fonio/sync-policy.toml`, and programs that load SQLite as a library; a restart of the unit"
+            }
             Setting::SwapInRam(_) => "the kernel's module zram; to keep it, systemd",
             Setting::FolderOn { .. } => {
                 "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing"
@@ -86,7 +89,7 @@ impl Setting {
         if let (Some(means), Ok(dir)) = (means, folder::folder_at(path)) {
             return folder::left_below(&dir, means);
         }
-        matches!(self, Setting::IoClass(_)).then(|| {
+        matches!(self, Setting::IoClass(_) | Setting::SyncPolicy).then(|| {
             let unit = path.display();
             format!("It holds for processes that the unit starts from now on: `systemctl restart {unit}`.")
         })
@@ -121,6 +124,7 @@ impl fmt::Display for Setting {
             Setting::FolderOn { to: Some(to), .. } => write!(f, "folder-on={}", to.display()),
             Setting::FolderInRam { size, .. } => write!(f, "folder-in-ram={}", size.to_exact_text()),
             Setting::IoClass(class) => write!(f, "the I/O class {}", class.name()),
+            Setting::SyncPolicy => f.write_str("sync-policy"),
             Setting::CommitInterval(seconds) => write!(f, "a commit interval of {seconds} s"),
             Setting::DirtyLimit(bytes) => write!(f, "a limit of {} for dirty pages", bytes.to_exact_text()),
             Setting::Swappiness(number) => write!(f, "a swappiness of {number}"),

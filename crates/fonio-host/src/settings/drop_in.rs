@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{files, systemd};
+use super::{files, sync_policy, systemd};
 use crate::{HostError, run};
 
 /// The folder of drop-ins until the next boot.
@@ -21,6 +21,9 @@ const UNSET: &str = "unset";
 const COMMA: &str = ", ";
 /// Keys that can be set several times, for several disks.
 const LISTS: [&str; 2] = ["IOReadBandwidthMax", "IOWriteBandwidthMax"];
+
+/// The name of the drop-in that loads our library.
+const SYNC_POLICY: &str = "sync-policy";
 
 /// A setting of journald.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +45,8 @@ pub enum UnitKey {
     Limit,
     /// Its class of I/O.
     Class,
+    /// Fonio's library, which syncs its databases as the policy says.
+    SyncPolicy,
 }
 
 /// A drop-in of fonio's.
@@ -71,6 +76,7 @@ impl<'u> DropIn<'u> {
             UnitKey::Weight => ("io-weight", &["IOWeight"]),
             UnitKey::Limit => ("io-max", &LISTS),
             UnitKey::Class => ("io-class", &["IOSchedulingClass"]),
+            UnitKey::SyncPolicy => (SYNC_POLICY, &["Environment"]),
         };
         DropIn { unit: Some(unit), name, keys }
     }
@@ -103,7 +109,12 @@ impl<'u> DropIn<'u> {
     /// The lines of a file that gives this value.
     pub(super) fn lines(&self, value: &str) -> Vec<String> {
         let assignments = value.split(COMMA).filter(|assignment| *assignment != UNSET);
-        std::iter::once(format!("[{}]", self.section())).chain(assignments.map(str::to_owned)).collect()
+        let mut lines: Vec<String> =
+            std::iter::once(format!("[{}]", self.section())).chain(assignments.map(str::to_owned)).collect();
+        if self.name == SYNC_POLICY && value != UNSET {
+            lines.extend(sync_policy::more_lines());
+        }
+        lines
     }
 
     /// The value by the files of systemd; `None` if the unit is gone.
@@ -172,6 +183,10 @@ fn in_force(text: &str, section: &str, keys: &[&str]) -> String {
         let Some((key, value)) = line.split_once('=') else { continue };
         let (key, value) = (key.trim(), value.trim());
         let Some(key) = keys.iter().find(|known| now == section && **known == key) else { continue };
+        // A unit's other variables are its own.
+        if *key == "Environment" && !value.is_empty() && !value.contains(sync_policy::LIBRARY) {
+            continue;
+        }
         let known = values.entry(key).or_default();
         if value.is_empty() || !LISTS.contains(key) {
             known.clear();
@@ -207,6 +222,11 @@ mod tests {
         ] {
             assert_eq!(journal(text), expected, "{text}");
         }
+        let variables = "[Service]\nEnvironment=A=b\n[Service]\nEnvironment=LD_PRELOAD=/x/libfonio_sqlite_sync.so\n[Service]\nEnvironment=C=d\n";
+        assert_eq!(
+            in_force(variables, "Service", &["Environment"]),
+            "Environment=LD_PRELOAD=/x/libfonio_sqlite_sync.so"
+        );
         let limits = "[Service]\nIOReadBandwidthMax=/dev/sda 5M\n[Service]\nIOReadBandwidthMax=/dev/sdb 5M\n";
         assert_eq!(
             in_force(limits, "Service", &LISTS),
@@ -223,7 +243,9 @@ mod tests {
             (unit(UnitKey::Weight), "IOWeight=50"),
             (unit(UnitKey::Class), "IOSchedulingClass=idle"),
             (unit(UnitKey::Limit), "IOReadBandwidthMax=/dev/sda 1, IOWriteBandwidthMax=/dev/sda 1"),
+            (unit(UnitKey::SyncPolicy), "Environment=LD_PRELOAD=/x/libfonio_sqlite_sync.so A=b"),
             (unit(UnitKey::Weight), UNSET),
+            (unit(UnitKey::SyncPolicy), UNSET),
         ] {
             let text = drop_in.lines(value).join("\n");
             assert_eq!(in_force(&text, &drop_in.section(), drop_in.keys), value, "{text}");

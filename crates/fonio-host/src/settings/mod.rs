@@ -18,6 +18,7 @@ mod only;
 mod parts;
 mod places;
 mod setting;
+mod sync_policy;
 mod systemd;
 mod target;
 mod trim;

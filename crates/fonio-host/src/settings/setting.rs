@@ -11,7 +11,7 @@ use super::discard::Discards;
 use super::drop_in::{JournalKey, UnitKey};
 use super::places::{disk_of, mount_of, mounted_at};
 use super::target::{QueueSetting, Target, mount_flags};
-use super::{cgroup, database, folder, io_cost, systemd, trim, zram};
+use super::{cgroup, database, folder, io_cost, sync_policy, systemd, trim, zram};
 use crate::kernel::can_load_scheduler;
 use crate::{HostError, Queue};
 
@@ -54,6 +54,8 @@ pub enum Setting {
     IoLimit(ByteCount),
     /// The class of a unit's I/O.
     IoClass(IoClass),
+    /// A unit's databases of SQLite are synced as the policy says.
+    SyncPolicy,
     /// Swap in compressed memory of this size; without a size, half of the memory.
     SwapInRam(Option<ByteCount>),
     /// A database of SQLite has a write-ahead log.
@@ -145,7 +147,9 @@ impl Setting {
             | Setting::FolderOn { .. }
             | Setting::HotRange { .. }
             | Setting::Buffered => Scope::Folder,
-            Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) => Scope::Unit,
+            Setting::IoWeight(_) | Setting::IoLimit(_) | Setting::IoClass(_) | Setting::SyncPolicy => {
+                Scope::Unit
+            }
         }
     }
 
@@ -170,6 +174,7 @@ impl Setting {
             Setting::Buffered => folder::buffered::MOUNTED.to_owned(),
             Setting::HotRange { size, .. } => size.unwrap_or(ByteCount(0)).to_exact_text(),
             Setting::IoClass(class) => format!("IOSchedulingClass={}", class.name()),
+            Setting::SyncPolicy => sync_policy::value(),
             Setting::QueueRequests(number)
             | Setting::CommitInterval(number)
             | Setting::Swappiness(number) => number.to_string(),
@@ -224,6 +229,7 @@ impl Setting {
                 )
                 | (Setting::IoLimit(_), Target::Unit { of: UnitKey::Limit, .. })
                 | (Setting::IoClass(_), Target::Unit { of: UnitKey::Class, .. })
+                | (Setting::SyncPolicy, Target::Unit { of: UnitKey::SyncPolicy, .. })
                 | (Setting::NoAccessTimes, Target::AccessTimes { .. })
                 | (Setting::CommitInterval(_), Target::CommitInterval { .. })
                 | (Setting::DirtyLimit(_), Target::DirtyLimits)
@@ -319,6 +325,7 @@ impl Setting {
             Setting::IoWeight(_) => self.of_unit(path, UnitKey::Weight),
             Setting::IoLimit(_) => self.of_unit(path, UnitKey::Limit),
             Setting::IoClass(_) => self.of_unit(path, UnitKey::Class),
+            Setting::SyncPolicy => self.of_unit(path, UnitKey::SyncPolicy),
             Setting::NoAccessTimes | Setting::LazyTimes => {
                 let mounted = mount_of(path)?;
                 if !is_on_device(&mounted.filesystem) {
@@ -362,6 +369,9 @@ impl Setting {
                     return Err(self.refused(dir, "it is read-only".to_owned()));
                 }
                 Ok(())
+            }
+            Target::Unit { unit, of: UnitKey::SyncPolicy } => {
+                sync_policy::check(unit).map_err(|reason| self.refused(&target.path(), reason))
             }
             Target::Unit { of, .. } => {
                 cgroup::check_of_machine(*of).map_err(|reason| self.refused(&target.path(), reason))

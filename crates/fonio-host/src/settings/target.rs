@@ -216,7 +216,9 @@ impl Target {
             Target::Database { .. } => Some("programs have the database open"),
             Target::TrimTimer => Some("it runs once a week"),
             Target::Journal { .. } => Some("journald is restarted for each change"),
-            Target::Unit { of: UnitKey::Class, .. } => Some("the unit has to be restarted for each change"),
+            Target::Unit { of: UnitKey::Class | UnitKey::SyncPolicy, .. } => {
+                Some("the unit has to be restarted for each change")
+            }
             Target::FolderInRam { .. } | Target::FolderOn { .. } | Target::HotRange { .. } => {
                 Some("its content is copied for each change")
             }
@@ -432,6 +434,7 @@ impl fmt::Display for Target {
             Target::Unit { of: UnitKey::Weight, .. } => "the I/O weight",
             Target::Unit { of: UnitKey::Limit, .. } => "the I/O limits",
             Target::Unit { of: UnitKey::Class, .. } => "the I/O class",
+            Target::Unit { of: UnitKey::SyncPolicy, .. } => "the sync policy",
             Target::GroupWeight { .. } => "the I/O weight",
             Target::SwapInRam => return f.write_str("swap in compressed memory"),
             Target::Database { .. } => "the journal mode",

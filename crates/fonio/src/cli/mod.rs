@@ -88,6 +88,9 @@ pub enum Command {
     /// Write out a folder that is in memory, as the units of `fonio fix folder-in-ram` do. Example: fonio folder write-out /var/log
     #[command(subcommand, hide = true)]
     Folder(Folder),
+    /// Check a sync policy for databases of SQLite (docs/sync-policy.md). Example: fonio sync-policy check
+    #[command(subcommand)]
+    SyncPolicy(SyncPolicy),
     /// Run as one of the helper processes of `run`.
     #[command(hide = true)]
     Role {
@@ -369,6 +372,27 @@ pub enum Folder {
         /// The folder.
         dir: PathBuf,
     },
+}
+
+/// `fonio sync-policy`.
+#[derive(Debug, Subcommand)]
+pub enum SyncPolicy {
+    /// Print the rules of the policy, or the class of each named database. Example: fonio sync-policy check /srv/app/app.db
+    Check {
+        /// The policy's file.
+        #[arg(long, value_name = "FILE", default_value = crate::commands::sync_policy::POLICY)]
+        policy: PathBuf,
+        /// The databases. They need not exist yet.
+        databases: Vec<PathBuf>,
+    },
+    /// Remove the caches of boots that did not end cleanly, as fonio-sync-policy.service does before programs start (root).
+    Boot {
+        /// The policy's file.
+        #[arg(long, value_name = "FILE", default_value = crate::commands::sync_policy::POLICY)]
+        policy: PathBuf,
+    },
+    /// Record that this boot ended cleanly, as fonio-sync-policy.service does after programs have ended (root).
+    Stop,
 }
 
 /// The formats of `fonio export`.

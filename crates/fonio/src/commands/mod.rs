@@ -24,3 +24,4 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod status;
+pub mod sync_policy;

@@ -1,0 +1,44 @@
+//! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can hurt.
+//!
+//! `cargo xtask bench sync-policy` does the same many more times.
+
+mod bed;
+#[allow(dead_code, reason = "the benchmark uses the rest")]
+#[path = "bed/sync_policy.rs"]
+mod sync_policy;
+
+use std::time::Duration;
+
+use fonio_testing::Need;
+use sync_policy::{MODES, Promise, Recorded};
+
+const CUTS: u32 = 5;
+
+#[test]
+fn every_class_keeps_its_promise() {
+    if !bed::can_make_block_devices() || !fonio_testing::has(&[Need::Sqlite3, Need::Python]) {
+        return;
+    }
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        return fonio_testing::skip(Need::Python, "Debian's python3 is not installed");
+    }
+    // Cargo has built it beside this test, as a dependency of it.
+    let test = std::env::current_exe().expect("path");
+    let library = test.with_file_name("libfonio_sqlite_sync.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    for mode in MODES {
+        let options = |state: &std::path::Path| bed::options(state, 48);
+        let recorded =
+            Recorded::new(mode, &library, &options, bed::server(), (Duration::from_millis(700), 1), true)
+                .unwrap_or_else(|error| panic!("{}: {error}", mode.name));
+        let outcome = recorded.cut(CUTS, 1, &|| false).expect("cuts").expect("not stopped");
+        eprintln!("{}: {} transactions, {outcome:?}", mode.name, recorded.transactions());
+        assert_eq!(outcome.broken, 0, "{}: {outcome:?}", mode.name);
+        if mode.promise == Promise::NeverStale {
+            assert!(outcome.removed > 0, "{}: {outcome:?}", mode.name);
+        }
+        if mode.promise == Promise::Nothing {
+            assert!(outcome.corrupt > 0, "no cut hurt a database that does not sync: {outcome:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The functions of one SQLite.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr;
+
+use crate::sqlite::*;
+
+type Row = unsafe extern "C" fn(*mut c_void, c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+
+type VfsFind = unsafe extern "C" fn(*const c_char) -> *mut sqlite3_vfs;
+type AutoExtension = unsafe extern "C" fn(unsafe extern "C" fn()) -> c_int;
+type Exec =
+    unsafe extern "C" fn(*mut sqlite3, *const c_char, Option<Row>, *mut c_void, *mut *mut c_char) -> c_int;
+type Control = unsafe extern "C" fn(*mut sqlite3, *const c_char, c_int, *mut c_void) -> c_int;
+type DbFilename = unsafe extern "C" fn(*mut sqlite3, *const c_char) -> *const c_char;
+
+/// Functions of the SQLite that a program uses.
+#[derive(Clone, Copy)]
+pub struct Api {
+    vfs_find: VfsFind,
+    auto_extension: AutoExtension,
+    exec: Exec,
+    file_control: Control,
+    db_filename: DbFilename,
+}
+
+/// SQLite 3.8.7, the first version that has `auto_extension` among the functions for extensions.
+const OLDEST: c_int = 3_008_007;
+
+/// Places in `sqlite3_api_routines` of `sqlite3ext.h`, to which SQLite only ever appends.
+mod place {
+    pub const EXEC: usize = 55;
+    pub const LIBVERSION_NUMBER: usize = 67;
+    pub const FILE_CONTROL: usize = 127;
+    pub const VFS_FIND: usize = 141;
+    pub const DB_FILENAME: usize = 180;
+    pub const AUTO_EXTENSION: usize = 192;
+}
+
+impl Api {
+    /// The functions that SQLite passes to extensions.
+    ///
+    /// # Safety
+    ///
+    /// `routines` is the `sqlite3_api_routines` of SQLite, or null.
+    pub unsafe fn of_extension(routines: *const c_void) -> Option<Api> {
+        let routines = routines.cast::<*mut c_void>();
+        if routines.is_null() {
+            return None;
+        }
+        // SAFETY: the caller says what it is, and every version that loads extensions has this function.
+        let version = unsafe {
+            let version = *routines.add(place::LIBVERSION_NUMBER);
+            transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(version)()
+        };
+        if version < OLDEST {
+            return None;
+        }
+        // SAFETY: this version has all the places.
+        Api::new(|place, _| unsafe { *routines.add(place) })
+    }
+
+    /// The functions that `find` finds by their names.
+    pub fn by_name(find: impl Fn(&CStr) -> *mut c_void) -> Option<Api> {
+        Api::new(|_, name| find(name))
+    }
+
+    fn new(get: impl Fn(usize, &CStr) -> *mut c_void) -> Option<Api> {
+        let get = |place, name| {
+            let found = get(place, name);
+            (!found.is_null()).then_some(found)
+        };
+        let vfs_find = get(place::VFS_FIND, c"sqlite3_vfs_find")?;
+        let auto_extension = get(place::AUTO_EXTENSION, c"sqlite3_auto_extension")?;
+        let exec = get(place::EXEC, c"sqlite3_exec")?;
+        let file_control = get(place::FILE_CONTROL, c"sqlite3_file_control")?;
+        let db_filename = get(place::DB_FILENAME, c"sqlite3_db_filename")?;
+        // SAFETY: SQLite's documentation gives the functions of these names these types.
+        Some(unsafe {
+            Api {
+                vfs_find: transmute::<*mut c_void, VfsFind>(vfs_find),
+                auto_extension: transmute::<*mut c_void, AutoExtension>(auto_extension),
+                exec: transmute::<*mut c_void, Exec>(exec),
+                file_control: transmute::<*mut c_void, Control>(file_control),
+                db_filename: transmute::<*mut c_void, DbFilename>(db_filename),
+            }
+        })
+    }
+
+    /// Whether both are functions of the same SQLite.
+    pub fn is_of_same_sqlite(&self, other: &Api) -> bool {
+        ptr::fn_addr_eq(self.exec, other.exec)
+    }
+
+    /// The first VFS of SQLite's list. Initializes SQLite.
+    pub fn first_vfs(&self) -> *mut sqlite3_vfs {
+        // SAFETY: null asks for the default VFS, which is the first one.
+        unsafe { (self.vfs_find)(ptr::null()) }
+    }
+
+    /// Makes SQLite call [`crate::ordered::opened`] whenever a connection has been opened. Does nothing the second time.
+    pub fn call_when_opened(&self, called: crate::ordered::Opened) -> c_int {
+        // SAFETY: SQLite calls it as an entry point of an extension, whose type it has.
+        unsafe { (self.auto_extension)(transmute::<crate::ordered::Opened, unsafe extern "C" fn()>(called)) }
+    }
+
+    /// Runs SQL; returns SQLite's code, and the first column of the last row.
+    ///
+    /// # Safety
+    ///
+    /// `db` is a connection of this SQLite that no other thread uses now.
+    pub unsafe fn run(&self, db: *mut sqlite3, sql: &CStr) -> (c_int, Option<String>) {
+        unsafe extern "C" fn row(
+            into: *mut c_void,
+            columns: c_int,
+            values: *mut *mut c_char,
+            _: *mut *mut c_char,
+        ) -> c_int {
+            // SAFETY: `into` is the string below, and SQLite passes `columns` values, each a string or null.
+            unsafe {
+                if columns > 0 && !(*values).is_null() {
+                    let text = CStr::from_ptr(*values).to_string_lossy().into_owned();
+                    *into.cast::<Option<String>>() = Some(text);
+                }
+            }
+            SQLITE_OK
+        }
+        let mut said: Option<String> = None;
+        let into = (&raw mut said).cast::<c_void>();
+        // SAFETY: the caller vouches for `db`; without a place for the message, SQLite makes none.
+        let code = unsafe { (self.exec)(db, sql.as_ptr(), Some(row), into, ptr::null_mut()) };
+        (code, said)
+    }
+
+    /// A file of the database `main` of a connection, of which `which` is a code of SQLite; null if it is not open.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Api::run`].
+    pub unsafe fn main_file(&self, db: *mut sqlite3, which: c_int) -> *mut sqlite3_file {
+        let mut file: *mut sqlite3_file = ptr::null_mut();
+        // SAFETY: the caller vouches for `db`; both codes take a pointer to a pointer to a file.
+        let code = unsafe { (self.file_control)(db, c"main".as_ptr(), which, (&raw mut file).cast()) };
+        // SAFETY: SQLite's file objects are valid while the connection is.
+        if code == SQLITE_OK && !file.is_null() && unsafe { !(*file).methods.is_null() } {
+            file
+        } else {
+            ptr::null_mut()
+        }
+    }
+
+    /// The path of the database `main`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Api::run`].
+    pub unsafe fn main_path(&self, db: *mut sqlite3) -> *const c_char {
+        // SAFETY: the caller vouches for `db`.
+        unsafe { (self.db_filename)(db, c"main".as_ptr()) }
+    }
+}

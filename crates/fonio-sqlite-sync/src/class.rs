@@ -1,0 +1,132 @@
+//! Decides how a database is treated when it is opened.
+
+use std::ffi::c_int;
+use std::path::Path;
+
+use fonio_sync_policy::{Boots, Cache, Class, PolicyError, State, network_filesystem};
+
+use crate::learn::Seen;
+use crate::open_databases::Treatment;
+use crate::sqlite::*;
+use crate::world::World;
+
+/// A decision.
+pub enum Decision {
+    /// SQLite does as it always does.
+    Durable,
+    /// Some of its functions are replaced.
+    Treated(Treatment),
+    /// The database must not be opened; SQLite's code.
+    Refused(c_int),
+}
+
+/// Decides on a database that is about to be opened; removes it first, if it is a stale cache.
+pub fn decide(database: &Path, flags: c_int) -> Decision {
+    decide_with(database, |boots| {
+        let cache = Cache::at(database);
+        match cache.remove_stale(boots) {
+            Ok(None) => Ok(()),
+            Ok(Some(removed)) => {
+                let files: Vec<_> = removed.files.iter().map(|path| path.display().to_string()).collect();
+                World::get().said.once(&format!(
+                    "{} is a cache from a boot that did not end cleanly: removed {}",
+                    database.display(),
+                    files.join(", ")
+                ));
+                Ok(())
+            }
+            Err(error) => {
+                World::get().said.once(&format!("{error}. It is not opened."));
+                let is_used = matches!(error, PolicyError::InUse { .. });
+                Err(if is_used { SQLITE_BUSY } else { SQLITE_CANTOPEN })
+            }
+        }
+    })
+    .unless_read_only(flags)
+}
+
+/// Decides on a database that is open already.
+pub fn decide_on_open(database: &Path) -> Decision {
+    decide_with(database, |boots| match Cache::at(database).state(boots) {
+        Ok(State::Stale) | Err(_) => {
+            World::get().said.once(&format!(
+                "{} is a cache from a boot that did not end cleanly, and was opened before this library was loaded: close it, and load the library first. It stays durable.",
+                database.display()
+            ));
+            Err(SQLITE_ERROR)
+        }
+        Ok(_) => Ok(()),
+    })
+}
+
+impl Decision {
+    /// A connection that cannot write has nothing to sync.
+    fn unless_read_only(self, flags: c_int) -> Decision {
+        match self {
+            Decision::Treated(_) if flags & SQLITE_OPEN_READWRITE == 0 => Decision::Durable,
+            other => other,
+        }
+    }
+}
+
+/// Decides by the policy; `not_stale` sees to a cache of another boot.
+fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
+    let world = World::get();
+    if let Some(treatment) = world.databases.treatment(database) {
+        return Decision::Treated(treatment);
+    }
+    let class = world.policy().class(database);
+    let shown = database.display();
+    if class == Class::Durable {
+        return Decision::Durable;
+    }
+    if class == Class::Learn {
+        return Decision::Treated(Treatment::Watched(Seen::new()));
+    }
+    let folder = database.parent().unwrap_or(Path::new("/"));
+    match network_filesystem(folder) {
+        Ok(None) => {}
+        Ok(Some(name)) => {
+            world.said.once(&format!(
+                "{shown} is on {name}, where this machine's boots and syncs say nothing about other machines: it stays durable"
+            ));
+            return Decision::Durable;
+        }
+        Err(error) => {
+            world.said.once(&format!("cannot find the file system of {shown}: {error}. It stays durable."));
+            return Decision::Durable;
+        }
+    }
+    match class {
+        Class::Ordered { window, to_wal } => Decision::Treated(Treatment::Ordered { window, to_wal }),
+        Class::Cache { .. } => match Boots::read() {
+            Ok(boots) => match not_stale(&boots) {
+                Ok(()) => Decision::Treated(Treatment::Unsynced),
+                Err(code) => Decision::Refused(code),
+            },
+            Err(error) => {
+                world.said.once(&format!("{error}. {shown} stays durable."));
+                Decision::Durable
+            }
+        },
+        Class::Durable | Class::Learn => Decision::Durable,
+    }
+}
+
+/// Makes what the treatment of an open database needs. If that is impossible, says why; the database then stays durable.
+pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
+    let world = World::get();
+    let error = match treatment {
+        Treatment::Watched(_) => return true,
+        Treatment::Ordered { .. } => {
+            world.syncer.enter().err().map(|error| format!("cannot start a thread: {error}"))
+        }
+        Treatment::Unsynced => {
+            let marked = Boots::read().and_then(|boots| Cache::at(database).mark(&boots));
+            marked.err().map(|error| error.to_string())
+        }
+    };
+    let Some(error) = error else { return true };
+    world.said.once(&format!("{error}. {} stays durable.", database.display()));
+    false
+}

@@ -1,0 +1,184 @@
+//! Replaces functions of an open file.
+//!
+//! Lifecycle: [`Hooked::put`] after SQLite has opened the file; SQLite then finds our functions in its table; [`close`] puts the
+//! former table back, closes the file and frees ours. The former table belongs to SQLite and is never written.
+
+use std::ffi::c_int;
+use std::mem::offset_of;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::learn::Part;
+use crate::sqlite::*;
+use crate::wal::Wal;
+use crate::world::World;
+use crate::{cache, guarded, learn, ordered};
+
+/// What a file is to us.
+pub enum Role {
+    /// A file of a database that is not synced.
+    Unsynced,
+    /// A database whose write-ahead log is synced by us.
+    Ordered {
+        /// Whether SQLite does not sync its commits any more.
+        is_relaxed: AtomicBool,
+        /// Change it to write-ahead mode.
+        to_wal: bool,
+    },
+    /// Its write-ahead log.
+    Wal(Arc<Wal>),
+    /// A file whose syncs are counted.
+    Watched(Part, Arc<learn::Seen>),
+}
+
+/// The functions of a file with some of ours, and our data.
+#[repr(C)]
+pub struct Hooked {
+    /// Must be first: SQLite's pointer to it is our pointer to all.
+    methods: sqlite3_io_methods,
+    original: *const sqlite3_io_methods,
+    /// What it is.
+    pub role: Role,
+    /// The database of which this is the main file; `None` for its other files.
+    counted: Option<PathBuf>,
+}
+
+impl Hooked {
+    /// Replaces functions of an open file. If it is the main file of a database, that was counted as open, and closing it counts it
+    /// as closed.
+    ///
+    /// # Safety
+    ///
+    /// `file` was opened by a VFS, is not hooked yet, and no other thread uses it.
+    pub unsafe fn put(file: *mut sqlite3_file, role: Role, counted: Option<PathBuf>) {
+        // SAFETY: the VFS has opened it, so it has a table.
+        let original = unsafe { (*file).methods };
+        // SAFETY: the table has at least the functions of its version.
+        let mut methods = unsafe { copy(original) };
+        methods.close = Some(close);
+        match &role {
+            Role::Unsynced => methods.sync = Some(cache::sync),
+            Role::Ordered { .. } => methods.file_control = Some(ordered::file_control),
+            Role::Wal(_) => {
+                methods.write = Some(ordered::write);
+                methods.sync = Some(ordered::sync);
+            }
+            Role::Watched(..) => {
+                methods.write = Some(learn::write);
+                methods.sync = Some(learn::sync);
+            }
+        }
+        let hooked = Box::into_raw(Box::new(Hooked { methods, original, role, counted }));
+        // SAFETY: `methods` is the first field, and `close` frees it together with the rest.
+        unsafe { (*file).methods = hooked.cast() };
+    }
+
+    /// What we put into this file; `None` if nothing.
+    ///
+    /// # Safety
+    ///
+    /// `file` is open, and stays so for `'a`.
+    pub unsafe fn of<'a>(file: *mut sqlite3_file) -> Option<&'a Hooked> {
+        // SAFETY: an open file has a table; only tables of ours have our function to close.
+        unsafe {
+            let methods = (*file).methods;
+            let is_ours = (*methods).close.is_some_and(|other| ptr::fn_addr_eq(other, close as Close));
+            is_ours.then(|| &*methods.cast::<Hooked>())
+        }
+    }
+
+    /// The functions of the VFS.
+    pub fn original(&self) -> &sqlite3_io_methods {
+        // SAFETY: the VFS's table is there as long as the file is open. Only the functions of its version are used: all that we
+        // replace exist from version 1.
+        unsafe { &*self.original }
+    }
+
+    /// Syncs the file as the VFS does.
+    ///
+    /// # Safety
+    ///
+    /// `file` is this file.
+    pub unsafe fn sync_really(&self, file: *mut sqlite3_file, flags: c_int) -> c_int {
+        // SAFETY: the caller vouches for it.
+        self.original().sync.map_or(SQLITE_OK, |sync| unsafe { sync(file, flags) })
+    }
+
+    /// Writes to the file as the VFS does.
+    ///
+    /// # Safety
+    ///
+    /// `file` is this file, and the other arguments are those that SQLite gave.
+    pub unsafe fn write_really(
+        &self,
+        file: *mut sqlite3_file,
+        from: *const std::ffi::c_void,
+        bytes: c_int,
+        at: i64,
+    ) -> c_int {
+        // SAFETY: the caller vouches for it.
+        self.original().write.map_or(SQLITE_ERROR, |write| unsafe { write(file, from, bytes, at) })
+    }
+}
+
+/// Copies the functions that a table has by its version.
+unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
+    // SAFETY: zero is a valid number, and null in place of each function is `None`.
+    let mut to: sqlite3_io_methods = unsafe { std::mem::zeroed() };
+    // SAFETY: every table has a version.
+    let version = unsafe { (*from).version };
+    let bytes = match version {
+        ..=1 => offset_of!(sqlite3_io_methods, shm_map),
+        2 => offset_of!(sqlite3_io_methods, fetch),
+        3.. => size_of::<sqlite3_io_methods>(),
+    };
+    // SAFETY: a table of this version has so many bytes.
+    unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut to).cast::<u8>(), bytes) };
+    // Functions of later versions are not in our copy.
+    to.version = version.min(3);
+    to
+}
+
+/// `xClose` of all files of ours.
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite calls this for a file that has our table, and never again for it.
+    let hooked = unsafe { Box::from_raw((*file).methods.cast_mut().cast::<Hooked>()) };
+    let before = guarded(
+        || match &hooked.role {
+            Role::Wal(wal) => wal.finish(),
+            _ => SQLITE_OK,
+        },
+        || SQLITE_IOERR_FSYNC,
+    );
+    // SAFETY: the VFS's own table closes the VFS's own file.
+    let after = unsafe {
+        (*file).methods = hooked.original;
+        hooked.original().close.map_or(SQLITE_OK, |close| close(file))
+    };
+    guarded(
+        || {
+            if let Some(database) = &hooked.counted {
+                let world = World::get();
+                let last = world.databases.closed(database);
+                if matches!(hooked.role, Role::Ordered { .. }) {
+                    world.syncer.leave();
+                }
+                if let Some(crate::open_databases::Treatment::Watched(seen)) = last {
+                    seen.suggest(database);
+                }
+            }
+            drop(hooked);
+        },
+        || (),
+    );
+    if before != SQLITE_OK { before } else { after }
+}
+
+impl Role {
+    /// Whether SQLite does not sync the commits of this database any more.
+    pub fn is_relaxed(&self) -> bool {
+        matches!(self, Role::Ordered { is_relaxed, .. } if is_relaxed.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,78 @@
+//! Finds the SQLite that a program uses.
+//!
+//! `RTLD_NEXT` is not enough: the library can be a dependency of a module that was loaded with `RTLD_LOCAL`, as in Python, and a
+//! process can have several. The right one is the one that the caller would have called without us.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr;
+
+/// The function `name` that the code at `caller` would call without this library; null if there is none, or if `caller` is null and
+/// several libraries have it.
+pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
+    if !caller.is_null()
+        && let Some(found) = in_module(module_at(caller), name)
+    {
+        return found;
+    }
+    // SAFETY: both are handles that dlsym knows, and the name is a string.
+    let known = unsafe {
+        [libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()), libc::dlsym(libc::RTLD_NEXT, name.as_ptr())]
+    };
+    known.into_iter().find(|found| is_theirs(*found)).unwrap_or_else(|| in_any_module(name))
+}
+
+/// The address and the path of the module that has this address.
+fn module_at(address: *const c_void) -> Option<(usize, *const libc::c_char)> {
+    // SAFETY: the structure is filled if the call says so; its strings are there as long as the module.
+    unsafe {
+        let mut info = std::mem::zeroed::<libc::Dl_info>();
+        let found = libc::dladdr(address, &raw mut info) != 0;
+        found.then_some((info.dli_fbase.addr(), info.dli_fname))
+    }
+}
+
+fn is_theirs(found: *mut c_void) -> bool {
+    let ours = module_at(function as *const c_void).map(|(base, _)| base);
+    !found.is_null() && module_at(found).map(|(base, _)| base) != ours
+}
+
+/// The function in a module or, as the linker finds it, in the libraries that it needs.
+fn in_module(module: Option<(usize, *const libc::c_char)>, name: &CStr) -> Option<*mut c_void> {
+    let (_, path) = module?;
+    // SAFETY: the path is a string of the linker's. The module is loaded, so closing the handle unloads nothing. The program itself
+    // has no handle by its path.
+    unsafe {
+        let handle = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if handle.is_null() {
+            return None;
+        }
+        let found = libc::dlsym(handle, name.as_ptr());
+        libc::dlclose(handle);
+        is_theirs(found).then_some(found)
+    }
+}
+
+/// The function of the only loaded module that has it.
+fn in_any_module(name: &CStr) -> *mut c_void {
+    unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, into: *mut c_void) -> c_int {
+        // SAFETY: the linker passes a valid structure, and `into` is the vector below.
+        unsafe {
+            let path = (*info).dlpi_name;
+            if !path.is_null() {
+                (*into.cast::<Vec<CString>>()).push(CStr::from_ptr(path).to_owned());
+            }
+        }
+        0
+    }
+    let mut paths: Vec<CString> = Vec::new();
+    // SAFETY: the function matches the vector.
+    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut paths).cast()) };
+    let mut found: Vec<*mut c_void> = paths
+        .iter()
+        .filter(|path| !path.is_empty())
+        .filter_map(|path| in_module(Some((0, path.as_ptr())), name))
+        .collect();
+    found.sort();
+    found.dedup();
+    if let [only] = found[..] { only } else { ptr::null_mut() }
+}

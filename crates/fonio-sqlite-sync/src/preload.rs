@@ -1,0 +1,140 @@
+//! LD_PRELOAD: the functions that open databases.
+//!
+//! They attach to the caller's SQLite at the first opening, not earlier: a program may call `sqlite3_config`, which SQLite refuses
+//! once it is initialized.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr;
+
+use crate::api::Api;
+use crate::guarded;
+use crate::library;
+use crate::sqlite::{SQLITE_ERROR, sqlite3};
+use crate::vfs;
+use crate::world::World;
+
+type OpenV2 = unsafe extern "C" fn(*const c_char, *mut *mut sqlite3, c_int, *const c_char) -> c_int;
+type OpenPlain = unsafe extern "C" fn(*const c_void, *mut *mut sqlite3) -> c_int;
+
+/// Exports a function that passes its caller's address to another one as one more argument.
+macro_rules! exported {
+    ($(#[$about:meta])* $name:ident($($argument:ident: $kind:ty),*) => $to:ident, $x86_64:literal, $aarch64:literal) => {
+        $(#[$about])*
+        ///
+        /// # Safety
+        ///
+        /// As SQLite's documentation says.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            // The return address is on the stack; the registers of the other arguments stay as they are.
+            std::arch::naked_asm!("endbr64", $x86_64, "jmp {}", sym $to)
+        }
+
+        $(#[$about])*
+        ///
+        /// # Safety
+        ///
+        /// As SQLite's documentation says.
+        #[cfg(target_arch = "aarch64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            // The return address is in x30; `hint 34` is `bti c`.
+            std::arch::naked_asm!("hint 34", $aarch64, "b {}", sym $to)
+        }
+
+        $(#[$about])*
+        ///
+        /// # Safety
+        ///
+        /// As SQLite's documentation says.
+        // On other processors the caller is not known: this works in programs with one SQLite.
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            // SAFETY: the caller's own arguments.
+            unsafe { $to($($argument,)* ptr::null()) }
+        }
+    };
+}
+
+exported!(
+    /// `sqlite3_open_v2` of the caller's SQLite.
+    sqlite3_open_v2(name: *const c_char, db: *mut *mut sqlite3, flags: c_int, vfs: *const c_char)
+        => open_v2, "mov r8, [rsp]", "mov x4, x30"
+);
+exported!(
+    /// `sqlite3_open` of the caller's SQLite.
+    sqlite3_open(name: *const c_void, db: *mut *mut sqlite3) => open_utf8, "mov rdx, [rsp]", "mov x2, x30"
+);
+exported!(
+    /// `sqlite3_open16` of the caller's SQLite.
+    sqlite3_open16(name: *const c_void, db: *mut *mut sqlite3) => open_utf16, "mov rdx, [rsp]", "mov x2, x30"
+);
+
+unsafe extern "C" fn open_v2(
+    name: *const c_char,
+    db: *mut *mut sqlite3,
+    flags: c_int,
+    vfs: *const c_char,
+    caller: *const c_void,
+) -> c_int {
+    let Some(theirs) = found(c"sqlite3_open_v2", caller) else { return refused(db) };
+    // SAFETY: SQLite's function of this name has this type, and the arguments are the caller's.
+    unsafe { transmute::<*mut c_void, OpenV2>(theirs)(name, db, flags, vfs) }
+}
+
+unsafe extern "C" fn open_utf8(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { open_plain(c"sqlite3_open", name, db, caller) }
+}
+
+unsafe extern "C" fn open_utf16(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
+    // SAFETY: the caller's own arguments.
+    unsafe { open_plain(c"sqlite3_open16", name, db, caller) }
+}
+
+unsafe fn open_plain(
+    function: &CStr,
+    name: *const c_void,
+    db: *mut *mut sqlite3,
+    caller: *const c_void,
+) -> c_int {
+    let Some(theirs) = found(function, caller) else { return refused(db) };
+    // SAFETY: both functions have this type, and the arguments are the caller's.
+    unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
+}
+
+/// The caller's function, after attaching to its SQLite.
+fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
+    let theirs = guarded(|| library::function(function, caller), ptr::null_mut);
+    if theirs.is_null() {
+        return None;
+    }
+    guarded(
+        || {
+            match Api::by_name(|name| library::function(name, theirs)) {
+            Some(api) => vfs::attach(&api),
+            None => World::get().said.once(
+                "this program's SQLite lacks functions that fonio needs (SQLite 3.8.7 or later has them): its databases stay durable",
+            ),
+        }
+        },
+        || (),
+    );
+    Some(theirs)
+}
+
+fn refused(db: *mut *mut sqlite3) -> c_int {
+    World::get().said.once(
+        "cannot tell which of several SQLite libraries the program wants to call: start it without this library, or load the library as an extension",
+    );
+    if !db.is_null() {
+        // SAFETY: the caller has given the place for the connection; null says that there is none.
+        unsafe { *db = ptr::null_mut() };
+    }
+    SQLITE_ERROR
+}

@@ -1,0 +1,28 @@
+//! Messages, on standard error: the journal of a service, the terminal of a command.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Mutex;
+
+/// Messages that were said. A program that runs for months says each once.
+#[derive(Default)]
+pub struct Said(Mutex<BTreeSet<String>>);
+
+/// At most so many different messages, because their number depends on the program.
+const MOST: usize = 1000;
+
+impl Said {
+    /// Says it, unless it was said before.
+    pub fn once(&self, message: &str) {
+        let Ok(mut said) = self.0.lock() else { return };
+        if said.len() < MOST && said.insert(message.to_owned()) {
+            say(message);
+        }
+    }
+}
+
+/// Says it.
+pub fn say(message: &str) {
+    // In one call, so that lines of several processes do not mix; nobody may be there to read it.
+    let _ = std::io::stderr().write_all(format!("fonio-sqlite-sync: {message}\n").as_bytes());
+}

@@ -1,0 +1,115 @@
+//! The thread that syncs write-ahead logs.
+//!
+//! It runs while a database of the class `ordered` is open.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Instant;
+
+use crate::wal::Wal;
+use crate::world::World;
+
+#[derive(Default)]
+pub struct Syncer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Open databases that need the thread.
+    users: usize,
+    runs: bool,
+    wals: Vec<Arc<Wal>>,
+}
+
+impl Syncer {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the thread for one more database, if it does not run.
+    pub fn enter(&self) -> std::io::Result<()> {
+        let mut state = self.state();
+        if !state.runs {
+            start()?;
+            state.runs = true;
+        }
+        state.users += 1;
+        Ok(())
+    }
+
+    /// One database less needs the thread; it ends after the last one.
+    pub fn leave(&self) {
+        let mut state = self.state();
+        // A child of fork(2) can close what its parent opened.
+        state.users = state.users.saturating_sub(1);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    pub fn add(&self, wal: &Arc<Wal>) {
+        self.state().wals.push(Arc::clone(wal));
+    }
+
+    pub fn remove(&self, wal: &Arc<Wal>) {
+        self.state().wals.retain(|other| !Arc::ptr_eq(other, wal));
+    }
+
+    /// Makes the thread look for a log that has become dirty.
+    pub fn wake(&self) {
+        // The lock, so that the thread is not between its look and its sleep.
+        drop(self.state());
+        self.changed.notify_all();
+    }
+
+    /// Syncs all logs, at the end of the process.
+    pub fn sync_all(&self) {
+        let Ok(state) = self.state.try_lock() else { return };
+        for wal in &state.wals {
+            wal.sync_at_exit();
+        }
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        while state.users > 0 {
+            let now = Instant::now();
+            let due: Vec<Arc<Wal>> = state
+                .wals
+                .iter()
+                .filter(|wal| wal.due().is_some_and(|due| due <= now))
+                .map(Arc::clone)
+                .collect();
+            if !due.is_empty() {
+                drop(state);
+                due.iter().for_each(|wal| wal.sync());
+                state = self.state();
+                continue;
+            }
+            state = match state.wals.iter().filter_map(|wal| wal.due()).min() {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(next) => {
+                    let wait = self.changed.wait_timeout(state, next.saturating_duration_since(now));
+                    wait.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.runs = false;
+    }
+}
+
+/// Starts the thread with all signals blocked: they are for the program's own threads.
+fn start() -> std::io::Result<()> {
+    let world = World::get();
+    // SAFETY: the sets are filled before they are read, and the mask is restored.
+    unsafe {
+        let mut all = std::mem::zeroed::<libc::sigset_t>();
+        let mut before = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let started = Builder::new().name("fonio-sync".to_owned()).spawn(|| world.syncer.run());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        started.map(drop)
+    }
+}

@@ -1,0 +1,236 @@
+//! Opens the files of databases in SQLite's place.
+//!
+//! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …). Everything that opens a
+//! database of SQLite calls them in the end, also a VFS of the application above them.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::api::Api;
+use crate::class::{self, Decision};
+use crate::file::{Hooked, Role};
+use crate::guarded;
+use crate::learn::Part;
+use crate::open_databases::Treatment;
+use crate::sqlite::*;
+use crate::wal::Wal;
+use crate::world::World;
+
+/// A VFS whose functions were replaced.
+struct Patched {
+    /// The address of the VFS.
+    vfs: usize,
+    open: Open,
+    delete: Delete,
+    api: Api,
+}
+
+/// Each SQLite has four, and a program seldom has two of them. The table is never changed, only filled, so that files are opened
+/// without a lock.
+static PATCHED: [OnceLock<Patched>; 64] = [const { OnceLock::new() }; 64];
+
+fn patched(vfs: *mut sqlite3_vfs) -> Option<&'static Patched> {
+    PATCHED.iter().map_while(OnceLock::get).find(|patched| patched.vfs == vfs.addr())
+}
+
+/// The functions of the only SQLite that the library works on; `None` if there are several.
+pub fn only_api() -> Option<Api> {
+    let mut all = PATCHED.iter().map_while(OnceLock::get);
+    let first = all.next()?.api;
+    all.all(|other| other.api.is_of_same_sqlite(&first)).then_some(first)
+}
+
+/// Replaces functions of the VFSes of this SQLite, unless that was done before. Initializes SQLite.
+pub fn attach(api: &Api) {
+    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+    let mut vfs = api.first_vfs();
+    let _one = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    while !vfs.is_null() {
+        // SAFETY: SQLite's list has valid VFSes, which stay there: only applications unregister theirs.
+        let (name, open_now, delete_now, next) =
+            unsafe { (CStr::from_ptr((*vfs).name), (*vfs).open, (*vfs).delete, (*vfs).next) };
+        let is_sqlites = name.to_bytes().starts_with(b"unix");
+        if is_sqlites && patched(vfs).is_none() {
+            let entry = Patched { vfs: vfs.addr(), open: open_now, delete: delete_now, api: *api };
+            let free = PATCHED.iter().find(|slot| slot.get().is_none());
+            if free.is_some_and(|slot| slot.set(entry).is_ok()) {
+                // SAFETY: SQLite's VFSes are in writable memory, because they contain the list's pointers. Another thread that opens a
+                // file now calls the old or the new function.
+                unsafe {
+                    let place = (&raw mut (*vfs).open).cast::<*mut ()>();
+                    AtomicPtr::from_ptr(place).store(open as *mut (), Ordering::Release);
+                    let place = (&raw mut (*vfs).delete).cast::<*mut ()>();
+                    AtomicPtr::from_ptr(place).store(delete as *mut (), Ordering::Release);
+                }
+            }
+        }
+        vfs = next;
+    }
+}
+
+/// The path in a string of SQLite.
+///
+/// # Safety
+///
+/// `name` is a string.
+pub unsafe fn path(name: *const c_char) -> PathBuf {
+    // SAFETY: the caller vouches for it.
+    Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned()
+}
+
+/// The database to which a file belongs.
+fn database_of(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    let database = [&b"-wal"[..], b"-journal"].iter().find_map(|end| bytes.strip_suffix(*end));
+    Path::new(OsStr::from_bytes(database.unwrap_or(bytes))).to_owned()
+}
+
+/// `xOpen` of SQLite's VFSes.
+unsafe extern "C" fn open(
+    vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    let Some(patched) = patched(vfs) else {
+        // An application has copied the VFS with our function in it; the VFSes that were replaced open the same files.
+        return match PATCHED[0].get() {
+            // SAFETY: SQLite's own arguments.
+            Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
+            None => SQLITE_CANTOPEN,
+        };
+    };
+    // SAFETY: SQLite's own arguments.
+    let theirs = || unsafe { (patched.open)(vfs, name, file, flags, out) };
+    if name.is_null() || flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL) == 0 {
+        return theirs();
+    }
+    // SAFETY: SQLite passes a string.
+    let path = unsafe { path(name) };
+    let is_main = flags & SQLITE_OPEN_MAIN_DB != 0;
+    let decided =
+        guarded(|| if is_main { class::decide(&path, flags) } else { treated(&path) }, || Decision::Durable);
+    let treatment = match decided {
+        Decision::Durable => return theirs(),
+        Decision::Refused(code) => {
+            // SAFETY: SQLite reads it to see that the file is not open.
+            unsafe { (*file).methods = ptr::null() };
+            return code;
+        }
+        Decision::Treated(treatment) => treatment,
+    };
+    let code = theirs();
+    if code != SQLITE_OK {
+        return code;
+    }
+    let hook = || {
+        // SAFETY: it was just opened, and SQLite does not use it yet.
+        unsafe {
+            if is_main {
+                hook_main(&patched.api, file, &path, treatment);
+                true
+            } else {
+                hook_other(file, &path, flags & SQLITE_OPEN_WAL != 0, treatment)
+            }
+        }
+    };
+    if guarded(hook, || false) {
+        return SQLITE_OK;
+    }
+    // A log that nobody syncs must not be written.
+    // SAFETY: the file is open, and SQLite does not close one whose opening failed.
+    unsafe {
+        if let Some(close) = (*(*file).methods).close {
+            close(file);
+        }
+        (*file).methods = ptr::null();
+    }
+    SQLITE_CANTOPEN
+}
+
+/// The decision on the database of a journal or a log.
+fn treated(path: &Path) -> Decision {
+    World::get().databases.treatment(&database_of(path)).map_or(Decision::Durable, Decision::Treated)
+}
+
+/// Replaces functions of the main file of a database, which stays durable if that is impossible.
+unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: Treatment) {
+    let world = World::get();
+    if !class::is_possible(path, &treatment) {
+        return;
+    }
+    let Some(treatment) = world.databases.opened(path, treatment) else { return };
+    let role = match treatment {
+        Treatment::Unsynced => Role::Unsynced,
+        Treatment::Watched(seen) => Role::Watched(Part::Database, seen),
+        Treatment::Ordered { to_wal, .. } => {
+            api.call_when_opened(crate::ordered::opened);
+            Role::Ordered { is_relaxed: AtomicBool::new(false), to_wal }
+        }
+    };
+    // SAFETY: the caller vouches for `file`.
+    unsafe { Hooked::put(file, role, Some(path.to_owned())) };
+}
+
+/// Replaces functions of a log or a journal. False if the file must not be used.
+unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatment: Treatment) -> bool {
+    let role = match treatment {
+        Treatment::Unsynced => Role::Unsynced,
+        Treatment::Watched(seen) => Role::Watched(if is_log { Part::Log } else { Part::Journal }, seen),
+        Treatment::Ordered { .. } if !is_log => return true,
+        Treatment::Ordered { window, .. } => match Wal::new(path, window) {
+            Ok(wal) => Role::Wal(wal),
+            Err(error) => {
+                let shown = path.display();
+                World::get().said.once(&format!("cannot open {shown} to sync it: {error}"));
+                return false;
+            }
+        },
+    };
+    // SAFETY: the caller vouches for `file`.
+    unsafe { Hooked::put(file, role, None) };
+    true
+}
+
+/// Treats a database that was open before this library was loaded. It must not have been written without sync in an earlier boot.
+///
+/// # Safety
+///
+/// `file` is its main file, and `log` its write-ahead log or null; both are open, and no other thread uses them.
+pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut sqlite3_file) {
+    let treatment = match class::decide_on_open(path) {
+        Decision::Treated(treatment) => treatment,
+        Decision::Durable | Decision::Refused(_) => return,
+    };
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    // SAFETY: the caller vouches for the files.
+    unsafe {
+        // The log first: it must not be unsynced for a moment.
+        if !log.is_null()
+            && Hooked::of(log).is_none()
+            && !hook_other(log, Path::new(&wal), true, treatment.clone())
+        {
+            return;
+        }
+        hook_main(api, file, path, treatment);
+    }
+}
+
+/// `xDelete` of SQLite's VFSes.
+unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
+    let Some(patched) = patched(vfs).or_else(|| PATCHED[0].get()) else { return SQLITE_ERROR };
+    let is_unsynced = || {
+        // SAFETY: SQLite passes a string.
+        let database = database_of(&unsafe { path(name) });
+        matches!(World::get().databases.treatment(&database), Some(Treatment::Unsynced))
+    };
+    let sync_folder = if sync_folder != 0 && guarded(is_unsynced, || false) { 0 } else { sync_folder };
+    // SAFETY: SQLite's own arguments.
+    unsafe { (patched.delete)(vfs, name, sync_folder) }
+}

@@ -1,0 +1,147 @@
+//! A write-ahead log that is synced by us.
+//!
+//! Invariant: if the oldest write that is not on the disk is older than the window, no further write begins before that has been
+//! synced. So the transactions that a power cut loses lie within one window, however slow the device is.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
+use crate::world::World;
+
+pub struct Wal {
+    /// Of our own. SQLite holds no locks on a log, so closing it drops none.
+    file: File,
+    path: PathBuf,
+    window: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// When the oldest write happened that no sync has begun to cover.
+    dirty_since: Option<Instant>,
+    /// The same of the writes that a running sync covers.
+    syncing_since: Option<Instant>,
+    /// A sync has failed. What it covered may be lost, so nothing may follow it.
+    has_failed: bool,
+}
+
+impl State {
+    fn oldest(&self) -> Option<Instant> {
+        self.syncing_since.or(self.dirty_since)
+    }
+}
+
+impl Wal {
+    /// The log in this file, which is open.
+    pub fn new(path: &Path, window: Duration) -> std::io::Result<Arc<Wal>> {
+        let wal = Arc::new(Wal {
+            file: File::open(path)?,
+            path: path.to_owned(),
+            window,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        World::get().syncer.add(&wal);
+        Ok(wal)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change of the state is complete before a panic could happen.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When it should be synced: after half of the window, so that the sync has the other half. `None` if nothing is to do.
+    pub fn due(&self) -> Option<Instant> {
+        let state = self.state();
+        state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
+    }
+
+    /// Waits until a write may begin; an error of SQLite if a sync has failed.
+    pub fn before_write(&self) -> c_int {
+        let mut state = self.state();
+        loop {
+            if state.has_failed {
+                return SQLITE_IOERR_FSYNC;
+            }
+            let is_late =
+                state.oldest().is_some_and(|oldest| oldest.elapsed() >= self.window - self.window / 8);
+            if !is_late {
+                return SQLITE_OK;
+            }
+            if state.syncing_since.is_some() {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                drop(state);
+                self.sync();
+                state = self.state();
+            }
+        }
+    }
+
+    /// Notes a write that has happened.
+    pub fn wrote(&self) {
+        let mut state = self.state();
+        let is_first = state.dirty_since.is_none();
+        if is_first {
+            state.dirty_since = Some(Instant::now());
+        }
+        drop(state);
+        if is_first {
+            World::get().syncer.wake();
+        }
+    }
+
+    /// Notes that SQLite has synced everything that was written.
+    pub fn synced(&self) {
+        self.state().dirty_since = None;
+    }
+
+    /// Syncs what was written, unless another thread does.
+    pub fn sync(&self) {
+        let mut state = self.state();
+        if state.syncing_since.is_some() || state.has_failed {
+            return;
+        }
+        let Some(since) = state.dirty_since.take() else { return };
+        state.syncing_since = Some(since);
+        drop(state);
+        // The kernel's call itself: the C library's could be ours, which drops it.
+        let result = rustix::fs::fdatasync(&self.file);
+        let mut state = self.state();
+        state.syncing_since = None;
+        state.has_failed = result.is_err();
+        drop(state);
+        self.changed.notify_all();
+        if let Err(error) = result {
+            World::get().said.once(&format!(
+                "cannot sync {}: {}. Its commits fail from now on; close the database and open it again once that is repaired.",
+                self.path.display(),
+                std::io::Error::from(error)
+            ));
+        }
+    }
+
+    /// Syncs the rest, because the file is about to be closed.
+    pub fn finish(self: &Arc<Wal>) -> c_int {
+        World::get().syncer.remove(self);
+        self.sync();
+        let mut state = self.state();
+        while state.syncing_since.is_some() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.has_failed { SQLITE_IOERR_FSYNC } else { SQLITE_OK }
+    }
+
+    /// Syncs at the end of the process, unless another thread is in the midst of it.
+    pub fn sync_at_exit(&self) {
+        if self.state.try_lock().is_ok() {
+            self.sync();
+        }
+    }
+}

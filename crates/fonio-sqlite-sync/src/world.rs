@@ -1,0 +1,83 @@
+//! Everything that this library remembers in a process.
+//!
+//! A child of fork(2) has only the thread that called it, and locks that other threads held stay locked in it. So a child begins with
+//! a new world; SQLite does not allow it to use the databases that its parent opened.
+
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, Once};
+
+use fonio_sync_policy::{DEFAULT, Policy, Source, VARIABLE};
+
+use crate::open_databases::OpenDatabases;
+use crate::say::Said;
+use crate::syncer::Syncer;
+
+pub struct World {
+    policy: Mutex<Source>,
+    /// The databases under a policy that this process has open.
+    pub databases: OpenDatabases,
+    /// Syncs write-ahead logs.
+    pub syncer: Syncer,
+    /// What was said.
+    pub said: Said,
+}
+
+static WORLD: AtomicPtr<World> = AtomicPtr::new(ptr::null_mut());
+
+impl World {
+    /// The world of this process.
+    pub fn get() -> &'static World {
+        static FIRST: Once = Once::new();
+        FIRST.call_once(|| {
+            WORLD.store(World::new(), Ordering::Release);
+            // SAFETY: both functions are ours and stay there, because this library is never unloaded.
+            unsafe {
+                libc::pthread_atfork(None, None, Some(in_child));
+                libc::atexit(at_exit);
+            }
+        });
+        // SAFETY: it was stored above, and no world is ever freed.
+        unsafe { &*WORLD.load(Ordering::Acquire) }
+    }
+
+    fn new() -> *mut World {
+        Box::into_raw(Box::new(World {
+            policy: Mutex::new(source()),
+            databases: OpenDatabases::default(),
+            syncer: Syncer::default(),
+            said: Said::default(),
+        }))
+    }
+
+    /// The policy that is in force now.
+    pub fn policy(&self) -> Arc<Policy> {
+        let Ok(mut source) = self.policy.lock() else { return Arc::default() };
+        let (policy, error) = source.current();
+        drop(source);
+        if let Some(error) = error {
+            self.said.once(&format!("{error}. Every database stays durable."));
+        }
+        policy
+    }
+}
+
+fn source() -> Source {
+    // SAFETY: it reads a number that the kernel passed to the program.
+    let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    // Whoever starts a set-user-ID program must not choose the policy for its databases.
+    match std::env::var_os(VARIABLE).filter(|path| !is_privileged && !path.is_empty()) {
+        Some(path) => Source::new(Path::new(&path)),
+        None => Source::new(Path::new(DEFAULT)),
+    }
+}
+
+unsafe extern "C" fn in_child() {
+    WORLD.store(World::new(), Ordering::Release);
+}
+
+/// Syncs what a program leaves unsynced that ends without closing its databases.
+extern "C" fn at_exit() {
+    crate::guarded(|| World::get().syncer.sync_all(), || ());
+}

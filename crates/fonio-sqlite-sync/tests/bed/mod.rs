@@ -1,0 +1,143 @@
+//! A folder with databases and a policy, and Debian's programs with the library.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use fonio_testing::Need;
+
+/// How the library comes into a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    /// By LD_PRELOAD.
+    ByPreload,
+    /// By `.load`.
+    AsExtension,
+}
+
+pub struct Bed {
+    dir: tempfile::TempDir,
+    made: Cell<u32>,
+}
+
+impl Bed {
+    /// `None` if this machine lacks a program; the test is then skipped.
+    pub fn new() -> Option<Bed> {
+        if !fonio_testing::has(&[Need::Sqlite3]) {
+            return None;
+        }
+        if fonio_testing::find_program("strace").is_none() {
+            fonio_testing::skip(Need::Sqlite3, "strace counts the system calls, and is not installed");
+            return None;
+        }
+        // In the target folder: some machines have /tmp in memory, whose fsync is none.
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+        Some(Bed { dir, made: Cell::new(0) })
+    }
+
+    /// A path where no database is yet.
+    pub fn new_path(&self) -> PathBuf {
+        self.made.set(self.made.get() + 1);
+        self.dir.path().join(format!("{}.db", self.made.get()))
+    }
+
+    /// A new database with an empty table `t`, in a journal mode.
+    pub fn database(&self, mode: &str) -> PathBuf {
+        let path = self.new_path();
+        let made = Command::new("sqlite3")
+            .arg(&path)
+            .arg(format!("PRAGMA journal_mode={mode}; CREATE TABLE t (x)"))
+            .output()
+            .expect("sqlite3");
+        assert!(made.status.success(), "{made:?}");
+        path
+    }
+
+    pub fn beside(&self, database: &Path, end: &str) -> PathBuf {
+        format!("{}{end}", database.display()).into()
+    }
+
+    pub fn policy_file(&self) -> PathBuf {
+        self.dir.path().join("policy.toml")
+    }
+
+    /// Writes a policy with one rule, or none.
+    pub fn policy(&self, class: Option<&str>, database: &Path) {
+        let rule = class.map(|class| format!("[[database]]\npath = '{}'\n{class}\n", database.display()));
+        fs::write(self.policy_file(), rule.unwrap_or_default()).expect("write");
+    }
+
+    /// Runs SQL in sqlite3; returns the number of syncs, and what the library said.
+    pub fn complete(&self, loaded: Loaded, database: &Path, sql: &str) -> (u64, String) {
+        let (syncs, out) = self.traced(&sqlite3(loaded, database, sql));
+        (syncs, String::from_utf8_lossy(&out.stderr).into_owned())
+    }
+
+    /// The number of syncs of SQL.
+    pub fn syncs(&self, loaded: Loaded, database: &Path, sql: &str) -> u64 {
+        self.complete(loaded, database, sql).0
+    }
+
+    /// The rows of SQL.
+    pub fn said(&self, loaded: Loaded, database: &Path, sql: &str) -> Vec<String> {
+        let (_, out) = self.traced(&sqlite3(loaded, database, sql));
+        lines(&out)
+    }
+
+    /// Runs a script of Debian's Python with the path of a database; `None` if there is no such Python.
+    pub fn python(&self, script: &str, database: &Path) -> Option<(u64, Vec<String>)> {
+        if !Path::new("/usr/bin/python3").exists() {
+            fonio_testing::skip(Need::Sqlite3, "Debian's python3 is not installed");
+            return None;
+        }
+        let words = ["/usr/bin/python3", "-c", script, &database.display().to_string()].map(str::to_owned);
+        let (syncs, out) = self.traced(&[vec![preload()], words.to_vec()].concat());
+        Some((syncs, lines(&out)))
+    }
+
+    fn traced(&self, words: &[String]) -> (u64, Output) {
+        let trace = self.dir.path().join("trace");
+        let out = Command::new("strace")
+            .args(["-f", "-e", "trace=fsync,fdatasync", "-e", "signal=none", "-o"])
+            .arg(&trace)
+            .arg("env")
+            .args(words)
+            .env("FONIO_SYNC_POLICY", self.policy_file())
+            .output()
+            .expect("strace");
+        assert!(out.status.success(), "{words:?}: {out:?}");
+        let trace = fs::read_to_string(&trace).expect("a trace");
+        (trace.lines().filter(|line| line.contains("sync(")).count() as u64, out)
+    }
+}
+
+fn lines(out: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect()
+}
+
+fn sqlite3(loaded: Loaded, database: &Path, sql: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    if loaded == Loaded::ByPreload {
+        words.push(preload());
+    }
+    words.extend(["sqlite3".to_owned(), database.display().to_string()]);
+    if loaded == Loaded::AsExtension {
+        words.push(format!(".load {}", library().display()));
+    }
+    words.push(sql.to_owned());
+    words
+}
+
+fn preload() -> String {
+    format!("LD_PRELOAD={}", library().display())
+}
+
+/// The shared library that Cargo has built for this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("path");
+    let deps = test.parent().expect("it is in target/PROFILE/deps");
+    let path = deps.join("libfonio_sqlite_sync.so");
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}

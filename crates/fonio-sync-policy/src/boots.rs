@@ -1,0 +1,140 @@
+//! Which boot this is, and which earlier ones ended cleanly.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use crate::PolicyError;
+
+/// A number that the kernel draws at each boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Where the unit of systemd records the boots that ended cleanly.
+pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
+/// Boots that are remembered. A database that was not opened for as many boots is removed, which loses a cache, not data.
+const REMEMBERED: usize = 1000;
+
+/// This boot, and the earlier ones that ended cleanly.
+#[derive(Clone, Debug)]
+pub struct Boots {
+    current: String,
+    clean: Vec<String>,
+    file: PathBuf,
+}
+
+impl Boots {
+    /// Reads the kernel's number and the record.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyError::System`] if the kernel's number cannot be read. A record that cannot be read counts as empty: then caches are
+    /// removed that could have been kept, and no stale one is used.
+    pub fn read() -> Result<Boots, PolicyError> {
+        Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
+    }
+
+    pub(crate) fn read_from(boot_id: &Path, file: &Path) -> Result<Boots, PolicyError> {
+        let current = fs::read_to_string(boot_id).map_err(PolicyError::system("read", boot_id))?;
+        let clean = fs::read_to_string(file).unwrap_or_default();
+        Ok(Boots {
+            current: current.trim().to_owned(),
+            clean: clean.lines().map(str::to_owned).collect(),
+            file: file.to_owned(),
+        })
+    }
+
+    /// The number of this boot.
+    pub fn current(&self) -> &str {
+        &self.current
+    }
+
+    /// Whether everything that was written during the boot `id` is on the disk.
+    pub fn ended_cleanly(&self, id: &str) -> bool {
+        self.clean.iter().any(|clean| clean == id)
+    }
+
+    /// Records whether this boot has ended cleanly: true after the last program has ended and everything was synced, false when
+    /// programs may start again.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyError::System`]; the record is then as before.
+    pub fn record(&mut self, is_clean: bool) -> Result<(), PolicyError> {
+        let mut clean: Vec<&str> =
+            self.clean.iter().map(String::as_str).filter(|id| *id != self.current).collect();
+        if is_clean {
+            clean.push(&self.current);
+        }
+        let from = clean.len().saturating_sub(REMEMBERED);
+        let text: String = clean[from..].iter().map(|id| format!("{id}\n")).collect();
+        if let Some(folder) = self.file.parent() {
+            fs::create_dir_all(folder).map_err(PolicyError::system("make", folder))?;
+        }
+        replace(&self.file, &text, None)?;
+        self.clean = text.lines().map(str::to_owned).collect();
+        Ok(())
+    }
+}
+
+/// Replaces a small file, durably: a power cut leaves the old or the new one.
+pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> Result<(), PolicyError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let new = path.with_file_name(name);
+    let write = || {
+        let mut file = File::options().write(true).create_new(true).open(&new)?;
+        if let Some(like) = like {
+            // Other users of the database have to replace it too. Only root can give a file away, and need not here.
+            let _ = std::os::unix::fs::fchown(&file, Some(owner(like).0), Some(owner(like).1));
+            file.set_permissions(like.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        // Not `sync_all`: in a program whose fsync is dropped, this one must not be.
+        rustix::fs::fsync(&file)?;
+        fs::rename(&new, path)?;
+        sync_folder(path)
+    };
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(PolicyError::system("replace", &new)(error));
+        }
+        _ => {}
+    }
+    write().map_err(|error| {
+        let _ = fs::remove_file(&new);
+        PolicyError::system("write", path)(error)
+    })
+}
+
+fn owner(of: &fs::Metadata) -> (u32, u32) {
+    use std::os::unix::fs::MetadataExt;
+    (of.uid(), of.gid())
+}
+
+/// Makes the names in the folder of a file durable.
+pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    Ok(rustix::fs::fsync(&folder)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_is_clean_from_its_end_until_it_goes_on() {
+        let dir = tempfile::tempdir().expect("dir");
+        let (id, file) = (dir.path().join("id"), dir.path().join("state/clean"));
+        let boot = |number: &str| {
+            fs::write(&id, format!("{number}\n")).expect("write");
+            Boots::read_from(&id, &file).expect("read")
+        };
+        boot("first").record(true).expect("recorded");
+        let mut second = boot("second");
+        assert!(second.ended_cleanly("first") && !second.ended_cleanly("second"));
+        second.record(true).expect("recorded");
+        assert!(second.ended_cleanly("second"));
+        second.record(false).expect("recorded");
+        let third = boot("third");
+        assert!(third.ended_cleanly("first") && !third.ended_cleanly("second"));
+    }
+}

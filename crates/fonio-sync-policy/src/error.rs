@@ -1,0 +1,55 @@
+//! What can be wrong with a policy, or with a database under it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error: what failed, where, and the way out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A system call failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    System {
+        /// A verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The policy is not one.
+    #[error("{}{}: {reason}", path.display(), at(*line))]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1, if it is known.
+        line: Option<usize>,
+        /// What is wrong, and what is possible.
+        reason: String,
+    },
+    /// The database has to be removed, and another process uses it.
+    #[error(
+        "{} is a cache from a boot that did not end cleanly, and the process {pid} uses it: stop that, and enable fonio-sync-policy.service, which removes such databases before programs start",
+        path.display()
+    )]
+    InUse {
+        /// The database.
+        path: PathBuf,
+        /// The process.
+        pid: u32,
+    },
+}
+
+impl PolicyError {
+    pub(crate) fn system(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> PolicyError {
+        let path = path.into();
+        move |source| PolicyError::System { action, path, source }
+    }
+}
+
+fn at(line: Option<usize>) -> String {
+    line.map(|line| format!(", line {line}")).unwrap_or_default()
+}

@@ -1,0 +1,272 @@
+//! The rules: which class a database has.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use wildmatch::WildMatch;
+
+use crate::PolicyError;
+
+/// The window of `ordered` if the rule names none. About the interval in which an idle app writes its state; our choice.
+const WINDOW_DEFAULT_MS: u64 = 1000;
+/// The longest window: beyond that, the kernel writes back by itself (`dirty_expire_centisecs` is 30 s by default).
+const WINDOW_MAX_MS: u64 = 30_000;
+
+/// How a database is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// As its program asks for.
+    Durable,
+    /// In write-ahead mode, commits are synced together, at the latest after `window`. A power cut loses at most the transactions
+    /// of that time, and never corrupts the database. With a rollback journal, the database is durable.
+    Ordered {
+        /// The longest time of which transactions can be lost.
+        window: Duration,
+        /// Change the database to write-ahead mode when it is opened.
+        to_wal: bool,
+    },
+    /// Never. After a boot that did not end cleanly, the database is removed.
+    Cache {
+        /// Also drop fsync calls of the program itself, for a program that contains SQLite.
+        drop_fsync: bool,
+    },
+    /// As its program asks for; a class is suggested when it is closed.
+    Learn,
+}
+
+/// A rule of the policy.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The text of the file: a path, or a pattern with `*` and `?`.
+    pub path: String,
+    /// The class of the databases that match.
+    pub class: Class,
+    pattern: WildMatch,
+    /// The folder, if the path names one: it stands for all databases below.
+    folder: Option<PathBuf>,
+}
+
+impl Rule {
+    fn matches(&self, database: &Path) -> bool {
+        match &self.folder {
+            Some(folder) => database.starts_with(folder),
+            None => self.pattern.matches(&database.to_string_lossy()),
+        }
+    }
+
+    /// The folder below which all matching databases are.
+    pub fn root(&self) -> PathBuf {
+        if let Some(folder) = &self.folder {
+            return folder.clone();
+        }
+        let plain = self.path.split(['*', '?']).next().unwrap_or_default();
+        let folder = plain.rsplit_once('/').map_or("", |(folder, _)| folder);
+        resolved(Path::new(if folder.is_empty() { "/" } else { folder })).into_owned()
+    }
+}
+
+/// The rules of a policy. The first one that matches a database gives its class.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    database: Vec<toml::Spanned<Written>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Written {
+    path: String,
+    class: Name,
+    window_ms: Option<u64>,
+    to_wal: Option<bool>,
+    drop_fsync: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Name {
+    Durable,
+    Ordered,
+    Cache,
+    Learn,
+}
+
+impl Policy {
+    /// Reads the text of the file `from`. One wrong rule makes the complete policy wrong: nobody should think that it is in force.
+    ///
+    /// # Errors
+    ///
+    /// [`PolicyError::Syntax`] with the line.
+    pub fn parse(text: &str, from: &Path) -> Result<Policy, PolicyError> {
+        let wrong = |at: Option<usize>, reason: String| PolicyError::Syntax {
+            path: from.to_owned(),
+            line: at.map(|at| text[..at.min(text.len())].matches('\n').count() + 1),
+            reason,
+        };
+        let file: File = toml::from_str(text).map_err(|error| {
+            wrong(error.span().map(|span| span.start), error.message().replace('\n', ", "))
+        })?;
+        let mut rules = Vec::new();
+        for rule in file.database {
+            let at = rule.span().start;
+            rules.push(rule_of(rule.into_inner()).map_err(|reason| wrong(Some(at), reason))?);
+        }
+        Ok(Policy { rules })
+    }
+
+    /// The class of the database with this absolute path.
+    pub fn class(&self, database: &Path) -> Class {
+        self.rules.iter().find(|rule| rule.matches(database)).map_or(Class::Durable, |rule| rule.class)
+    }
+
+    /// All rules, in their order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whether a rule drops fsync calls of programs.
+    pub fn drops_fsync(&self) -> bool {
+        self.rules.iter().any(|rule| rule.class == Class::Cache { drop_fsync: true })
+    }
+}
+
+/// Checks a rule; the error is a reason.
+fn rule_of(written: Written) -> Result<Rule, String> {
+    let Written { path, class, window_ms, to_wal, drop_fsync } = written;
+    if !path.starts_with('/') {
+        return Err(format!("the path `{path}` does not begin with `/`; write the complete path"));
+    }
+    if class != Name::Ordered && (window_ms.is_some() || to_wal.is_some()) {
+        return Err("window-ms and to-wal belong to the class `ordered` only".to_owned());
+    }
+    if class != Name::Cache && drop_fsync.is_some() {
+        return Err(
+            "drop-fsync belongs to the class `cache` only: without SQLite's help, fonio cannot tell a commit's fsync from a checkpoint's".to_owned(),
+        );
+    }
+    let class = match class {
+        Name::Durable => Class::Durable,
+        Name::Learn => Class::Learn,
+        Name::Cache => Class::Cache { drop_fsync: drop_fsync.unwrap_or(false) },
+        Name::Ordered => {
+            let window_ms = window_ms.unwrap_or(WINDOW_DEFAULT_MS);
+            if !(1..=WINDOW_MAX_MS).contains(&window_ms) {
+                return Err(format!("window-ms is {window_ms}; write a number from 1 to {WINDOW_MAX_MS}"));
+            }
+            Class::Ordered { window: Duration::from_millis(window_ms), to_wal: to_wal.unwrap_or(false) }
+        }
+    };
+    let is_pattern = path.contains(['*', '?']);
+    let plain = Path::new(path.trim_end_matches('/'));
+    let is_folder = !is_pattern && (path.ends_with('/') || plain.is_dir());
+    let folder = is_folder.then(|| resolved(plain).into_owned());
+    // SQLite resolves symbolic links before it opens a database, so the folders of a rule are resolved too.
+    let pattern = match is_pattern {
+        false => resolved(plain).to_string_lossy().into_owned(),
+        true => {
+            let cut = path.find(['*', '?']).unwrap_or(path.len());
+            let (before, after) = path.split_at(path[..cut].rfind('/').unwrap_or(0));
+            match fs::canonicalize(before) {
+                Ok(before) => format!("{}{after}", before.display()),
+                Err(_) => path.clone(),
+            }
+        }
+    };
+    Ok(Rule { pattern: WildMatch::new(&pattern), path, class, folder })
+}
+
+/// The path without symbolic links, as far as it is there: a file that is not there yet has its folder resolved.
+fn resolved(path: &Path) -> Cow<'_, Path> {
+    if let Ok(found) = fs::canonicalize(path) {
+        return found.into();
+    }
+    match (path.parent().map(fs::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name).into(),
+        _ => path.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Policy, String> {
+        Policy::parse(text, Path::new("policy.toml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_counts() {
+        let policy = parsed(
+            "[[database]]\npath = '/srv/app/keep.db'\nclass = 'durable'\n\
+             [[database]]\npath = '/srv/app/*.db'\nclass = 'ordered'\nwindow-ms = 200\nto-wal = true\n\
+             [[database]]\npath = '/srv/cache/'\nclass = 'cache'\n",
+        )
+        .expect("a policy");
+        let ordered = Class::Ordered { window: Duration::from_millis(200), to_wal: true };
+        for (path, class) in [
+            ("/srv/app/keep.db", Class::Durable),
+            ("/srv/app/other.db", ordered),
+            ("/srv/app/deep/other.db", ordered),
+            ("/srv/app/other.sqlite", Class::Durable),
+            ("/srv/cache/a/b", Class::Cache { drop_fsync: false }),
+            ("/srv/cached", Class::Durable),
+        ] {
+            assert_eq!(policy.class(Path::new(path)), class, "{path}");
+        }
+        assert_eq!(policy.rules()[1].root(), Path::new("/srv/app"));
+    }
+
+    #[test]
+    fn rules_follow_links_as_sqlite_does() {
+        let dir = tempfile::tempdir().expect("dir");
+        let dir = fs::canonicalize(dir.path()).expect("path");
+        fs::create_dir(dir.join("real")).expect("mkdir");
+        std::os::unix::fs::symlink(dir.join("real"), dir.join("link")).expect("link");
+        for path in ["link/a.db", "link", "link/*.db"] {
+            let text = format!("[[database]]\npath = '{}/{path}'\nclass = 'learn'", dir.display());
+            let policy = parsed(&text).expect("a policy");
+            assert_eq!(policy.class(&dir.join("real/a.db")), Class::Learn, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_policy_is_refused_with_its_line() {
+        use expect_test::expect;
+        let check = |text: &str, expected: expect_test::Expect| {
+            expected.assert_eq(&parsed(text).expect_err("refused"));
+        };
+        check(
+            "[[database]]\npath = '/a'\nclass = 'fast'\n",
+            expect![
+                "policy.toml, line 3: unknown variant `fast`, expected one of `durable`, `ordered`, `cache`, `learn`"
+            ],
+        );
+        check(
+            "\n[[database]]\npath = 'a'\nclass = 'cache'\n",
+            expect!["policy.toml, line 2: the path `a` does not begin with `/`; write the complete path"],
+        );
+        check(
+            "[[database]]\npath = '/a'\nclass = 'ordered'\nwindow-ms = 0\n",
+            expect!["policy.toml, line 1: window-ms is 0; write a number from 1 to 30000"],
+        );
+        check(
+            "[[database]]\npath = '/a'\nclass = 'ordered'\ndrop-fsync = true\n",
+            expect![
+                "policy.toml, line 1: drop-fsync belongs to the class `cache` only: without SQLite's help, fonio cannot tell a commit's fsync from a checkpoint's"
+            ],
+        );
+        check(
+            "[[databases]]\npath = '/a'\n",
+            expect!["policy.toml, line 1: unknown field `databases`, expected `database`"],
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! The file of the policy, read again when it changes.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{Policy, PolicyError};
+
+/// The file of the policy, if nothing else is said.
+pub const DEFAULT: &str = "/etc/fonio/sync-policy.toml";
+/// The environment variable that names another file.
+pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
+
+/// A file of a policy, with the policy that was read from it last.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    /// The version that was read last: `None` before the first look, and `Some(None)` if there was no file.
+    seen: Option<Option<Seen>>,
+    policy: Arc<Policy>,
+}
+
+/// What tells two versions of a file apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Source {
+    /// The policy in `path`, which is not read yet.
+    pub fn new(path: &Path) -> Source {
+        Source { path: path.to_owned(), seen: None, policy: Arc::default() }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The policy that is in force now. Costs one system call if the file has not changed.
+    ///
+    /// The error is reported once for each version of the file; while it lasts, the policy has no rules, so that every database
+    /// is durable.
+    pub fn current(&mut self) -> (Arc<Policy>, Option<PolicyError>) {
+        let found = fs::metadata(&self.path);
+        let seen = found.as_ref().ok().map(|stat| Seen {
+            device: stat.dev(),
+            inode: stat.ino(),
+            bytes: stat.size(),
+            modified: (stat.mtime(), stat.mtime_nsec()),
+            changed: (stat.ctime(), stat.ctime_nsec()),
+        });
+        if self.seen == Some(seen) {
+            return (Arc::clone(&self.policy), None);
+        }
+        self.seen = Some(seen);
+        let read = || {
+            let text = fs::read_to_string(&self.path).map_err(PolicyError::system("read", &self.path))?;
+            Policy::parse(&text, &self.path)
+        };
+        let (policy, error) = match read() {
+            Ok(policy) => (policy, None),
+            Err(error) => (Policy::default(), Some(error)),
+        };
+        self.policy = Arc::new(policy);
+        (Arc::clone(&self.policy), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+
+    #[test]
+    fn a_changed_file_is_read_again_and_a_wrong_one_makes_all_durable() {
+        let dir = tempfile::tempdir().expect("dir");
+        let file = dir.path().join("policy.toml");
+        let database = Path::new("/srv/a.db");
+        let mut source = Source::new(&file);
+        let mut class = || {
+            let (policy, error) = source.current();
+            (policy.class(database), error.map(|error| error.to_string()))
+        };
+        let (durable, said) = class();
+        assert_eq!(durable, Class::Durable, "no file, no rule");
+        assert!(said.expect("an error").starts_with("cannot read "));
+        assert_eq!(class(), (Class::Durable, None), "said once");
+        fs::write(&file, "[[database]]\npath = '/srv/a.db'\nclass = 'learn'\n").expect("write");
+        assert_eq!(class(), (Class::Learn, None));
+        fs::write(&file, "[[database]]\npath = '/srv/a.db'\nclass = 'lear'\n").expect("write");
+        let (durable, said) = class();
+        assert_eq!(durable, Class::Durable);
+        assert!(said.expect("an error").contains("unknown variant"));
+        assert_eq!(class(), (Class::Durable, None), "said once");
+        fs::remove_file(&file).expect("remove");
+        assert!(class().1.is_some(), "it went while it was in use");
+    }
+}

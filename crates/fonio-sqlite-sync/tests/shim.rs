@@ -122,7 +122,7 @@ fn what_cannot_be_done_is_said_and_the_database_stays_durable() {
     for (class, expected) in [
         (
             "class = 'fast'",
-            "unknown variant `fast`, expected one of `durable`, `ordered`, `cache`, `learn`. Every database stays durable.",
+            "there is no class `fast`; write durable, ordered, cache or learn. Every database stays durable.",
         ),
         (
             "class = 'ordered'\nwindow-ms = 99999",

@@ -92,12 +92,26 @@ struct Written {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String")]
 enum Name {
     Durable,
     Ordered,
     Cache,
     Learn,
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Name, String> {
+        match word.as_str() {
+            "durable" => Ok(Name::Durable),
+            "ordered" => Ok(Name::Ordered),
+            "cache" => Ok(Name::Cache),
+            "learn" => Ok(Name::Learn),
+            _ => Err(format!("there is no class `{word}`; write durable, ordered, cache or learn")),
+        }
+    }
 }
 
 impl Policy {
@@ -246,9 +260,7 @@ mod tests {
         };
         check(
             "[[database]]\npath = '/a'\nclass = 'fast'\n",
-            expect![
-                "policy.toml, line 3: unknown variant `fast`, expected one of `durable`, `ordered`, `cache`, `learn`"
-            ],
+            expect!["policy.toml, line 3: there is no class `fast`; write durable, ordered, cache or learn"],
         );
         check(
             "\n[[database]]\npath = 'a'\nclass = 'cache'\n",

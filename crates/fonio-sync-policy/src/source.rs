@@ -96,7 +96,7 @@ mod tests {
         fs::write(&file, "[[database]]\npath = '/srv/a.db'\nclass = 'lear'\n").expect("write");
         let (durable, said) = class();
         assert_eq!(durable, Class::Durable);
-        assert!(said.expect("an error").contains("unknown variant"));
+        assert!(said.expect("an error").contains("there is no class"));
         assert_eq!(class(), (Class::Durable, None), "said once");
         fs::remove_file(&file).expect("remove");
         assert!(class().1.is_some(), "it went while it was in use");

@@ -379,8 +379,8 @@ pub enum Folder {
 pub enum SyncPolicy {
     /// Print the rules of the policy, or the class of each named database. Example: fonio sync-policy check /srv/app/app.db
     Check {
-        /// The policy's file.
-        #[arg(long, value_name = "FILE", default_value = crate::commands::sync_policy::POLICY)]
+        /// The policy's file; by default the one that programs follow in this shell (`FONIO_SYNC_POLICY`).
+        #[arg(long, value_name = "FILE", default_value_os_t = crate::commands::sync_policy::of_shell())]
         policy: PathBuf,
         /// The databases. They need not exist yet.
         databases: Vec<PathBuf>,

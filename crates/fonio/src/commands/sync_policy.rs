@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use fonio_sync_policy::{Boots, Class, DEFAULT, Policy, caches_below, network_filesystem};
+use fonio_sync_policy::{Boots, Class, DEFAULT, Policy, VARIABLE, caches_below, network_filesystem};
 
 use crate::cli::SyncPolicy;
 use crate::exit::Exit;
@@ -139,3 +139,8 @@ fn stop() -> Result<Exit> {
 
 /// The policy's file, if none is named.
 pub const POLICY: &str = DEFAULT;
+
+/// The policy that programs follow which this shell starts.
+pub fn of_shell() -> PathBuf {
+    std::env::var_os(VARIABLE).map_or_else(|| PathBuf::from(POLICY), PathBuf::from)
+}

@@ -27,7 +27,8 @@ int fonio_test_extra_init(const char *unused){
 }
 "#;
 
-const SOURCES: &str = "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm main\n";
+/// The key of the sources.
+const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The classes that are compared, if none is named.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
@@ -132,7 +133,7 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     let apt = folder.join("apt");
     fs::create_dir_all(apt.join("lists/partial"))?;
     fs::create_dir_all(apt.join("cache/archives/partial"))?;
-    fs::write(apt.join("sources.list"), SOURCES)?;
+    fs::write(apt.join("sources.list"), source_list()?)?;
     for words in [["update"].as_slice(), &["source", "--download-only", "sqlite3"]] {
         let mut get = Command::new("apt-get");
         for (name, place) in [
@@ -148,6 +149,16 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     let script = "for archive in sqlite3_*.orig.tar.xz; do tar -xf \"$archive\"; done";
     process::run(Command::new("sh").args(["-c", script]).current_dir(folder))?;
     found()?.context("the sources have no test/veryquick.test")
+}
+
+/// Where apt finds Debian 12's sources: at this machine's own mirror.
+fn source_list() -> Result<String> {
+    let mut own = Command::new("apt-get");
+    let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let mirror = said.lines().find(|uri| uri.trim_end_matches('/').ends_with("/debian"));
+    let mirror = mirror.context("this machine's apt has no mirror of Debian, which has the sources")?;
+    Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 
 /// The tests' program; built once.

@@ -58,13 +58,19 @@ pub fn build(architecture: Architecture) -> Result<PathBuf> {
         std::os::unix::fs::symlink(file, links.join(name))?;
     }
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    let mut flags = format!("-Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}", links.display());
+    // Not in CARGO_TARGET_…_LINKER: where this machine is of that target, cargo would also link build scripts with it, without
+    // these libraries. Flags are for the target only.
+    let mut flags = format!(
+        "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
+        linker(sysroot)?.display(),
+        links.display()
+    );
     for (from, to) in [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo")] {
         flags += &format!(" --remap-path-prefix={}={to}", from.display());
     }
     let mut cargo = process::cargo();
     cargo.args(["build", "--release", "--package", "fonio-sqlite-sync", "--target", target]);
-    cargo.env(of_cargo("LINKER"), linker(sysroot)?).env(of_cargo("RUSTFLAGS"), flags);
+    cargo.env(of_cargo("RUSTFLAGS"), flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
     Ok(process::target().join(target).join("release/libfonio_sqlite_sync.so"))

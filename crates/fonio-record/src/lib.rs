@@ -49,5 +49,5 @@ pub use options::{
 };
 pub use record::{Beside, record, record_with};
 pub use sampled::record_sampled;
-pub use status::{Status, status};
+pub use status::{Status, status, storage_devices};
 pub use units::units_now;

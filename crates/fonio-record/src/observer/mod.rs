@@ -16,6 +16,7 @@ use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Nanos, Op, Sect
 pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
 
 use crate::blocked::{BlockedProbe, BlockedWait};
 use crate::bpf::Unavailable;
@@ -38,7 +39,7 @@ const PATH_HOLDS: Duration = Duration::from_secs(600);
 const SWAP_EVERY: Duration = Duration::from_secs(60);
 
 /// A unit, a program without one, or a kind of kernel thread.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
     /// The name of the unit, container or package; else of the program, or of the kernel's thread without its number.
     pub name: String,
@@ -47,7 +48,8 @@ pub struct Party {
 }
 
 /// What a [`Party`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PartyKind {
     /// A systemd unit, a container, an add-on or an Android package.
     Unit,
@@ -170,7 +172,7 @@ pub struct Observer {
 
 #[derive(Debug)]
 enum Source {
-    Bpf { requests: RequestsProbe, blocked: Box<BlockedProbe> },
+    Bpf { requests: Box<RequestsProbe>, blocked: Box<BlockedProbe> },
     Procfs { looker: Looker, tally: Box<Tally>, pause: Duration, because: String },
 }
 
@@ -354,7 +356,7 @@ impl Observer {
 
 fn bpf(machine: &Machine) -> Result<Source, Unavailable> {
     let blocked = BlockedProbe::begin_always(machine, now())?;
-    Ok(Source::Bpf { requests: RequestsProbe::begin()?, blocked: Box::new(blocked) })
+    Ok(Source::Bpf { requests: Box::new(RequestsProbe::begin()?), blocked: Box::new(blocked) })
 }
 
 fn until_now(since: Timestamp) -> Duration {

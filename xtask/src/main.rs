@@ -35,6 +35,7 @@ mod test;
 mod tidy;
 mod tools;
 mod verdicts;
+mod watch_bench;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ cargo xtask COMMAND
               [--runs N]
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
               `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
+              `bench watch`: what the watch writes, its processor time and memory (root): [written|cost] [--for TIME]
               `bench statements`: the cost of recording SQL statements (root, python3): [ROUNDS] [ROWS]
               `bench attribution`: how many bytes recordings attribute to the right file, process and unit (root):
               [ROUNDS|short-lived] [ext4|xfs|btrfs] [--on-overlay]; in a whole Debian, with units of systemd and a container:

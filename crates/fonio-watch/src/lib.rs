@@ -3,6 +3,7 @@
 //!
 //! [`Watch`] is the process that runs; [`Rings`] is its history on the medium; [`Kept`] is the minute before a stall.
 
+pub mod answers;
 mod budget;
 mod clock;
 mod devices;
@@ -13,12 +14,13 @@ mod keep;
 pub mod kept;
 mod recent;
 pub mod rings;
+pub mod serve;
 pub mod settings;
 mod shared;
 mod stalls;
 pub mod summary;
 mod tally;
-mod times;
+pub mod times;
 mod watch;
 mod why;
 

@@ -110,16 +110,6 @@ impl Recent {
         self.requests.iter().map(unpack)
     }
 
-    /// The number of requests.
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
-    }
-
     /// The long waits in the order of their ends.
     pub fn waits(&self) -> impl Iterator<Item = &ObservedWait> {
         self.waits.iter()
@@ -239,9 +229,9 @@ pub(crate) mod tests {
             let one = ObservedRequest { completed: Timestamp(200_000_000_000 + us * 100_000), ..request(9) };
             recent.add(&Observed::Request(one), one.completed);
         }
-        assert_eq!(recent.len(), REQUESTS_MAX);
+        assert_eq!(recent.requests.len(), REQUESTS_MAX);
         assert!(recent.complete_since(Timestamp(260_000_000_000)) > Timestamp(240_000_000_000));
         recent.forget(Timestamp(900_000_000_000), true);
-        assert!(recent.is_empty() && recent.requests.capacity() < 10_000);
+        assert!(recent.requests.is_empty() && recent.requests.capacity() < 10_000);
     }
 }

@@ -6,6 +6,7 @@ pub mod emulate;
 pub mod lab;
 pub mod mount;
 pub mod run;
+pub mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -91,6 +92,9 @@ pub enum Command {
     /// Check a sync policy for databases of SQLite (docs/sync-policy.md). Example: fonio sync-policy check
     #[command(subcommand)]
     SyncPolicy(SyncPolicy),
+    /// Watch storage all the time: what stalled, who writes most, when a device will be worn out. Example: sudo fonio watch install
+    #[command(subcommand)]
+    Watch(watch::Watch),
     /// Run as one of the helper processes of `run`.
     #[command(hide = true)]
     Role {

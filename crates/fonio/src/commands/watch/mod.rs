@@ -1,0 +1,60 @@
+//! `fonio watch`: the watch that runs always, and what it has seen.
+
+mod report;
+mod service;
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result, bail};
+use fonio_watch::{Folders, Settings, Watch, serve};
+
+use crate::cli::Colour;
+use crate::cli::watch::{Place, Watch as Command};
+use crate::exit::Exit;
+use crate::signals;
+
+/// Runs one of the commands.
+pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
+    match command {
+        Command::Run { place } => watch(place),
+        Command::Report(arguments) => report::run(arguments, colour),
+        Command::Install { place } => service::install(place),
+        Command::Start { place } => service::start(place),
+        Command::Stop { place } => service::stop(place),
+        Command::Uninstall { purge, place } => service::uninstall(*purge, place),
+    }
+}
+
+/// The folders that the user named, or the usual ones.
+fn folders(place: &Place) -> Folders {
+    let usual = Folders::default();
+    Folders {
+        state: place.state.clone().unwrap_or(usual.state),
+        run: place.run.clone().unwrap_or(usual.run),
+    }
+}
+
+/// Watches until a signal comes.
+fn watch(place: &Place) -> Result<Exit> {
+    if !rustix::process::geteuid().is_root() && place.state.is_none() {
+        bail!("watching needs root: run `sudo fonio watch run`");
+    }
+    let settings = Settings::read(place.config.as_deref())?;
+    let stop = signals::watch()?;
+    let folders = folders(place);
+    let watch = Watch::begin(settings, folders.clone(), tell)?;
+    let servers = serve::start(watch.settings(), watch.shared(), tell)?;
+    tell(&format!(
+        "watching; the history is in {}, and `fonio watch report` shows it",
+        folders.state.display()
+    ));
+    watch.run(&stop).context("the last minutes are lost")?;
+    drop(servers);
+    Ok(Exit::Fine)
+}
+
+/// Writes to standard error: the journal of systemd, or the log of `fonio watch start`.
+fn tell(sentence: &str) {
+    let _ = writeln!(io::stderr(), "fonio: {sentence}");
+}
+

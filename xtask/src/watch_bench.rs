@@ -31,9 +31,9 @@ const RATE: u64 = 1000;
 /// Clock ticks in a second (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
 
-/// `[written|cost] [--for TIME]`.
+/// `[written|cost] [--for TIME] [--program FONIO]`; without the last, fonio is built.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let (mut part, mut time) = (None, None);
+    let (mut part, mut time, mut program) = (None, None, None);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -42,10 +42,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 let text = words.next().context("write a time after --for, such as 2h")?;
                 time = Some(parse_duration(text)?);
             }
-            _ => bail!("the options are written, cost and --for TIME"),
+            "--program" => {
+                program = Some(PathBuf::from(words.next().context("write a path after --program")?))
+            }
+            _ => bail!("the options are written, cost, --for TIME and --program FONIO"),
         }
     }
-    let fonio = emulated::fonio()?;
+    let fonio = program.map_or_else(emulated::fonio, Ok)?;
     process::outlive_signals()?;
     if part != Some("written") {
         cost(&fonio, time.filter(|_| part.is_some()).unwrap_or(Duration::from_secs(90)))?;
@@ -69,7 +72,8 @@ impl Watch {
         fs::write(&config, format!("devices = {devices:?}\n"))?;
         let run = dir.join("run");
         fs::create_dir_all(&run)?;
-        let folders = ["--state", path(state)?, "--run", path(&run)?, "--config", path(&config)?].map(str::to_owned);
+        let folders =
+            ["--state", path(state)?, "--run", path(&run)?, "--config", path(&config)?].map(str::to_owned);
         let mut command = process::bound_to_this(fonio);
         let child = command.args(["watch", "run"]).args(&folders).stdout(Stdio::null()).spawn()?;
         Ok(Watch { child, fonio: fonio.to_owned(), folders: folders.to_vec() })
@@ -89,7 +93,8 @@ impl Watch {
 
     /// The sum of a field over the descriptors of BPF programs or maps.
     fn of_bpf(&self, field: &str) -> u64 {
-        let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
+        let entries =
+            fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
         let mut seen = Vec::new();
         let mut sum = 0;
         for text in entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()) {
@@ -121,7 +126,8 @@ impl Watch {
     }
 
     fn report(&self) -> Result<serde_json::Value> {
-        let out = Command::new(&self.fonio).args(["watch", "report", "--json"]).args(&self.folders).output()?;
+        let out =
+            Command::new(&self.fonio).args(["watch", "report", "--json"]).args(&self.folders).output()?;
         Ok(serde_json::from_slice(&out.stdout).unwrap_or_default())
     }
 }
@@ -213,7 +219,11 @@ fn written(fonio: &Path, time: Duration) -> Result<()> {
     sync()?;
     let (difference, per_day) = tell_written(&watch, (&with.device, &without.device), before, time)?;
     ensure!(difference > 0.0, "the watch wrote nothing, so it did not run");
-    println!("written: {} (at most {} a day)", verdict(per_day <= WRITTEN_MAX), Unit::Bytes.format(WRITTEN_MAX));
+    println!(
+        "written: {} (at most {} a day)",
+        verdict(per_day <= WRITTEN_MAX),
+        Unit::Bytes.format(WRITTEN_MAX)
+    );
     drop(watch);
     drop((with, without, slow));
     Ok(())
@@ -294,7 +304,11 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
     println!("processor: {} (at most {})", verdict(holds), Unit::Share.format(PROCESSOR_MAX));
     // A stall with a minute of 1,000 requests a second before it.
     let file = format!("of={}", slow_dir.join("big").display());
-    process::run(Command::new("dd").args(["if=/dev/zero", &file, "bs=1M", "count=24", "conv=fsync"]).stderr(Stdio::null()))?;
+    process::run(
+        Command::new("dd")
+            .args(["if=/dev/zero", &file, "bs=1M", "count=24", "conv=fsync"])
+            .stderr(Stdio::null()),
+    )?;
     std::thread::sleep(Duration::from_secs(70));
     let stalls = watch.report()?["stalls"]["stalls_in_all"].as_u64().unwrap_or(0);
     let (share, most, tables) = watch.memory();
@@ -305,7 +319,12 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
         Unit::Bytes.format(most as f64),
         Unit::Bytes.format(tables as f64)
     );
-    println!("memory: {} ({}, at most {})", verdict(all <= MEMORY_MAX && stalls > 0), Unit::Bytes.format(all as f64), Unit::Bytes.format(MEMORY_MAX as f64));
+    println!(
+        "memory: {} ({}, at most {})",
+        verdict(all <= MEMORY_MAX && stalls > 0),
+        Unit::Bytes.format(all as f64),
+        Unit::Bytes.format(MEMORY_MAX as f64)
+    );
     drop((watch, statistics));
     drop((device, slow));
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))

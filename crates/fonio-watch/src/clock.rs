@@ -49,7 +49,9 @@ impl WallClock {
 /// The monotonic clock.
 pub fn monotonic() -> Timestamp {
     let time = clock_gettime(ClockId::Monotonic);
-    Timestamp(u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0))
+    Timestamp(
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }
 
 #[cfg(test)]

@@ -53,7 +53,8 @@ impl Devices {
         let (mut rows, mut events) = (Vec::new(), Vec::new());
         let mut now: FxHashMap<DeviceId, Known> = FxHashMap::default();
         for device in found {
-            let Some(name) = device.device.name.clone().filter(|name| self.is_watched(name, device.kind)) else {
+            let Some(name) = device.device.name.clone().filter(|name| self.is_watched(name, device.kind))
+            else {
                 continue;
             };
             let count = |bytes: Option<ByteCount>| bytes.map_or(0, |bytes| bytes.0);
@@ -62,7 +63,8 @@ impl Devices {
                 written: count(device.written_bytes),
                 busy_ms: device.busy_ms.unwrap_or(0),
             };
-            let known = Known { name, model: device.device.model.clone(), size: device.device.size_bytes, counters };
+            let known =
+                Known { name, model: device.device.model.clone(), size: device.device.size_bytes, counters };
             let before = self.known.remove(&device.device.id);
             let is_same = |old: &Known| old.name == known.name && old.model == known.model;
             let before = before.filter(|old| {

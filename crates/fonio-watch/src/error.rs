@@ -26,7 +26,9 @@ pub enum WatchError {
         what: &'static str,
     },
     /// A later version of fonio wrote the file.
-    #[error("{path} was written by a newer fonio (format {found}, this one knows {known}); update fonio, or move the file away")]
+    #[error(
+        "{path} was written by a newer fonio (format {found}, this one knows {known}); update fonio, or move the file away"
+    )]
     Newer {
         /// The file.
         path: PathBuf,

@@ -79,7 +79,9 @@ impl Folders {
             return Err(WatchError::Runs { pid: self.runs().map_or(0, |process| process.pid) });
         }
         let own = serde_json::to_string(&ProcessId::own()).unwrap_or_default();
-        file.set_len(0).and_then(|()| file.write_all(own.as_bytes())).map_err(WatchError::file(&path, "written"))?;
+        file.set_len(0)
+            .and_then(|()| file.write_all(own.as_bytes()))
+            .map_err(WatchError::file(&path, "written"))?;
         Ok(Running { file })
     }
 
@@ -158,7 +160,10 @@ mod tests {
         let running = folders.begin().unwrap();
         assert_eq!(folders.runs(), Some(ProcessId::own()));
         let second = folders.begin().unwrap_err().to_string();
-        assert!(second.starts_with(&format!("a watch runs already (process {})", std::process::id())), "{second}");
+        assert!(
+            second.starts_with(&format!("a watch runs already (process {})", std::process::id())),
+            "{second}"
+        );
         drop(running);
         assert_eq!(folders.runs(), None);
         folders.begin().unwrap();

@@ -44,7 +44,7 @@ pub fn tell(
 ) -> Told {
     let files = files_of(recent, found, observer);
     let stall = stall(found, wall, (recent, observer), (devices, tally), &files);
-    let head = head(found, &stall, (wall, now), (recent, observer), (devices, &files));
+    let head = head(found, &stall, (wall, now), (recent, observer), &files);
     let requests = recent.requests().map(|request| kept_request(&request, &files)).collect();
     Told { stall, head, requests }
 }
@@ -77,11 +77,13 @@ fn files_of(recent: &Recent, found: &FoundStall, observer: &mut Observer) -> Fil
     let mut seen = FxHashSet::default();
     let waited = found.worst.file.into_iter().chain(recent.waits().filter_map(|wait| wait.file));
     let by_bytes = inodes.into_iter().map(|(inode, _)| inode);
-    let chosen: Vec<Inode> = waited.chain(by_bytes).filter(|inode| seen.insert(*inode)).take(PATHS_MAX).collect();
+    let chosen: Vec<Inode> =
+        waited.chain(by_bytes).filter(|inode| seen.insert(*inode)).take(PATHS_MAX).collect();
     let paths = observer.paths(&chosen);
     let places = chosen.iter().copied().zip(0..).collect();
     let rows = chosen.iter().zip(paths).map(|(inode, path)| {
-        let (path, content) = path.map_or((None, fonio_core::Content::Data), |(path, content)| (Some(path), content));
+        let (path, content) =
+            path.map_or((None, fonio_core::Content::Data), |(path, content)| (Some(path), content));
         KeptFile { device: inode.fs, inode: inode.number, path, content }
     });
     Files { rows: rows.collect(), places }
@@ -97,8 +99,7 @@ fn stall(
     let worst = &found.worst;
     let span = (worst.began, worst.ended.unwrap_or(found.ended));
     let of_file = worst.file.and_then(|file| tally.disk_of(file));
-    let watched = || recent.requests().filter(|request| devices.name(request.device).is_some());
-    let device = of_file.or_else(|| busiest(watched(), span.0, span.1));
+    let device = of_file.or_else(|| busiest(recent.requests(), span.0, span.1));
     let name = |id| observer.party(id).clone();
     let why = match (observer.limited_because(), device) {
         (Some(_), _) => Why::Unknown,
@@ -119,7 +120,7 @@ fn stall(
         thread: observer.thread(worst.tid).map(|thread| thread.comm).unwrap_or_default(),
         blocked_in: worst.blocked_in,
         file: files.path(worst.file).map(shortened),
-        device: device.and_then(|device| devices.name(device)).map(str::to_owned),
+        device: device.and_then(|device| device_name(device, devices)),
         others: found.others.iter().map(|id| name(*id)).collect(),
         why,
         kept: None,
@@ -131,14 +132,14 @@ fn head(
     stall: &Stall,
     (wall, now): (WallClock, Timestamp),
     (recent, observer): (&Recent, &Observer),
-    (devices, files): (&Devices, &Files),
+    files: &Files,
 ) -> Head {
     let machine = Machine::here();
     let mut meta = kept::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
-    let began = recent.complete_since(now).min(found.began);
+    let began = recent.complete_since(now);
     (meta.began, meta.ended) = (Some(began), Some(now));
     let ids: FxHashSet<DeviceId> = recent.requests().map(|request| request.device).collect();
-    let mut ids: Vec<DeviceId> = ids.into_iter().filter(|id| devices.name(*id).is_some()).collect();
+    let mut ids: Vec<DeviceId> = ids.into_iter().collect();
     ids.sort_unstable();
     meta.devices = ids.into_iter().filter_map(|id| machine.device(id)).collect();
     let mut tids: Vec<u32> = Vec::new();
@@ -182,6 +183,11 @@ fn head(
         unobserved: unobserved.requests,
         limited: observer.limited_because().map(str::to_owned),
     }
+}
+
+/// The name of a device, also of one that is not watched, such as a loop device.
+fn device_name(device: DeviceId, devices: &Devices) -> Option<String> {
+    devices.name(device).map(str::to_owned).or_else(|| Machine::here().device(device)?.name)
 }
 
 fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {

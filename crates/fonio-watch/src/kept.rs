@@ -12,8 +12,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, Source};
 use fonio_core::{
-    BlockedCount, BlockedIn, ByteCount, Content, DeviceId, Diagnostic, File, Flags, Mark, Meta, Nanos, Op, Request,
-    RowSink, Sector, Severity, Thread, Timestamp, Wait, WaitReason,
+    BlockedCount, BlockedIn, ByteCount, Content, DeviceId, Diagnostic, File, Flags, Mark, Meta, Nanos, Op,
+    Request, RowSink, Sector, Severity, Thread, Timestamp, Wait, WaitReason,
 };
 use serde::{Deserialize, Serialize};
 
@@ -256,7 +256,9 @@ impl Kept {
             at: at.map(|at| at as u64),
             problem,
         };
-        let Some((version, packed)) = bytes.strip_prefix(MAGIC).and_then(|rest| rest.split_first_chunk::<4>()) else {
+        let Some((version, packed)) =
+            bytes.strip_prefix(MAGIC).and_then(|rest| rest.split_first_chunk::<4>())
+        else {
             return Err(WatchError::NotOurs { path: path.to_owned(), what: "a kept stall" });
         };
         let found = u32::from_le_bytes(*version);
@@ -274,7 +276,8 @@ impl Kept {
         let at = |rest: &[u8]| Some(plain.len() - rest.len());
         let ((head, length), mut rest): ((Head, u64), &[u8]) =
             postcard::take_from_bytes(&plain).map_err(|error| damaged(Some(0), error.to_string()))?;
-        let meta: Meta = serde_json::from_str(&head.meta).map_err(|error| damaged(Some(0), error.to_string()))?;
+        let meta: Meta =
+            serde_json::from_str(&head.meta).map_err(|error| damaged(Some(0), error.to_string()))?;
         let mut requests = Vec::new();
         let mut before = Before::default();
         for _ in 0..length {
@@ -429,8 +432,8 @@ mod tests {
     use super::*;
 
     fn requests() -> impl Strategy<Value = Vec<KeptRequest>> {
-        let one = (any::<(u32, u32, u64, u64, u64, i32)>(), any::<Option<(u64, u32)>>(), 0..3_usize).prop_map(
-            |((device, flags, queued, completed, bytes, error), some, op)| KeptRequest {
+        let one = (any::<(u32, u32, u64, u64, u64, i32)>(), any::<Option<(u64, u32)>>(), 0..3_usize)
+            .prop_map(|((device, flags, queued, completed, bytes, error), some, op)| KeptRequest {
                 device: DeviceId(device),
                 op: [Op::Read, Op::Write, Op::Flush][op],
                 flags: Flags(flags),
@@ -444,13 +447,16 @@ mod tests {
                 cause_tid: None,
                 file: some.map(|(_, file)| file),
                 content: Content::SqliteWal,
-            },
-        );
+            });
         prop::collection::vec(one, 0..30)
     }
 
     fn head() -> Head {
-        Head { meta: serde_json::to_string(&Meta::default()).unwrap(), began: Timestamp(5), ..Head::default() }
+        Head {
+            meta: serde_json::to_string(&Meta::default()).unwrap(),
+            began: Timestamp(5),
+            ..Head::default()
+        }
     }
 
     proptest! {

@@ -38,25 +38,35 @@ struct Packed {
 }
 
 /// What was seen lately.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Recent {
+    /// Since when anything is seen.
+    began: Timestamp,
     requests: VecDeque<Packed>,
     waits: VecDeque<ObservedWait>,
     counts: VecDeque<(Timestamp, Timestamp, ObservedCount)>,
     /// When counts were taken last.
     counted: Timestamp,
-    /// Requests that were forgotten before their time, because there were too many.
-    crowded_out: u64,
 }
 
 impl Recent {
+    /// Begins at `began`.
+    pub fn new(began: Timestamp) -> Recent {
+        Recent {
+            began,
+            requests: VecDeque::new(),
+            waits: VecDeque::new(),
+            counts: VecDeque::new(),
+            counted: began,
+        }
+    }
+
     /// Takes what was seen until `now`.
     pub fn add(&mut self, observed: &Observed, now: Timestamp) {
         match observed {
             Observed::Request(request) => {
                 if self.requests.len() >= REQUESTS_MAX {
                     self.requests.pop_front();
-                    self.crowded_out += 1;
                 }
                 self.requests.push_back(pack(request));
             }
@@ -96,9 +106,9 @@ impl Recent {
         }
     }
 
-    /// The earliest instant since which no request was forgotten.
+    /// The earliest instant since which every request was seen and none is forgotten.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
-        let oldest = Timestamp(now.0.saturating_sub(HELD.0));
+        let oldest = Timestamp(now.0.saturating_sub(HELD.0)).max(self.began);
         match self.requests.front() {
             Some(first) if self.requests.len() >= REQUESTS_MAX => oldest.max(Timestamp(first.completed)),
             _ => oldest,
@@ -214,7 +224,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_minute_is_held_within_the_memory() {
-        let mut recent = Recent::default();
+        let mut recent = Recent::new(Timestamp(0));
         for ms in 1..=200_000_u64 {
             recent.add(&Observed::Request(request(ms)), Timestamp(ms * 1_000_000));
             if ms % 1000 == 0 {

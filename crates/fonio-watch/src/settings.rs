@@ -93,12 +93,17 @@ impl Settings {
     /// [`WatchError::Settings`].
     pub fn parse(text: &str, path: &Path) -> Result<Settings, WatchError> {
         let wrong = |problem: String| WatchError::Settings { path: path.to_owned(), problem };
-        let settings: Settings = toml::from_str(text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
+        let settings: Settings =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         if settings.stall < Duration::from_millis(10) {
-            return Err(wrong("`stall` must be at least 10ms; shorter waits are counted, not told".to_owned()));
+            return Err(wrong(
+                "`stall` must be at least 10ms; shorter waits are counted, not told".to_owned(),
+            ));
         }
         if settings.write_every < Duration::from_secs(60) {
-            return Err(wrong("`write-every` must be at least 1min: a minute is the finest figure".to_owned()));
+            return Err(wrong(
+                "`write-every` must be at least 1min: a minute is the finest figure".to_owned(),
+            ));
         }
         Ok(settings)
     }
@@ -139,7 +144,10 @@ mod tests {
             mmcblk0 = "30TB"
         "#;
         let settings = Settings::parse(text, Path::new("x")).unwrap();
-        assert_eq!((settings.stall, settings.write_every), (Duration::from_millis(500), Duration::from_secs(7200)));
+        assert_eq!(
+            (settings.stall, settings.write_every),
+            (Duration::from_millis(500), Duration::from_secs(7200))
+        );
         assert_eq!(settings.endurance["mmcblk0"], ByteCount(30_000_000_000_000));
         assert_eq!(settings.mqtt.unwrap().discovery_prefix, "homeassistant");
         assert_eq!(Settings::parse("", Path::new("x")).unwrap(), Settings::default());
@@ -166,9 +174,12 @@ mod tests {
                   |
                 1 | stall = "10"
                   |         ^^^^
-                `10` has no unit; a time is a number with ns, us, ms, s, min, h or d, such as 500ms"#]],
+                `10` needs a unit; write a time in ns, us, ms, s, min or h, such as 30s"#]],
         );
-        check("stall = \"1ms\"", expect!["/etc/w.toml: `stall` must be at least 10ms; shorter waits are counted, not told"]);
+        check(
+            "stall = \"1ms\"",
+            expect!["/etc/w.toml: `stall` must be at least 10ms; shorter waits are counted, not told"],
+        );
         check(
             "write-every = \"5s\"",
             expect!["/etc/w.toml: `write-every` must be at least 1min: a minute is the finest figure"],

@@ -56,7 +56,8 @@ impl Shared {
 
     /// Waits until there are more than `minutes`, or for `longest`.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
-        let waited = self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);
+        let waited =
+            self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);
         waited.map_or_else(|poisoned| poisoned.into_inner().0.clone(), |(figures, _)| figures.clone())
     }
 }

@@ -65,7 +65,9 @@ impl StallFinder {
         let Some(open) = self.open.as_mut().filter(|open| wait.began.0 <= open.ended.0 + GAP.0) else {
             return self.open.replace(new);
         };
-        let lasted = |wait: &ObservedWait, until: Timestamp| wait.ended.unwrap_or(until).0.saturating_sub(wait.began.0);
+        let lasted = |wait: &ObservedWait, until: Timestamp| {
+            wait.ended.unwrap_or(until).0.saturating_sub(wait.began.0)
+        };
         let mut other = wait.party;
         if lasted(wait, ended) > lasted(&open.worst, open.ended) {
             other = open.worst.party;

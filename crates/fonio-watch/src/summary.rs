@@ -295,7 +295,8 @@ impl Summary {
     pub fn trim(&mut self, bounds: Bounds) {
         self.trim_parties(bounds.parties);
         self.trim_blocked(bounds.parties);
-        self.files.sort_by(|a, b| b.written_bytes.cmp(&a.written_bytes).then_with(|| a.target.cmp(&b.target)));
+        self.files
+            .sort_by(|a, b| b.written_bytes.cmp(&a.written_bytes).then_with(|| a.target.cmp(&b.target)));
         let rest = self.files.split_off(bounds.files.min(self.files.len()));
         for row in rest {
             self.file(&FileFigures {
@@ -316,9 +317,12 @@ impl Summary {
     }
 
     fn trim_parties(&mut self, keep: usize) {
-        let weight = |row: &PartyFigures| row.written_bytes.0.saturating_mul(4).saturating_add(row.read_bytes.0);
+        let weight =
+            |row: &PartyFigures| row.written_bytes.0.saturating_mul(4).saturating_add(row.read_bytes.0);
         self.parties.sort_by(|a, b| {
-            weight(b).cmp(&weight(a)).then_with(|| (&a.party.name, &a.device).cmp(&(&b.party.name, &b.device)))
+            weight(b)
+                .cmp(&weight(a))
+                .then_with(|| (&a.party.name, &a.device).cmp(&(&b.party.name, &b.device)))
         });
         let rest = self.parties.split_off(keep.min(self.parties.len()));
         rest.into_iter().for_each(|row| self.party(&PartyFigures { party: others(), ..row }));

@@ -50,8 +50,12 @@ impl Tally {
     /// Takes what was seen. Requests of devices that are not watched are left out.
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
-            Observed::Request(request) if devices.name(request.device).is_some() => self.request(request),
-            Observed::Request(_) => {}
+            Observed::Request(request) => {
+                self.note_disk(request);
+                if devices.name(request.device).is_some() {
+                    self.request(request);
+                }
+            }
             Observed::Wait(wait) => {
                 if is_for_storage(wait)
                     && let Some(lasted) = wait.ended.and_then(|ended| ended.since(wait.began))
@@ -70,13 +74,17 @@ impl Tally {
         }
     }
 
-    fn request(&mut self, request: &ObservedRequest) {
-        let party = request.party.unwrap_or(PartyId(0));
+    /// Notes on which disk the file system of a request is.
+    fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
         {
             self.disks.insert(file.fs, request.device);
         }
+    }
+
+    fn request(&mut self, request: &ObservedRequest) {
+        let party = request.party.unwrap_or(PartyId(0));
         let sums = self.parties.entry((party, request.device)).or_default();
         let response = request.response();
         match request.op {
@@ -113,7 +121,11 @@ impl Tally {
             let Some(device) = name(device) else { continue };
             summary.device(&DeviceFigures {
                 name: device.clone(),
-                model: summary.devices.iter().find(|row| row.name == device).and_then(|row| row.model.clone()),
+                model: summary
+                    .devices
+                    .iter()
+                    .find(|row| row.name == device)
+                    .and_then(|row| row.model.clone()),
                 reads: sums.reads.clone(),
                 writes: sums.writes.clone(),
                 flushes: sums.flushes.clone(),
@@ -134,14 +146,16 @@ impl Tally {
             let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
             let device = device.or(only).and_then(name);
             let party = observer.party(party).clone();
-            let rows = Summary { blocked: vec![BlockedFigures { party, device, waits }], ..Summary::default() };
+            let rows =
+                Summary { blocked: vec![BlockedFigures { party, device, waits }], ..Summary::default() };
             summary.blocked_rows(&rows);
         }
         self.name_files(summary, observer, devices);
     }
 
     fn name_files(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
-        let mut files: Vec<((Place, PartyId, DeviceId), u64)> = std::mem::take(&mut self.files).into_iter().collect();
+        let mut files: Vec<((Place, PartyId, DeviceId), u64)> =
+            std::mem::take(&mut self.files).into_iter().collect();
         files.sort_by_key(|((place, party, device), bytes)| {
             let number = if let Place::File(inode) = place { inode.number } else { 0 };
             (std::cmp::Reverse(*bytes), *party, *device, number)
@@ -202,7 +216,6 @@ pub fn shortened(path: &str) -> String {
     format!("{}…{}", &path[..first], &path[last..])
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +224,10 @@ mod tests {
     fn long_paths_keep_their_ends() {
         let long = format!("/a/{}/é/{}.db", "ö".repeat(90), "x".repeat(75));
         let short = shortened(&long);
-        assert!(short.starts_with("/a/ö") && short.ends_with("x.db") && short.len() <= PATH_BYTES_MAX + 3, "{short}");
+        assert!(
+            short.starts_with("/a/ö") && short.ends_with("x.db") && short.len() <= PATH_BYTES_MAX + 3,
+            "{short}"
+        );
         assert_eq!(shortened("/var/lib/x"), "/var/lib/x");
     }
 }

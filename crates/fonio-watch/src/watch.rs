@@ -118,7 +118,7 @@ impl Watch {
             devices,
             counted: rows,
             tally: Tally::default(),
-            recent: Recent::default(),
+            recent: Recent::new(now),
             pressure: read_pressure(),
             unobserved: 0,
             wall,
@@ -193,8 +193,13 @@ impl Watch {
 
     fn tell_stall(&mut self, found: &FoundStall, now: Timestamp) {
         self.kept_at.retain(|at| passed(*at, now) < Duration::from_secs(3600));
-        let Told { mut stall, head, requests } =
-            keep::tell(found, (self.wall, now), &self.recent, &mut self.observer, (&self.devices, &self.tally));
+        let Told { mut stall, head, requests } = keep::tell(
+            found,
+            (self.wall, now),
+            &self.recent,
+            &mut self.observer,
+            (&self.devices, &self.tally),
+        );
         if self.kept_at.len() < KEPT_PER_HOUR {
             self.kept_at.push_back(now);
             match keep::store(&head, &requests, &stall, &self.folders.kept()[0]) {
@@ -355,7 +360,8 @@ fn passed(from: Timestamp, to: Timestamp) -> Duration {
 /// The counters of the kernel.
 fn read_pressure() -> Option<PressureFigures> {
     let read = |resource: &str| Pressure::read(&PathBuf::from("/proc/pressure").join(resource));
-    let ms = |time: Option<Duration>| time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let ms =
+        |time: Option<Duration>| time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let io = read("io")?;
     Some(PressureFigures {
         io_some_ms: ms(io.some),

@@ -14,12 +14,20 @@ const IN_FLIGHT_PERCENT: u64 = 20;
 const OTHERS_THOUSANDTHS: u64 = 500;
 
 /// The device on which most of the requests between two instants were in flight, by time.
-pub fn busiest(requests: impl Iterator<Item = ObservedRequest>, began: Timestamp, ended: Timestamp) -> Option<DeviceId> {
+pub fn busiest(
+    requests: impl Iterator<Item = ObservedRequest>,
+    began: Timestamp,
+    ended: Timestamp,
+) -> Option<DeviceId> {
     let mut times: FxHashMap<DeviceId, u64> = FxHashMap::default();
     for request in requests {
         *times.entry(request.device).or_default() += overlap(&request, began, ended);
     }
-    times.into_iter().filter(|(_, time)| *time > 0).max_by_key(|(device, time)| (*time, *device)).map(|(device, _)| device)
+    times
+        .into_iter()
+        .filter(|(_, time)| *time > 0)
+        .max_by_key(|(device, time)| (*time, *device))
+        .map(|(device, _)| device)
 }
 
 /// Why `party` was blocked between two instants. `requests` are those of its device.
@@ -56,7 +64,8 @@ pub fn why(
         *moved.entry((request.party.unwrap_or(PartyId(0)), request.op)).or_default() += request.bytes.0;
     }
     let others: u64 = moved.values().sum();
-    let most = moved.into_iter().max_by_key(|((party, op), bytes)| (*bytes, std::cmp::Reverse((*party, *op))));
+    let most =
+        moved.into_iter().max_by_key(|((party, op), bytes)| (*bytes, std::cmp::Reverse((*party, *op))));
     if let Some(((by, op), bytes)) = most.filter(|_| others * 1000 >= total.max(1) * OTHERS_THOUSANDTHS) {
         let share_thousandths = bytes * 1000 / total.max(1);
         return Why::Behind { party: name(by), op, bytes: ByteCount(bytes), share_thousandths };
@@ -98,7 +107,14 @@ mod tests {
     use super::*;
     use crate::recent::tests::request;
 
-    fn one(party: u32, op: Op, kib: u64, queued_ms: u64, issued_ms: u64, completed_ms: u64) -> ObservedRequest {
+    fn one(
+        party: u32,
+        op: Op,
+        kib: u64,
+        queued_ms: u64,
+        issued_ms: u64,
+        completed_ms: u64,
+    ) -> ObservedRequest {
         ObservedRequest {
             op,
             bytes: ByteCount(kib << 10),
@@ -122,16 +138,22 @@ mod tests {
         check(&[one(2, Op::Write, 512, 0, 0, 1200)], expect!["NoRequest"]);
         check(
             &[one(1, Op::Write, 4, 1000, 1010, 2900), one(2, Op::Write, 512, 1000, 1000, 1500)],
-            expect![[r#"OneRequest { op: Write, bytes: ByteCount(4096), took_ms: 1890, party: Some(Party { name: "unit1", kind: Unit }) }"#]],
+            expect![[
+                r#"OneRequest { op: Write, bytes: ByteCount(4096), took_ms: 1890, party: Some(Party { name: "unit1", kind: Unit }) }"#
+            ]],
         );
         // It waited in the queue for most of the time, so it is not the reason.
-        let copy: Vec<_> = (0..40).map(|n| one(2, Op::Write, 512, 1000, 1000 + n * 50, 1050 + n * 50)).collect();
+        let copy: Vec<_> =
+            (0..40).map(|n| one(2, Op::Write, 512, 1000, 1000 + n * 50, 1050 + n * 50)).collect();
         let behind = [&copy[..], &[one(1, Op::Write, 4, 1000, 2950, 3000)]].concat();
         check(
             &behind,
-            expect![[r#"Behind { party: Party { name: "unit2", kind: Unit }, op: Write, bytes: ByteCount(20971520), share_thousandths: 999 }"#]],
+            expect![[
+                r#"Behind { party: Party { name: "unit2", kind: Unit }, op: Write, bytes: ByteCount(20971520), share_thousandths: 999 }"#
+            ]],
         );
-        let own: Vec<_> = (0..40).map(|n| one(1, Op::Read, 8, 1000 + n * 50, 1000 + n * 50, 1050 + n * 50)).collect();
+        let own: Vec<_> =
+            (0..40).map(|n| one(1, Op::Read, 8, 1000 + n * 50, 1000 + n * 50, 1050 + n * 50)).collect();
         check(&own, expect!["Own { op: Read, bytes: ByteCount(327680), requests: 40 }"]);
     }
 

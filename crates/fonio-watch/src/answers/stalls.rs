@@ -40,7 +40,6 @@ pub struct ToldStall {
     pub stall: Stall,
 }
 
-
 /// Answers what stalled since an instant.
 pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let sum = history.sum_since(since);
@@ -55,10 +54,12 @@ pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
         (None, _) if in_all == 0 => {
             format!("Nothing stalled since {} ({watched} were watched).", times::shown(since))
         }
-        (None, _) => format!("{in_all} stalls since {}; none of them is listed any more.", times::shown(since)),
+        (None, _) => {
+            format!("{in_all} stalls since {}; none of them is listed any more.", times::shown(since))
+        }
         (Some(worst), _) => {
-            let (stalls, the_worst) = if in_all == 1 { ("1 stall", "") } else { ("", "The longest: ") };
-            let count = if in_all == 1 { stalls.to_owned() } else { format!("{in_all} stalls") };
+            let the_worst = if in_all == 1 { "" } else { "The longest: " };
+            let count = if in_all == 1 { "1 stall".to_owned() } else { format!("{in_all} stalls") };
             format!(
                 "{count} since {} ({watched} were watched). {the_worst}{}",
                 times::shown(since),
@@ -116,7 +117,8 @@ fn why(stall: &Stall) -> String {
     match &stall.why {
         Why::Unknown => String::new(),
         Why::NoRequest => {
-            "; hardly any request was in flight meanwhile, so look for a lock or a network file system".to_owned()
+            "; hardly any request was in flight meanwhile, so look for a lock or a network file system"
+                .to_owned()
         }
         Why::OneRequest { op: Op::Flush, took_ms, .. } => {
             format!("; the device took {} to flush its cache", Unit::S.format(*took_ms as f64 / 1000.0))
@@ -138,11 +140,9 @@ fn why(stall: &Stall) -> String {
             shown(party),
             Unit::Share.format(*share_thousandths as f64 / 1000.0)
         ),
-        Why::Own { op, bytes: moved, requests } => format!(
-            "; its own {} filled the time: {requests} with {} in all",
-            plural(*op),
-            bytes(*moved)
-        ),
+        Why::Own { op, bytes: moved, requests } => {
+            format!("; its own {} filled the time: {requests} with {} in all", plural(*op), bytes(*moved))
+        }
     }
 }
 
@@ -158,12 +158,12 @@ fn others(others: &[Party]) -> String {
         return String::new();
     }
     let names: Vec<String> = others.iter().map(shown).collect();
-    format!(" {} waited too.", capital(&names.join(", "), true))
+    format!(" Also blocked: {}.", names.join(", "))
 }
 
 pub(crate) fn shown(party: &Party) -> String {
     match party.kind {
-        PartyKind::Kernel => format!("the kernel ({})", party.name),
+        PartyKind::Kernel => format!("{} (kernel)", party.name),
         _ => party.name.clone(),
     }
 }
@@ -209,10 +209,15 @@ pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     }
     notes.dedup();
     if sum.unobserved > 0 {
-        notes.push(format!("{} requests or waits were not seen, because there were too many at once.", sum.unobserved));
+        notes.push(format!(
+            "{} requests or waits were not seen, because there were too many at once.",
+            sum.unobserved
+        ));
     }
     if damaged > 0 {
-        notes.push(format!("{damaged} parts of the history are damaged and left out, for example by a power cut."));
+        notes.push(format!(
+            "{damaged} parts of the history are damaged and left out, for example by a power cut."
+        ));
     }
     notes
 }
@@ -262,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_verdict_says_who_and_why() {
-        check(vec![], expect!["Nothing stalled since THEN (2 h were watched)."]);
+        check(vec![], expect!["Nothing stalled since THEN (2 h 00 min were watched)."]);
         let behind = Why::Behind {
             party: unit("backup.service"),
             op: Op::Write,
@@ -271,19 +276,27 @@ mod tests {
         };
         check(
             vec![stall(100_000, 4210, behind)],
-            expect!["1 stall since THEN (2 h were watched). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on mmcblk0; meanwhile the device served 212 MiB of writes for backup.service, 93 % of all data."],
+            expect![
+                "1 stall since THEN (2 h 00 min were watched). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on mmcblk0; meanwhile the device served 212 MiB of writes for backup.service, 93 % of all data."
+            ],
         );
-        let mut hung = stall(100_000, 60_000, Why::OneRequest {
-            op: Op::Write,
-            bytes: ByteCount(4096),
-            took_ms: 59_000,
-            party: Some(unit("backup.service")),
-        });
+        let mut hung = stall(
+            100_000,
+            60_000,
+            Why::OneRequest {
+                op: Op::Write,
+                bytes: ByteCount(4096),
+                took_ms: 59_000,
+                party: Some(unit("backup.service")),
+            },
+        );
         hung.goes_on = true;
         hung.others = vec![Party { name: "kworker".into(), kind: PartyKind::Kernel }, unit("cron.service")];
         check(
             vec![stall(100_000, 1500, Why::NoRequest), hung],
-            expect!["2 stalls since THEN (2 h were watched). The longest: at THEN, mosquitto.service (thread mosquitto) was blocked for 1 min and longer in fsync of /var/lib/mosquitto/db on mmcblk0; the device took 59 s for one write of backup.service of 4 KiB. The kernel (kworker), cron.service waited too."],
+            expect![
+                "2 stalls since THEN (2 h 00 min were watched). The longest: at THEN, mosquitto.service (thread mosquitto) was blocked for 60 s and longer in fsync of /var/lib/mosquitto/db on mmcblk0; the device took 59 s for one write of backup.service of 4 KiB. Also blocked: kworker (kernel), cron.service."
+            ],
         );
     }
 

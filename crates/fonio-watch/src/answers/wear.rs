@@ -148,7 +148,11 @@ fn parties(sum: &Summary, device: &str) -> (Vec<PartyShare>, u64) {
     let total: u64 = written.values().sum();
     let mut rows: Vec<PartyShare> = written
         .into_iter()
-        .map(|(party, bytes)| PartyShare { party, written: ByteCount(bytes), share: bytes as f64 / total.max(1) as f64 })
+        .map(|(party, bytes)| PartyShare {
+            party,
+            written: ByteCount(bytes),
+            share: bytes as f64 / total.max(1) as f64,
+        })
         .collect();
     rows.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.party.cmp(&b.party)));
     rows.truncate(ROWS_MAX);
@@ -273,9 +277,10 @@ fn sentence(device: &WornDevice) -> String {
         Some(per_day) => format!("{} a day are written to {}", bytes(per_day), device.name),
         None => format!("{} were written to {}", bytes(device.written), device.name),
     };
-    let who = device.parties.first().map(|first| {
-        format!("; {} writes most of it ({})", first.party, Unit::Share.format(first.share))
-    });
+    let who = device
+        .parties
+        .first()
+        .map(|first| format!("; {} writes most of it ({})", first.party, Unit::Share.format(first.share)));
     let when = match (&device.estimate, device.written_per_day) {
         (Some(estimate), _) => years(estimate),
         (None, None) => " Watch for an hour at least to learn when it will be worn out.".to_owned(),
@@ -369,7 +374,8 @@ mod tests {
 
     fn check(days: Vec<Summary>, endurance: &[(&str, u64)], expected: Expect) {
         let history = History { days, ..History::default() };
-        let endurance = endurance.iter().map(|(name, bytes)| ((*name).to_owned(), ByteCount(*bytes))).collect();
+        let endurance =
+            endurance.iter().map(|(name, bytes)| ((*name).to_owned(), ByteCount(*bytes))).collect();
         let answer = wear(&history, 0, &endurance);
         expected.assert_eq(&answer.verdict);
     }
@@ -380,29 +386,39 @@ mod tests {
         check(
             vec![day(first, None)],
             &[],
-            expect!["10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11 months to 26.5 years, by an assumption, since it reports no wear: it endures 100 to 3000 times its size."],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11 months to 26.5 years, by an assumption, since it reports no wear: it endures 100 to 3000 times its size."
+            ],
         );
         check(
             vec![day(first, None)],
             &[("mmcblk0", 30_000_000_000_000)],
-            expect!["10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 7.5 years, by its stated endurance of 27.3 TiB."],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 7.5 years, by its stated endurance of 27.3 TiB."
+            ],
         );
         check(
             vec![day(first, Some(30))],
             &[],
-            expect!["10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11.5 years to 20 years, because it reports that up to 30 % of its life are used since 01/2021."],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11.5 years to 20 years, because it reports that up to 30 % of its life are used since 01/2021."
+            ],
         );
         check(
             vec![day(first, Some(10)), day(first + 100, Some(40))],
             &[],
-            expect!["10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 5 months to 11 months, because the wear that it reports rose from 10 to 40 %."],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 5 months to 11 months, because the wear that it reports rose from 10 to 40 %."
+            ],
         );
         let mut short = day(first, None);
         short.watched_s = 60;
         check(
             vec![short],
             &[],
-            expect!["10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch for an hour at least to learn when it will be worn out."],
+            expect![
+                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch for an hour at least to learn when it will be worn out."
+            ],
         );
         check(vec![], &[], expect!["Nothing was watched since 1970-01-01 00:00:00."]);
     }

@@ -32,8 +32,8 @@ const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
 /// The file begins with the magic number and the version, alone in a page.
 const PAGE: u64 = 4096;
-/// How long a day is for the year's ring.
-const DAY_S: u64 = 24 * 3600;
+/// How long a day is for the year's ring: 24 hours, less half an hour, since a day ends with a write.
+const DAY_S: i64 = 24 * 3600 - 1800;
 
 /// A ring in the file.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ impl Rings {
         written += self.write(DAY, 0, slot::fitting(minutes, MINUTE_BOUNDS, DAY.slot_bytes, self.next[0]))?;
         let hours = slot::fitting(std::slice::from_ref(&hour), HOUR_BOUNDS, WEEK.slot_bytes, self.next[1]);
         written += self.write(WEEK, 1, hours)?;
-        if day.watched_s >= DAY_S || day.ended - day.began >= DAY_S as i64 {
+        if day.ended - day.began >= DAY_S {
             let days = slot::fitting(std::slice::from_ref(&day), DAY_BOUNDS, YEAR.slot_bytes, self.next[2]);
             written += self.write(YEAR, 2, days)?;
             day = Summary::default();

@@ -71,7 +71,11 @@ fn a_year_fits_and_the_newest_stays() {
     assert_eq!(history.minutes.last().unwrap().began, (hours * 60 - 15) * 60);
     assert!(history.minutes.is_sorted_by_key(|row| row.began));
     // Each day has four minutes of each of its hours.
-    assert!(history.days.iter().all(|day| day.devices[0].written_bytes == ByteCount(96 << 20)), "{:?}", history.days[5]);
+    assert!(
+        history.days.iter().all(|day| day.devices[0].written_bytes == ByteCount(96 << 20)),
+        "{:?}",
+        history.days[5]
+    );
     assert_eq!(history.damaged, 0);
 }
 
@@ -92,7 +96,8 @@ fn a_busy_hour_is_made_to_fit() {
 #[test]
 fn endless_rows_of_one_span_are_cut_in_the_end() {
     let mut summary = minute(1, 1);
-    summary.devices = (0..5000).map(|n| DeviceFigures { name: format!("sd{n:x}"), ..DeviceFigures::default() }).collect();
+    summary.devices =
+        (0..5000).map(|n| DeviceFigures { name: format!("sd{n:x}"), ..DeviceFigures::default() }).collect();
     let slot = slot::fitting(&[summary], HOUR_BOUNDS, WEEK.slot_bytes, 1);
     assert!(slot.len() as u64 <= WEEK.slot_bytes);
     assert_eq!(decode(&slot).unwrap().0, 1);
@@ -123,7 +128,10 @@ fn other_files_are_not_touched() {
     for (contents, expected) in [
         (b"my precious diary, page 1".to_vec(), "is not the history of a watch"),
         (b"short".to_vec(), "is not the history of a watch"),
-        ([&MAGIC[..], &9_u32.to_le_bytes()].concat(), "was written by a newer fonio (format 9, this one knows 1)"),
+        (
+            [&MAGIC[..], &9_u32.to_le_bytes()].concat(),
+            "was written by a newer fonio (format 9, this one knows 1)",
+        ),
     ] {
         std::fs::write(&path, &contents).unwrap();
         for error in [Rings::open(&path).unwrap_err(), History::read(&path).unwrap_err()] {

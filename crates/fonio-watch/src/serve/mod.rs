@@ -27,7 +27,8 @@ pub struct Servers {
 pub fn start(settings: &Settings, shared: Arc<Shared>, tell: fn(&str)) -> Result<Servers, WatchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let http = settings.listen.map(|address| http::start(address, Arc::clone(&shared))).transpose()?;
-    let mqtt = settings.mqtt.as_ref().map(|mqtt| mqtt::start(mqtt, shared, Arc::clone(&stop), tell)).transpose()?;
+    let mqtt =
+        settings.mqtt.as_ref().map(|mqtt| mqtt::start(mqtt, shared, Arc::clone(&stop), tell)).transpose()?;
     Ok(Servers { stop, http, mqtt })
 }
 

@@ -37,17 +37,18 @@ pub(super) fn start(
     tell: fn(&str),
 ) -> Result<JoinHandle<()>, WatchError> {
     let password = match &settings.password_file {
-        Some(path) => std::fs::read_to_string(path).map_err(WatchError::file(path, "read"))?.trim_end().to_owned(),
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(WatchError::file(path, "read"))?.trim_end().to_owned()
+        }
         None => String::new(),
     };
     let host = fonio_record::machine::Machine::here().host().name.unwrap_or_else(|| "machine".to_owned());
     let name = settings.name.clone().unwrap_or(host);
     let publisher = Publisher { settings: settings.clone(), password, id: identifier(&name), name };
     let thread = std::thread::Builder::new().name("mqtt".to_owned());
-    thread.spawn(move || publisher.run(&shared, &stop, tell)).map_err(|error| WatchError::Listen {
-        address: settings.broker.clone(),
-        problem: error.to_string(),
-    })
+    thread
+        .spawn(move || publisher.run(&shared, &stop, tell))
+        .map_err(|error| WatchError::Listen { address: settings.broker.clone(), problem: error.to_string() })
 }
 
 /// A name in topics: letters, digits and underscores.
@@ -69,7 +70,10 @@ impl Publisher {
             let Err(error) = self.publish(shared, stop) else { return };
             let error = error.to_string();
             if error != told {
-                tell(&format!("cannot publish to the broker {}: {error}; it is tried again", self.settings.broker));
+                tell(&format!(
+                    "cannot publish to the broker {}: {error}; it is tried again",
+                    self.settings.broker
+                ));
                 told = error;
             }
             let failed = Instant::now();
@@ -108,7 +112,8 @@ impl Publisher {
         let status = status::of(figures);
         for (key, description) in self.sensors(&status) {
             if !described.contains(&key) {
-                let topic = format!("{}/sensor/fonio_{}/{key}/config", self.settings.discovery_prefix, self.id);
+                let topic =
+                    format!("{}/sensor/fonio_{}/{key}/config", self.settings.discovery_prefix, self.id);
                 self.send(stream, &topic, &description.to_string(), true)?;
                 described.push(key);
             }
@@ -154,36 +159,67 @@ impl Publisher {
     /// The sensors, each with its key and its description for Home Assistant.
     fn sensors(&self, status: &Status) -> Vec<(String, Value)> {
         let mut sensors = vec![
-            self.sensor("stalls", "Stalls", "{{ value_json.stalls }}", json!({"state_class": "total_increasing", "icon": "mdi:timer-alert-outline"})),
-            self.sensor("last_stall_at", "Last stall", "{{ value_json.last_stall_at }}", json!({
-                "device_class": "timestamp",
-                "json_attributes_topic": self.topic("state"),
-                "json_attributes_template": "{{ {'what': value_json.last_stall} | tojson }}",
-            })),
-            self.sensor("blocked_most_percent", "Blocked on storage", "{{ value_json.blocked_most_percent }}", json!({
-                "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:timer-sand",
-                "json_attributes_topic": self.topic("state"),
-                "json_attributes_template": "{{ {'unit': value_json.blocked_most} | tojson }}",
-            })),
-            self.sensor("longest_wait_ms", "Longest wait for storage", "{{ value_json.longest_wait_ms }}", json!({
-                "unit_of_measurement": "ms", "device_class": "duration", "state_class": "measurement",
-            })),
+            self.sensor(
+                "stalls",
+                "Stalls",
+                "{{ value_json.stalls }}",
+                json!({"state_class": "total_increasing", "icon": "mdi:timer-alert-outline"}),
+            ),
+            self.sensor(
+                "last_stall_at",
+                "Last stall",
+                "{{ value_json.last_stall_at }}",
+                json!({
+                    "device_class": "timestamp",
+                    "json_attributes_topic": self.topic("state"),
+                    "json_attributes_template": "{{ {'what': value_json.last_stall} | tojson }}",
+                }),
+            ),
+            self.sensor(
+                "blocked_most_percent",
+                "Blocked on storage",
+                "{{ value_json.blocked_most_percent }}",
+                json!({
+                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:timer-sand",
+                    "json_attributes_topic": self.topic("state"),
+                    "json_attributes_template": "{{ {'unit': value_json.blocked_most} | tojson }}",
+                }),
+            ),
+            self.sensor(
+                "longest_wait_ms",
+                "Longest wait for storage",
+                "{{ value_json.longest_wait_ms }}",
+                json!({
+                    "unit_of_measurement": "ms", "device_class": "duration", "state_class": "measurement",
+                }),
+            ),
         ];
         if status.io_pressure_percent.is_some() {
-            sensors.push(self.sensor("io_pressure_percent", "I/O pressure", "{{ value_json.io_pressure_percent }}", json!({
-                "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:gauge",
-            })));
+            sensors.push(self.sensor(
+                "io_pressure_percent",
+                "I/O pressure",
+                "{{ value_json.io_pressure_percent }}",
+                json!({
+                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:gauge",
+                }),
+            ));
         }
         for (device, figures) in &status.devices {
-            let of = |field: &str| format!("{{{{ value_json.devices['{}'].{field} }}}}", device.replace('\'', ""));
+            let of =
+                |field: &str| format!("{{{{ value_json.devices['{}'].{field} }}}}", device.replace('\'', ""));
             let key = identifier(device);
             sensors.push(self.sensor(&format!("{key}_written"), &format!("{device} written"), &of("written_bytes"), json!({
                 "unit_of_measurement": "B", "device_class": "data_size", "state_class": "total_increasing",
             })));
             if figures.life_used_percent.is_some() {
-                sensors.push(self.sensor(&format!("{key}_life"), &format!("{device} life used"), &of("life_used_percent"), json!({
-                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:sd",
-                })));
+                sensors.push(self.sensor(
+                    &format!("{key}_life"),
+                    &format!("{device} life used"),
+                    &of("life_used_percent"),
+                    json!({
+                        "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:sd",
+                    }),
+                ));
             }
         }
         sensors
@@ -229,7 +265,9 @@ fn accepted(stream: &mut TcpStream) -> io::Result<()> {
                 return match answer.code {
                     ConnectReturnCode::Success => Ok(()),
                     ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
-                        Err(io::Error::other("it refuses the user or the password; set `user` and `password-file`"))
+                        Err(io::Error::other(
+                            "it refuses the user or the password; set `user` and `password-file`",
+                        ))
                     }
                     code => Err(io::Error::other(format!("it refuses the connection ({code:?})"))),
                 };

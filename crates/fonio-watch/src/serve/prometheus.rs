@@ -14,12 +14,41 @@ pub(super) fn text(figures: &Figures) -> String {
     let mut text = String::new();
     let total = &figures.total;
     let out = &mut text;
-    single(out, "fonio_watched_seconds_total", "counter", "Time for which the machine was watched.", total.watched_s as f64);
-    single(out, "fonio_stalls_total", "counter", "Spans in which a thread was blocked on storage for at least the threshold.", total.stalls_in_all as f64);
-    single(out, "fonio_unobserved_total", "counter", "Requests and waits that were not seen.", total.unobserved as f64);
-    single(out, "fonio_own_written_bytes", "gauge", "Bytes that the watch wrote to the medium in the last 24 hours.", figures.written.0 as f64);
+    single(
+        out,
+        "fonio_watched_seconds_total",
+        "counter",
+        "Time for which the machine was watched.",
+        total.watched_s as f64,
+    );
+    single(
+        out,
+        "fonio_stalls_total",
+        "counter",
+        "Spans in which a thread was blocked on storage for at least the threshold.",
+        total.stalls_in_all as f64,
+    );
+    single(
+        out,
+        "fonio_unobserved_total",
+        "counter",
+        "Requests and waits that were not seen.",
+        total.unobserved as f64,
+    );
+    single(
+        out,
+        "fonio_own_written_bytes",
+        "gauge",
+        "Bytes that the watch wrote to the medium in the last 24 hours.",
+        figures.written.0 as f64,
+    );
     if let Some(pressure) = total.pressure {
-        head(out, "fonio_pressure_seconds_total", "counter", "Time in which some task stood still for a resource.");
+        head(
+            out,
+            "fonio_pressure_seconds_total",
+            "counter",
+            "Time in which some task stood still for a resource.",
+        );
         for (resource, ms) in
             [("io", pressure.io_some_ms), ("memory", pressure.memory_some_ms), ("cpu", pressure.cpu_some_ms)]
         {
@@ -44,15 +73,32 @@ pub(super) fn text(figures: &Figures) -> String {
     });
     let worn: Vec<_> = worn.collect();
     if !worn.is_empty() {
-        head(out, "fonio_device_life_used_ratio", "gauge", "Used life as the device reports it: the upper end of a step.");
+        head(
+            out,
+            "fonio_device_life_used_ratio",
+            "gauge",
+            "Used life as the device reports it: the upper end of a step.",
+        );
         for (name, percent) in worn {
             row(out, "fonio_device_life_used_ratio", &[("device", name)], f64::from(percent) / 100.0);
         }
     }
-    head(out, "fonio_device_response_seconds", "histogram", "Response times of requests: from queue to completion.");
+    head(
+        out,
+        "fonio_device_response_seconds",
+        "histogram",
+        "Response times of requests: from queue to completion.",
+    );
     for device in &total.devices {
-        for (op, responses) in [("read", &device.reads), ("write", &device.writes), ("flush", &device.flushes)] {
-            histogram(out, "fonio_device_response_seconds", &[("device", &device.name), ("op", op)], responses);
+        for (op, responses) in
+            [("read", &device.reads), ("write", &device.writes), ("flush", &device.flushes)]
+        {
+            histogram(
+                out,
+                "fonio_device_response_seconds",
+                &[("device", &device.name), ("op", op)],
+                responses,
+            );
         }
     }
     units(out, figures);
@@ -61,7 +107,12 @@ pub(super) fn text(figures: &Figures) -> String {
 
 fn units(out: &mut String, figures: &Figures) {
     let total = &figures.total;
-    head(out, "fonio_unit_written_bytes_total", "counter", "Bytes in the write requests of a unit or program.");
+    head(
+        out,
+        "fonio_unit_written_bytes_total",
+        "counter",
+        "Bytes in the write requests of a unit or program.",
+    );
     for unit in &total.parties {
         let labels = [("unit", unit.party.name.as_str()), ("device", unit.device.as_str())];
         row(out, "fonio_unit_written_bytes_total", &labels, unit.written_bytes.0 as f64);
@@ -90,14 +141,16 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 fn row(out: &mut String, name: &str, labels: &[(&str, &str)], value: f64) {
-    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+    let labels: Vec<String> =
+        labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
     let _ = writeln!(out, "{name}{labels} {value}");
 }
 
 fn histogram(out: &mut String, name: &str, labels: &[(&str, &str)], durations: &Histogram) {
     let bucket = format!("{name}_bucket");
-    let classes: Vec<(f64, u64)> = durations.upper_bounds().map(|(end, count)| (end.0 as f64 / 1e9, count)).collect();
+    let classes: Vec<(f64, u64)> =
+        durations.upper_bounds().map(|(end, count)| (end.0 as f64 / 1e9, count)).collect();
     for class in (FIRST_BUCKET..=LAST_BUCKET).step_by(BUCKET_STEP) {
         let below: u64 = classes.iter().take(class + 1).map(|(_, count)| count).sum();
         let end = (1_u64 << class) as f64 / 1e6;

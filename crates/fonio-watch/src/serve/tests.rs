@@ -81,7 +81,8 @@ fn figures_are_served_over_http() {
         line.starts_with("fonio_unit_written")
             || line.contains("life")
             || line.starts_with("fonio_stalls")
-            || (line.starts_with("fonio_unit_blocked") && (line.contains("0.016384") || line.contains("0.065536")))
+            || (line.starts_with("fonio_unit_blocked")
+                && (line.contains("0.016384") || line.contains("0.065536")))
             || line.starts_with("fonio_unit_blocked_seconds_sum")
     };
     let lines: Vec<&str> = metrics.lines().filter(wanted).collect();
@@ -115,8 +116,13 @@ fn a_real_broker_gets_the_sensors_and_their_figures() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("broker.conf");
-    std::fs::write(&config, format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nuser root\n")).unwrap();
-    let broker = Command::new("mosquitto").arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    std::fs::write(
+        &config,
+        format!("listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\nuser root\n"),
+    )
+    .unwrap();
+    let broker =
+        Command::new("mosquitto").arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut broker = Ends(broker.unwrap());
     let began = std::time::Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -151,11 +157,17 @@ fn a_real_broker_gets_the_sensors_and_their_figures() {
     assert_eq!(state["devices"]["mmcblk0"]["life_used_percent"], 20);
     let described = |key: &str| {
         let topic = format!("homeassistant/sensor/fonio_pi_4/{key}/config ");
-        let line = seen.iter().find_map(|line| line.strip_prefix(&topic)).unwrap_or_else(|| panic!("{key}: {seen:?}"));
+        let line = seen
+            .iter()
+            .find_map(|line| line.strip_prefix(&topic))
+            .unwrap_or_else(|| panic!("{key}: {seen:?}"));
         serde_json::from_str::<serde_json::Value>(&line[2..]).unwrap()
     };
     assert_eq!(described("stalls")["state_topic"], "fonio/pi_4/state");
-    assert_eq!(described("mmcblk0_life")["value_template"], "{{ value_json.devices['mmcblk0'].life_used_percent }}");
+    assert_eq!(
+        described("mmcblk0_life")["value_template"],
+        "{{ value_json.devices['mmcblk0'].life_used_percent }}"
+    );
     drop(servers);
     let offline = lines.find(|line| line.starts_with("fonio/pi_4/availability"));
     assert!(offline.is_some_and(|line| line.ends_with(" offline")));

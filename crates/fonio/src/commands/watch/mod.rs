@@ -28,10 +28,7 @@ pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
 /// The folders that the user named, or the usual ones.
 fn folders(place: &Place) -> Folders {
     let usual = Folders::default();
-    Folders {
-        state: place.state.clone().unwrap_or(usual.state),
-        run: place.run.clone().unwrap_or(usual.run),
-    }
+    Folders { state: place.state.clone().unwrap_or(usual.state), run: place.run.clone().unwrap_or(usual.run) }
 }
 
 /// Watches until a signal comes.
@@ -57,4 +54,3 @@ fn watch(place: &Place) -> Result<Exit> {
 fn tell(sentence: &str) {
     let _ = writeln!(io::stderr(), "fonio: {sentence}");
 }
-

@@ -71,7 +71,9 @@ fn history(folders: &Folders) -> Result<History> {
     let mut history = History::read(&folders.rings())?;
     history.minutes.extend(folders.read_unwritten());
     if history_is_empty(&history) && folders.runs().is_none() {
-        bail!("no watch has run here; start one with `sudo fonio watch install` (or `start`, until the next boot)");
+        bail!(
+            "no watch has run here; start one with `sudo fonio watch install` (or `start`, until the next boot)"
+        );
     }
     Ok(history)
 }
@@ -135,7 +137,11 @@ fn print_stalls(
     }
     let kept = answer.stalls.iter().find_map(|told| folders.find_kept(told.stall.kept.as_ref()?));
     if let Some(path) = kept {
-        writeln!(out, "Next: sudo fonio report {}   explains the minute before the longest kept one", path.display())?;
+        writeln!(
+            out,
+            "Next: sudo fonio report {}   explains the minute before the longest kept one",
+            path.display()
+        )?;
     }
     Ok(())
 }
@@ -148,10 +154,21 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
         }
         writeln!(out, "{bold}What is written to {}{plain}", device.name)?;
         for row in device.files.iter().take(ROWS_MAX) {
-            writeln!(out, "  {:>10} {:>7}  {} ({})", bytes(row.written), share(row.share), row.file, row.party)?;
+            writeln!(
+                out,
+                "  {:>10} {:>7}  {}, by {}",
+                bytes(row.written),
+                share(row.share),
+                row.file,
+                row.party
+            )?;
         }
         if device.file_system_share > 0.0 {
-            writeln!(out, "  {} are journal and metadata of the file system.", share(device.file_system_share))?;
+            writeln!(
+                out,
+                "  {} are journal and metadata of the file system.",
+                share(device.file_system_share)
+            )?;
         }
         if let Some(health) = &device.health {
             let mut facts = Vec::new();
@@ -224,7 +241,12 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
 fn responses(histogram: &Histogram) -> String {
     match (histogram.mean(), histogram.quantile_at_most(990)) {
         (Some(mean), Some(most)) => {
-            format!("{} × {}, 99 % ≤ {}", Unit::Count.format(histogram.count() as f64), time(mean), time(most))
+            format!(
+                "{} × {}, 99 % ≤ {}",
+                Unit::Count.format(histogram.count() as f64),
+                time(mean),
+                time(most)
+            )
         }
         _ => "–".to_owned(),
     }

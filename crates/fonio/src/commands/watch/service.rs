@@ -50,7 +50,9 @@ fn systemctl(words: &[&str]) -> Result<()> {
 pub fn install(place: &Place) -> Result<Exit> {
     need_root("install")?;
     if !has_systemd() {
-        bail!("this machine does not run systemd; start `fonio watch run` from its own init, or use `fonio watch start`");
+        bail!(
+            "this machine does not run systemd; start `fonio watch run` from its own init, or use `fonio watch start`"
+        );
     }
     if place.run.is_some() {
         bail!("the service keeps its folder in /run; leave --run out");
@@ -81,10 +83,14 @@ fn unit_text(program: &Path, place: &Place) -> Result<String> {
         let path = std::path::absolute(path)?;
         words.extend([option.to_owned(), path.to_str().context("a path is not UTF-8")?.to_owned()]);
     }
-    if words.iter().any(|word| word.contains(char::is_whitespace) || word.contains(['"', '\'', '\\', '%', '$'])) {
+    if words
+        .iter()
+        .any(|word| word.contains(char::is_whitespace) || word.contains(['"', '\'', '\\', '%', '$']))
+    {
         bail!("systemd cannot take these paths: {}; use paths without blanks and quotes", words.join(" "));
     }
-    let mut text = TEXT.replace(&format!("ExecStart={PROGRAM} watch run"), &format!("ExecStart={}", words.join(" ")));
+    let mut text =
+        TEXT.replace(&format!("ExecStart={PROGRAM} watch run"), &format!("ExecStart={}", words.join(" ")));
     if let Some(state) = &place.state {
         let state = std::path::absolute(state)?;
         text = text.replace("ReadWritePaths=", &format!("ReadWritePaths=-{} ", state.display()));
@@ -117,7 +123,8 @@ pub fn start(place: &Place) -> Result<Exit> {
 
 /// Starts a process of its own, which the terminal does not end. Its messages go to a file in memory.
 fn detached(folders: &Folders, place: &Place) -> Result<()> {
-    fonio_system::state::make(&folders.run).with_context(|| format!("cannot make {}", folders.run.display()))?;
+    fonio_system::state::make(&folders.run)
+        .with_context(|| format!("cannot make {}", folders.run.display()))?;
     let log = folders.run.join("log");
     let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find the own program")?);
@@ -178,7 +185,11 @@ fn end(folders: &Folders) -> Result<bool> {
     let began = Instant::now();
     while process.runs() {
         if began.elapsed() > ENDS {
-            bail!("process {} does not end; `kill -9 {}` ends it, and the next watch takes over what it has", process.pid, process.pid);
+            bail!(
+                "process {} does not end; `kill -9 {}` ends it, and the next watch takes over what it has",
+                process.pid,
+                process.pid
+            );
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -12,11 +12,13 @@
 //! `unwritten` up.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fonio_system::ProcessId;
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
 use crate::WatchError;
 use crate::rings::{decode, encode};
@@ -38,6 +40,15 @@ impl Default for Folders {
     fn default() -> Folders {
         Folders { state: "/var/lib/fonio/watch".into(), run: fonio_system::state::folder().join("watch") }
     }
+}
+
+/// What `RUN/running` says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Process {
+    #[serde(flatten)]
+    process: ProcessId,
+    /// It sees everything now.
+    is_ready: bool,
 }
 
 /// Holds the place of the one watch with these folders. It is free when this is dropped, or the process ends.
@@ -74,22 +85,29 @@ impl Folders {
         fonio_system::state::make(&self.run.join("kept")).map_err(WatchError::file(&self.run, "made"))?;
         let path = self.running();
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = opened.map_err(WatchError::file(&path, "opened"))?;
+        let file = opened.map_err(WatchError::file(&path, "opened"))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(WatchError::Runs { pid: self.runs().map_or(0, |process| process.pid) });
         }
-        let own = serde_json::to_string(&ProcessId::own()).unwrap_or_default();
-        file.set_len(0)
-            .and_then(|()| file.write_all(own.as_bytes()))
-            .map_err(WatchError::file(&path, "written"))?;
-        Ok(Running { file })
+        let running = Running { file };
+        running.tell(false).map_err(WatchError::file(&path, "written"))?;
+        Ok(running)
     }
 
     /// The process of the watch, if one runs.
     pub fn runs(&self) -> Option<ProcessId> {
+        Some(self.process()?.process)
+    }
+
+    /// The process of the watch, once it sees everything.
+    pub fn is_ready(&self) -> Option<ProcessId> {
+        Some(self.process().filter(|process| process.is_ready)?.process)
+    }
+
+    fn process(&self) -> Option<Process> {
         let text = fs::read_to_string(self.running()).ok()?;
-        let process: ProcessId = serde_json::from_str(&text).ok()?;
-        process.runs().then_some(process)
+        let process: Process = serde_json::from_str(&text).ok()?;
+        process.process.runs().then_some(process)
     }
 
     /// Stores the minutes that are not in the history yet, in memory.
@@ -137,6 +155,22 @@ pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
     stalls.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.len()))).collect()
 }
 
+impl Running {
+    /// Tells others that the watch sees everything now.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn ready(&self) -> io::Result<()> {
+        self.tell(true)
+    }
+
+    fn tell(&self, is_ready: bool) -> io::Result<()> {
+        let own = serde_json::to_string(&Process { process: ProcessId::own(), is_ready })?;
+        self.file.set_len(0)?;
+        self.file.write_all_at(own.as_bytes(), 0)
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // Nobody must take the number of another process for the watch.
@@ -158,7 +192,9 @@ mod tests {
         let folders = folders(dir.path());
         assert_eq!(folders.runs(), None);
         let running = folders.begin().unwrap();
-        assert_eq!(folders.runs(), Some(ProcessId::own()));
+        assert_eq!((folders.runs(), folders.is_ready()), (Some(ProcessId::own()), None));
+        running.ready().unwrap();
+        assert_eq!(folders.is_ready(), Some(ProcessId::own()));
         let second = folders.begin().unwrap_err().to_string();
         assert!(
             second.starts_with(&format!("a watch runs already (process {})", std::process::id())),

@@ -4,6 +4,7 @@ mod report;
 mod service;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use fonio_watch::{Folders, Settings, Watch, serve};
@@ -26,9 +27,14 @@ pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
 }
 
 /// The folders that the user named, or the usual ones.
-fn folders(place: &Place) -> Folders {
+fn folders(place: &Place) -> Result<Folders> {
+    // The watch has another working directory.
+    let named = |path: &Option<PathBuf>, usual: PathBuf| match path {
+        Some(path) => std::path::absolute(path).with_context(|| format!("cannot find {}", path.display())),
+        None => Ok(usual),
+    };
     let usual = Folders::default();
-    Folders { state: place.state.clone().unwrap_or(usual.state), run: place.run.clone().unwrap_or(usual.run) }
+    Ok(Folders { state: named(&place.state, usual.state)?, run: named(&place.run, usual.run)? })
 }
 
 /// Watches until a signal comes.
@@ -38,7 +44,7 @@ fn watch(place: &Place) -> Result<Exit> {
     }
     let settings = Settings::read(place.config.as_deref())?;
     let stop = signals::watch()?;
-    let folders = folders(place);
+    let folders = folders(place)?;
     let watch = Watch::begin(settings, folders.clone(), tell)?;
     let servers = serve::start(watch.settings(), watch.shared(), tell)?;
     tell(&format!(

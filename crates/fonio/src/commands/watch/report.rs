@@ -33,7 +33,7 @@ struct Document {
 
 /// Shows what the watch has seen.
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
-    let folders = folders(&arguments.place);
+    let folders = folders(&arguments.place)?;
     let history = history(&folders)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is set to before 1970")?;
     let since = i64::try_from(now.saturating_sub(arguments.since).as_secs()).unwrap_or(0);

@@ -68,7 +68,7 @@ pub fn install(place: &Place) -> Result<Exit> {
     systemctl(&["daemon-reload"])?;
     systemctl(&["enable", UNIT])?;
     systemctl(&["restart", UNIT])?;
-    wait_until_it_runs(&folders(place), "`journalctl -u fonio-watch` says why")?;
+    wait_until_it_runs(&folders(place)?, "`journalctl -u fonio-watch` says why")?;
     println!("The watch runs, and starts at each boot.");
     println!("Next: sudo fonio watch report");
     Ok(Exit::Fine)
@@ -103,7 +103,7 @@ pub fn start(place: &Place) -> Result<Exit> {
     if place.state.is_none() {
         need_root("start")?;
     }
-    let folders = folders(place);
+    let folders = folders(place)?;
     if let Some(process) = folders.runs() {
         println!("The watch runs already (process {}).", process.pid);
         return Ok(Exit::Fine);
@@ -136,7 +136,7 @@ fn detached(folders: &Folders, place: &Place) -> Result<()> {
     let mut child = command.spawn().context("cannot start the watch")?;
     let began = Instant::now();
     while began.elapsed() < BEGINS {
-        if folders.runs().is_some_and(|process| process.pid == child.id()) {
+        if folders.is_ready().is_some_and(|process| process.pid == child.id()) {
             return Ok(());
         }
         if child.try_wait()?.is_some() {
@@ -151,7 +151,7 @@ fn detached(folders: &Folders, place: &Place) -> Result<()> {
 fn wait_until_it_runs(folders: &Folders, otherwise: &str) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < BEGINS {
-        if folders.runs().is_some() {
+        if folders.is_ready().is_some() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -164,7 +164,7 @@ pub fn stop(place: &Place) -> Result<Exit> {
     if place.state.is_none() {
         need_root("stop")?;
     }
-    if end(&folders(place))? {
+    if end(&folders(place)?)? {
         println!("The watch has stopped. Its history stays; `sudo fonio watch report` shows it.");
     } else {
         println!("No watch runs.");
@@ -199,7 +199,7 @@ fn end(folders: &Folders) -> Result<bool> {
 /// Stops the watch and removes its service.
 pub fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
     need_root("uninstall")?;
-    let folders = folders(place);
+    let folders = folders(place)?;
     let has_unit = Path::new(INSTALLED).exists() || Path::new(PACKAGED).exists();
     if has_systemd() && has_unit {
         systemctl(&["disable", "--now", UNIT])?;

@@ -200,6 +200,9 @@ pub struct Bounds {
     pub events: usize,
 }
 
+/// A wall clock before this was not set: 2025-01-01. A machine without a clock begins in 1970, or when it was made or stopped.
+const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
+
 /// The name under which rows are added together that have no room of their own.
 pub const OTHERS: &str = "others";
 
@@ -291,6 +294,17 @@ impl Summary {
         }
     }
 
+    /// Corrects the times of a span that ended before the clock was set for the first time, by `by_s` seconds; `before` is what
+    /// the clock showed then. A clock that was right before is not corrected: people remember the times that they saw.
+    pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
+        if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
+            return;
+        }
+        self.began += by_s;
+        self.ended += by_s;
+        self.stalls.iter_mut().for_each(|stall| stall.began += by_s);
+    }
+
     /// Keeps the rows that matter most, and adds the others together. Sums stay the same.
     pub fn trim(&mut self, bounds: Bounds) {
         self.trim_parties(bounds.parties);
@@ -376,6 +390,21 @@ mod tests {
         let parties: u64 = summary.parties.iter().map(|row| row.written_bytes.0).sum();
         let files: u64 = summary.files.iter().map(|row| row.written_bytes.0).sum();
         (parties, files, summary.parties.iter().map(|row| row.writes.count()).sum())
+    }
+
+    #[test]
+    fn a_first_time_corrects_what_was_before() {
+        let year_2026 = 1_767_225_600;
+        for (began, before, by_s, expected) in [
+            (60, 200, year_2026, 60 + year_2026),
+            (year_2026, year_2026 + 100, 7200, year_2026),
+            (year_2026, year_2026 + 100, -7200, year_2026),
+            (year_2026, 200, year_2026, year_2026),
+        ] {
+            let mut span = Summary { began, ended: began + 60, ..Summary::default() };
+            span.clock_was_set(before, by_s);
+            assert_eq!((span.began, span.ended - span.began), (expected, 60));
+        }
     }
 
     #[test]

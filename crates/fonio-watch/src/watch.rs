@@ -42,8 +42,6 @@ const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 }
 const UNWRITTEN_MAX: usize = 360;
 /// A write of the history, for the budget: a slot of the day and one of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
-/// A wall clock before this was not set: 2025-01-01.
-const CLOCK_IS_SET: i64 = 1_735_689_600;
 /// The most stalls of which a recording is kept in an hour.
 const KEPT_PER_HOUR: usize = 12;
 
@@ -227,17 +225,11 @@ impl Watch {
         let before = self.wall.of(now);
         self.wall = wall;
         self.minute.events.push(Event::ClockSet { at: wall.of(now), by_s });
-        if before < CLOCK_IS_SET && by_s > 0 {
-            for summary in self.unwritten.iter_mut().chain([&mut self.minute]) {
-                if summary.began < CLOCK_IS_SET {
-                    summary.began += by_s;
-                    summary.ended += by_s;
-                    summary.stalls.iter_mut().for_each(|stall| stall.began += by_s);
-                }
-            }
-        } else {
-            self.minute.began = self.minute.began.min(wall.of(now));
+        for summary in &mut self.unwritten {
+            summary.clock_was_set(before, by_s);
         }
+        self.minute.clock_was_set(before, by_s);
+        self.minute.began = self.minute.began.min(wall.of(now));
     }
 
     fn end_minute(&mut self, now: Timestamp) {

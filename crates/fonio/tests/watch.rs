@@ -158,6 +158,85 @@ fn a_killed_watch_loses_nothing_that_was_noted() {
     assert!(report["load"]["events"].as_array().unwrap().len() >= 4, "{report:#}");
 }
 
+/// Runs a script in a mount namespace of its own, in the folder of a watch; returns what it said.
+#[track_caller]
+fn script(watch: &Watch, script: &str) -> String {
+    let options =
+        format!("--state {0}/small/state --run {0}/run --config {0}/watch.toml", watch.dir.path().display());
+    let out = Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "--",
+            "bash",
+            "-c",
+            &format!("set -e; exec 2>&1; {script}"),
+        ])
+        .env("FONIO", assert_cmd::cargo::cargo_bin!("fonio"))
+        .env("OPTIONS", options)
+        .current_dir(watch.dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let watch = Watch::new("");
+    if !is_on_disk(watch.dir.path()) || !has(&[Need::Namespace]) {
+        return;
+    }
+    let said = script(
+        &watch,
+        "mkdir small && mount -t tmpfs -o size=16k none small && dd if=/dev/zero of=small/fill bs=1k count=16 2>/dev/null || true
+        $FONIO watch start $OPTIONS
+        dd if=/dev/zero of=data bs=1M count=8 conv=fsync 2>/dev/null
+        sleep 1
+        kill $(grep -o '\"pid\":[0-9]*' run/running | cut -d: -f2)
+        for i in $(seq 100); do grep -q pid run/running || break; sleep 0.1; done
+        cat run/log
+        rm small/fill && mount -o remount,size=1m small
+        $FONIO watch start $OPTIONS && $FONIO watch stop $OPTIONS
+        $FONIO watch report wear --json $OPTIONS",
+    );
+    assert!(
+        said.contains("the last minutes stay in memory, and the next watch before a reboot takes them up"),
+        "{said}"
+    );
+    assert!(said.contains("No space left on device"), "{said}");
+    // What was in memory is in the history now.
+    let json = &said[said.find("{\n").unwrap()..];
+    let report: Value = serde_json::from_str(json).unwrap();
+    assert!(report["wear"]["devices"][0]["written"].as_u64().unwrap() >= 8 << 20, "{report:#}");
+}
+
+#[test]
+fn a_removed_device_is_told() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop]) {
+        return;
+    }
+    let watch = Watch::new("");
+    let image = watch.path("card");
+    fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+    let out = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+    let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    fs::write(watch.path("watch.toml"), format!("devices = [{device:?}, \"nosuch\"]\n")).unwrap();
+    watch.done(&["start"]);
+    let log = fs::read_to_string(watch.path("run/log")).unwrap();
+    let detached = Command::new("losetup").arg("-d").arg(&device).status().unwrap();
+    watch.done(&["stop"]);
+    assert!(detached.success());
+    assert!(log.contains("there is no device nosuch; it is watched as soon as it is there"), "{log}");
+    let report = watch.report();
+    let name = device.trim_start_matches("/dev/");
+    let notes = report["stalls"]["notes"].as_array().unwrap();
+    let is_told = notes.iter().any(|note| note.as_str().unwrap().contains(&format!("{name} was removed")));
+    assert!(is_told, "{notes:?}");
+}
+
 #[test]
 fn mistakes_are_told() {
     let watch = Watch::new("stall = \"1 fortnight\"\n");

@@ -14,8 +14,10 @@ impl History {
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
-        let days = self.days.iter().filter(|day| day.ended <= hours);
-        let hours = self.hours.iter().filter(|hour| hour.ended <= minutes);
+        // A span that began and ended in one second is not before itself.
+        let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
+        let days = self.days.iter().filter(|day| is_before(day, hours));
+        let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));
         let all = days.chain(hours).chain(&self.minutes);
         all.filter(|row| row.ended > since).collect()
     }
@@ -50,5 +52,8 @@ mod tests {
         assert_eq!(history.sum_since(3600).watched_s, 3600 + 120);
         assert_eq!(history.sum_since(7300).watched_s, 60);
         assert_eq!(history.sum_since(8000), Summary::default());
+        let short = Summary { watched_s: 1, ..row(50, 50) };
+        let history = History { minutes: vec![short.clone()], hours: vec![short], ..History::default() };
+        assert_eq!(history.sum_since(0).watched_s, 1);
     }
 }

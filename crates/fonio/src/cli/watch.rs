@@ -67,8 +67,8 @@ pub struct Report {
     /// What to show; default: all.
     #[arg(value_enum)]
     pub what: Option<What>,
-    /// How far back.
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "24h")]
+    /// How far back: a time in s, min, h or d.
+    #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
     pub since: Duration,
     /// Print JSON.
     #[arg(long)]
@@ -76,6 +76,15 @@ pub struct Report {
     /// Where the watch keeps its files.
     #[command(flatten)]
     pub place: Place,
+}
+
+/// Reads a time as elsewhere, and whole days: a watch remembers a year.
+fn parse_days_too(text: &str) -> Result<Duration, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<u32>().ok());
+    match days {
+        Some(days) => Ok(Duration::from_secs(u64::from(days) * 24 * 3600)),
+        None => parse_time(text).map_err(|error| format!("{error}, or days such as 7d")),
+    }
 }
 
 /// A question to a watch.
@@ -87,4 +96,16 @@ pub enum What {
     Wear,
     /// Response times and blocked time of each unit and device.
     Load,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_times() {
+        assert_eq!(parse_days_too("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(parse_days_too("90min"), Ok(Duration::from_secs(5400)));
+        assert!(parse_days_too("7").is_err_and(|error| error.ends_with("such as 30s, or days such as 7d")));
+    }
 }

@@ -11,7 +11,7 @@ use fonio_watch::{Folders, Settings, Watch, serve};
 
 use crate::cli::Colour;
 use crate::cli::watch::{Place, Watch as Command};
-use crate::exit::Exit;
+use crate::exit::{Exit, USAGE};
 use crate::signals;
 
 /// Runs one of the commands.
@@ -51,8 +51,15 @@ fn watch(place: &Place) -> Result<Exit> {
         "watching; the history is in {}, and `fonio watch report` shows it",
         folders.state.display()
     ));
-    watch.run(&stop).context("the last minutes are lost")?;
+    let ended = watch.run(&stop);
     drop(servers);
+    if let Err(error) = ended {
+        // It was asked to end by a signal, which is no reason to be silent about this.
+        tell(&format!(
+            "{error}; the last minutes stay in memory, and the next watch before a reboot takes them up"
+        ));
+        return Ok(Exit::Command(USAGE));
+    }
     Ok(Exit::Fine)
 }
 

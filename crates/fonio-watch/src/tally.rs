@@ -211,8 +211,8 @@ pub fn shortened(path: &str) -> String {
         return path.to_owned();
     }
     let half = PATH_BYTES_MAX / 2;
-    let first = path.floor_char_boundary(half);
-    let last = path.ceil_char_boundary(path.len() - half);
+    let first = (0..=half).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
+    let last = (path.len() - half..path.len()).find(|at| path.is_char_boundary(*at)).unwrap_or(path.len());
     format!("{}…{}", &path[..first], &path[last..])
 }
 

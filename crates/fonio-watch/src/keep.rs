@@ -22,16 +22,16 @@ use crate::why::{busiest, why};
 
 /// The most files whose paths are looked up for a kept stall: those with most bytes.
 const PATHS_MAX: usize = 200;
+/// The most requests among which a reason is looked for, of 150 bytes each.
+const REASONS_MAX: usize = 10_000;
 
-/// A stall, and what is kept of it.
+/// A stall, and what is kept of it beside the requests.
 #[derive(Debug)]
 pub struct Told {
     /// The stall.
     pub stall: Stall,
-    /// What is kept beside the requests.
-    pub head: Head,
-    /// The requests of the last minute.
-    pub requests: Vec<KeptRequest>,
+    head: Head,
+    files: Files,
 }
 
 /// Tells a stall.
@@ -45,11 +45,11 @@ pub fn tell(
     let files = files_of(recent, found, observer);
     let stall = stall(found, wall, (recent, observer), (devices, tally), &files);
     let head = head(found, &stall, (wall, now), (recent, observer), &files);
-    let requests = recent.requests().map(|request| kept_request(&request, &files)).collect();
-    Told { stall, head, requests }
+    Told { stall, head, files }
 }
 
 /// The files that are named, with their places.
+#[derive(Debug)]
 struct Files {
     rows: Vec<KeptFile>,
     places: FxHashMap<Inode, u32>,
@@ -98,7 +98,7 @@ fn stall(
 ) -> Stall {
     let worst = &found.worst;
     let span = (worst.began, worst.ended.unwrap_or(found.ended));
-    let of_file = worst.file.and_then(|file| tally.disk_of(file));
+    let of_file = worst.file.and_then(|file| observer.disk_of(file.fs).or_else(|| tally.disk_of(file)));
     let device = of_file.or_else(|| busiest(recent.requests(), span.0, span.1));
     let name = |id| observer.party(id).clone();
     let why = match (observer.limited_because(), device) {
@@ -107,9 +107,14 @@ fn stall(
         _ if span.0 < recent.complete_since(span.1) => Why::Unknown,
         (None, None) => Why::NoRequest,
         (None, Some(device)) => {
-            let requests: Vec<ObservedRequest> =
-                recent.requests().filter(|request| request.device == device).collect();
-            why(&requests, span, worst.party, &name)
+            let is_met = |request: &ObservedRequest| {
+                request.device == device && request.completed > span.0 && request.queued < span.1
+            };
+            // The last ones are enough to tell what a busy device does.
+            let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
+            let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
+            let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.queued.max(span.0));
+            why(&met, (from, span.1), worst.party, &name)
         }
     };
     Stall {
@@ -234,19 +239,24 @@ fn kept_request(request: &ObservedRequest, files: &Files) -> KeptRequest {
     }
 }
 
-/// Stores a stall in a folder; returns the name of the file: the time of the stall, so that names sort by age.
+/// Stores a stall with the requests of the minute before in a folder; returns the name of the file: the time of the stall, so
+/// that names sort by age.
 ///
 /// # Errors
 /// Those of the file system; then nothing is left.
-pub fn store(head: &Head, requests: &[KeptRequest], stall: &Stall, folder: &Path) -> io::Result<String> {
-    let name = free_name(stall.began, folder);
-    let path = folder.join(&name);
-    let mut bytes = Vec::new();
-    kept::write(head, requests.iter().copied(), &mut bytes)?;
-    Folders::make_room(folder, bytes.len() as u64);
-    let written = fs::write(&path, &bytes);
+pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
+    let name = free_name(told.stall.began, folder);
+    let (new, path) = (folder.join(".new"), folder.join(&name));
+    let requests = recent.requests().map(|request| kept_request(&request, &told.files));
+    let written = fs::File::create(&new)
+        .and_then(|file| kept::write(&told.head, requests, BufWriter::new(file)))
+        .and_then(|()| new.metadata())
+        .and_then(|metadata| {
+            Folders::make_room(folder, metadata.len());
+            fs::rename(&new, &path)
+        });
     if written.is_err() {
-        let _ = fs::remove_file(&path);
+        let _ = fs::remove_file(&new);
     }
     written.map(|()| name)
 }

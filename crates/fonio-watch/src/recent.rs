@@ -13,6 +13,9 @@ const BYTES_MAX: usize = 8 << 20;
 const WAITS_MAX: usize = 8192;
 const REQUESTS_MAX: usize = (BYTES_MAX - 2 * WAITS_MAX * 80) / size_of::<Packed>();
 
+/// By how many requests the room grows.
+const GROWTH: usize = 8192;
+
 /// A request in 72 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Packed {
@@ -68,6 +71,10 @@ impl Recent {
                 if self.requests.len() >= REQUESTS_MAX {
                     self.requests.pop_front();
                 }
+                // Doubling would take twice the memory in the end.
+                if self.requests.len() == self.requests.capacity() {
+                    self.requests.reserve_exact(GROWTH.min(REQUESTS_MAX - self.requests.len()).max(1));
+                }
                 self.requests.push_back(pack(request));
             }
             Observed::Wait(wait) => {
@@ -116,7 +123,7 @@ impl Recent {
     }
 
     /// The requests in the order of their completion.
-    pub fn requests(&self) -> impl Iterator<Item = ObservedRequest> {
+    pub fn requests(&self) -> impl ExactSizeIterator<Item = ObservedRequest> {
         self.requests.iter().map(unpack)
     }
 

@@ -22,7 +22,7 @@ use crate::budget::Budget;
 use crate::clock::{WallClock, monotonic};
 use crate::devices::Devices;
 use crate::folders::{Folders, Running};
-use crate::keep::{self, Told};
+use crate::keep;
 use crate::recent::Recent;
 use crate::rings::Rings;
 use crate::settings::Settings;
@@ -193,7 +193,7 @@ impl Watch {
 
     fn tell_stall(&mut self, found: &FoundStall, now: Timestamp) {
         self.kept_at.retain(|at| passed(*at, now) < Duration::from_secs(3600));
-        let Told { mut stall, head, requests } = keep::tell(
+        let mut told = keep::tell(
             found,
             (self.wall, now),
             &self.recent,
@@ -202,16 +202,16 @@ impl Watch {
         );
         if self.kept_at.len() < KEPT_PER_HOUR {
             self.kept_at.push_back(now);
-            match keep::store(&head, &requests, &stall, &self.folders.kept()[0]) {
+            match keep::store(&told, &self.recent, &self.folders.kept()[0]) {
                 Ok(name) => {
-                    stall.kept = Some(name.clone());
+                    told.stall.kept = Some(name.clone());
                     self.only_in_memory.push_back(name);
                 }
                 Err(error) => (self.tell)(&format!("a stall could not be kept: {error}")),
             }
         }
         self.minute.stalls_in_all += 1;
-        self.minute.stalls.push(stall);
+        self.minute.stalls.push(told.stall);
     }
 
     /// Notices that the wall clock was set. Minutes of a time before the clock was set at all get the time that they had.

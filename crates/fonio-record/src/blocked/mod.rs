@@ -36,7 +36,7 @@ use crate::bpf::{self, Unavailable};
 use crate::machine::{Machine, read_text};
 use crate::names::ThreadNames;
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
-pub(crate) use open::place as place_in_procfs;
+pub(crate) use open::{blocked_threads as blocked_in_procfs, place as place_in_procfs};
 pub(crate) use place::Place;
 use place::Places;
 pub(crate) use probe::{NotRecorded, Probe};

@@ -9,16 +9,15 @@
 mod identities;
 
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Nanos, Op, Sector, Timestamp, WaitReason};
 pub use fonio_tracefs::ring_buffer::Inode;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::blocked::{BlockedProbe, BlockedWait};
+use crate::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
 use crate::bpf::Unavailable;
 use crate::files::{Roots, content};
 use crate::machine::Machine;
@@ -168,6 +167,8 @@ pub struct Observer {
     paths: FxHashMap<Inode, (Instant, Option<(String, Content)>)>,
     swap: Vec<(DeviceId, std::ops::Range<u64>)>,
     swap_read: Instant,
+    /// The threads that were blocked when the observer began. Only their waits can have begun before.
+    blocked_before: FxHashSet<u32>,
 }
 
 #[derive(Debug)]
@@ -195,6 +196,7 @@ impl Observer {
             paths: FxHashMap::default(),
             swap: swap::areas(&machine),
             swap_read: Instant::now(),
+            blocked_before: blocked_in_procfs(&machine).into_iter().collect(),
             machine,
         }
     }
@@ -241,7 +243,7 @@ impl Observer {
             Source::Bpf { requests, blocked } => {
                 let (identities, swap) = (&mut self.identities, &self.swap);
                 requests.drain(&mut |raw| give(Observed::Request(request(&raw, swap, identities))));
-                drain_blocked(blocked, at, identities, give);
+                drain_blocked(blocked, at, (identities, &self.blocked_before), give);
             }
             Source::Procfs { looker, tally, pause, .. } => {
                 let seen = looker.blocked();
@@ -348,9 +350,9 @@ impl Observer {
         found
     }
 
-    /// The folder in sysfs of a disk; it is gone when the disk is.
-    pub fn device_folder(&self, device: DeviceId) -> PathBuf {
-        self.machine.device_dir(device)
+    /// The disk on which a file system is; `None` if its device has no number of its own, as with btrfs.
+    pub fn disk_of(&self, file_system: DeviceId) -> Option<DeviceId> {
+        (file_system.major() != 0).then(|| self.machine.disk_of(file_system))
     }
 }
 
@@ -413,11 +415,16 @@ fn shown(raw: &GivenRequest, cause: &GivenCause) -> Shown {
 fn drain_blocked(
     blocked: &mut BlockedProbe,
     at: Timestamp,
-    identities: &mut Identities,
+    (identities, blocked_before): (&mut Identities, &FxHashSet<u32>),
     give: &mut dyn FnMut(Observed),
 ) {
     let (mut waits, mut counts): (Vec<BlockedWait>, Vec<_>) = (Vec::new(), Vec::new());
-    blocked.drain_always(at, &mut |wait| waits.push(wait), &mut |count| counts.push(count));
+    let mut long = |wait: BlockedWait| {
+        if !wait.began_before || blocked_before.contains(&wait.tid) {
+            waits.push(wait);
+        }
+    };
+    blocked.drain_always(at, &mut long, &mut |count| counts.push(count));
     let mut party = |tid, blocked_in| {
         let (pid, comm) = blocked.names.raw(tid).unwrap_or_default();
         let is_kernel = blocked_in == BlockedIn::KernelThread;

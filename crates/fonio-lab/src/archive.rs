@@ -119,7 +119,7 @@ impl Archive {
         let _lock = self.lock()?;
         self.refresh(announce)?;
         let available = programs::output(self.apt("apt-cache").arg("dumpavail"), "apt")?;
-        let mut kernels = listed(&available, self.architecture.name());
+        let mut kernels = listed(&available, self.architecture.kernel_flavour());
         for kernel in &mut kernels {
             kernel.fetched = self.kernel_folder(kernel).exists();
         }
@@ -211,6 +211,42 @@ impl Archive {
         new.iter().try_for_each(|package| touch(&asked.join(package)))
     }
 
+    /// Returns the folder with the sources of `package`, with Debian's changes; fetches them the first time.
+    ///
+    /// # Errors
+    ///
+    /// If the archive lacks the package or cannot be reached, or if `dpkg-source` is not installed.
+    pub fn source(&self, package: &str, announce: &dyn Fn(&str)) -> Result<PathBuf, LabError> {
+        let suite = self.suite();
+        let place = self.folder.join(format!("source-{suite}-{package}"));
+        if place.exists() {
+            return Ok(place);
+        }
+        let _lock = self.lock()?;
+        announce(&format!("fetching the sources of Debian's package {package} …"));
+        // Lists of their own: whoever needs no sources need not read their lists.
+        let apt = self.folder.join("apt-source");
+        for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
+            fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
+        }
+        let mirror = mirror(&self.mirrors()?, "debian").ok_or(LabError::NoMirror)?;
+        let write = |name: &str, text: String| {
+            let path = apt.join(name);
+            fs::write(&path, text).map_err(LabError::system("write", &path))
+        };
+        write("sources.list", format!("deb-src [signed-by={KEYS}] {mirror} {suite} main\n"))?;
+        write("status", String::new())?;
+        self.fetch(self.apt_with(&apt, "apt-get").args(["-o", "APT::Update::Error-Mode=any", "update"]))?;
+        let scratch = self.scratch()?;
+        self.fetch(self.apt_with(&apt, "apt-get").args(["source", package]).current_dir(scratch.path()))?;
+        let unpacked = entries(scratch.path())?.into_iter().find(|path| path.is_dir());
+        let unpacked = unpacked.ok_or_else(|| {
+            LabError::system("find the sources in", scratch.path())(std::io::ErrorKind::NotFound.into())
+        })?;
+        fs::rename(&unpacked, &place).map_err(LabError::system("make", &place))?;
+        Ok(place)
+    }
+
     /// Debian's release from which programs for guests come.
     pub(crate) fn suite(&self) -> &'static str {
         // Only guests of this machine's architecture run programs of this machine.
@@ -277,13 +313,7 @@ impl Archive {
 
     /// The contents of `sources.list`.
     fn sources(&self) -> Result<String, LabError> {
-        let uris = match std::env::var(MIRROR) {
-            Ok(mirror) => mirror,
-            Err(_) => {
-                let mut own = Command::new("apt-get");
-                programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")?
-            }
-        };
+        let uris = self.mirrors()?;
         let mirror = mirror(&uris, "debian").ok_or(LabError::NoMirror)?;
         let mut lines = String::new();
         let mut add = |mirror: &str, suites: &[&str]| {
@@ -300,10 +330,23 @@ impl Archive {
         Ok(lines)
     }
 
+    /// The addresses of the mirrors of this machine's apt, or the one that the user wants instead.
+    fn mirrors(&self) -> Result<String, LabError> {
+        if let Ok(mirror) = std::env::var(MIRROR) {
+            return Ok(mirror);
+        }
+        let mut own = Command::new("apt-get");
+        programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")
+    }
+
     /// One of apt's programs, with our configuration. The machine's own (a proxy, for example) applies to the rest.
     fn apt(&self, program: &str) -> Command {
+        self.apt_with(&self.apt_folder(), program)
+    }
+
+    /// The same with the lists in another folder.
+    fn apt_with(&self, apt: &Path, program: &str) -> Command {
         let mut command = Command::new(program);
-        let apt = self.apt_folder();
         for (option, place) in [
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),

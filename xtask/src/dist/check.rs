@@ -161,7 +161,7 @@ fn emulated(made: &Made) -> Result<u32> {
 }
 
 /// Prints whether a step did what it should.
-fn shown(what: &str, script: &str, wanted: &str, found: Result<String>) -> bool {
+pub fn shown(what: &str, script: &str, wanted: &str, found: Result<String>) -> bool {
     let holds = found.as_ref().is_ok_and(|text| text.contains(wanted));
     println!("{what:<40} {}", if holds { "yes" } else { "NO *" });
     if !holds {

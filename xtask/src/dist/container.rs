@@ -45,6 +45,14 @@ pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
     }
+    let image = lay_out(target, program, &place)?;
+    let archive = folder()?.join(format!("fonio-{VERSION}-container-{target}.tar"));
+    fs::write(&archive, tar(&image)?).with_context(|| format!("cannot write {}", archive.display()))?;
+    Ok(archive)
+}
+
+/// Writes the files of the archive below a new folder; returns the folder in which they are.
+fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
     let (files, image) = (place.join("files"), place.join("image"));
     package::install(program, &files.join(PROGRAM), 0o755)?;
     package::write(&files.join("usr/share/doc/fonio/copyright"), package::copyright()?.as_bytes())?;
@@ -98,9 +106,7 @@ pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
         "manifest.json",
         &json!([{ "Config": blob(&config), "RepoTags": [name], "Layers": [blob(&layer)] }]),
     )?;
-    let archive = folder()?.join(format!("fonio-{VERSION}-container-{target}.tar"));
-    fs::write(&archive, tar(&image)?).with_context(|| format!("cannot write {}", archive.display()))?;
-    Ok(archive)
+    Ok(image)
 }
 
 /// The path of a blob in the archive.
@@ -131,4 +137,41 @@ fn tar(folder: &Path) -> Result<Vec<u8>> {
     let out = tar.arg(folder).args(names).stderr(Stdio::inherit()).output().context("cannot start tar")?;
     anyhow::ensure!(out.status.success(), "tar failed: {}", out.status);
     Ok(out.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blob that a description names, whose size and checksum must be those that it states.
+    fn read(image: &Path, description: &Value) -> Vec<u8> {
+        let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
+        assert_eq!(description["size"], bytes.len());
+        assert_eq!(description["digest"], format!("sha256:{}", sum(&bytes)));
+        bytes
+    }
+
+    #[test]
+    fn each_list_of_the_archive_names_the_same_blobs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("program");
+        fs::write(&program, "a program").expect("a file");
+        let image = lay_out(Target::Armv6, &program, &folder.path().join("place")).expect("an image");
+        let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
+        let file = |name: &str| json(&fs::read(image.join(name)).expect("a file"));
+        let index = file("index.json");
+        assert_eq!(index["manifests"][0]["platform"]["variant"], "v6");
+        let manifest = json(&read(&image, &index["manifests"][0]));
+        let config = json(&read(&image, &manifest["config"]));
+        read(&image, &manifest["layers"][0]);
+        assert_eq!((&config["architecture"], &config["variant"]), (&json!("arm"), &json!("v6")));
+        assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/fonio"]));
+        // The layer's checksum in the configuration is that of its content without compression.
+        let content = tar(&folder.path().join("place/files")).expect("an archive");
+        assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sum(&content))]));
+        let old = &file("manifest.json")[0];
+        assert_eq!(old["Config"], blob(&manifest["config"]));
+        assert_eq!(old["Layers"], json!([blob(&manifest["layers"][0])]));
+        assert_eq!(old["RepoTags"][0], format!("{NAME}:{VERSION}"));
+    }
 }

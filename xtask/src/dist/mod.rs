@@ -5,6 +5,7 @@
 mod arm;
 mod check;
 mod container;
+mod engine;
 mod library;
 mod package;
 mod path;
@@ -23,7 +24,7 @@ use self::target::Target;
 use crate::{process, tools};
 
 /// What can be done with the packages in guests.
-const TESTS: [(&str, Test); 2] = [("test", check::run), ("path", path::run)];
+const TESTS: [(&str, Test); 3] = [("test", check::run), ("container", engine::run), ("path", path::run)];
 
 /// A test of what users get, for some targets.
 type Test = fn(&[Made]) -> Result<()>;
@@ -41,7 +42,7 @@ struct Made {
     container: PathBuf,
 }
 
-/// Runs `dist [test|path] [ARCHITECTURE…]`.
+/// Runs `dist [test|container|path] [ARCHITECTURE…]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     let named = |word: &String| TESTS.iter().find(|(name, _)| name == word);
     let test = arguments.first().and_then(named).map(|(_, test)| test);

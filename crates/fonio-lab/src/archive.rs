@@ -28,6 +28,8 @@ const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MA
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
+/// Overrides the release of Debian from which programs for guests come: `trixie` or `sid`.
+const SUITE: &str = "FONIO_DEBIAN_SUITE";
 
 /// Debian's archive, and what has been fetched from it.
 #[derive(Debug)]
@@ -249,6 +251,12 @@ impl Archive {
 
     /// Debian's release from which programs for guests come.
     pub(crate) fn suite(&self) -> &'static str {
+        // The first release by default; another one where the mirror lacks it.
+        if let Ok(wanted) = std::env::var(SUITE)
+            && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
+        {
+            return suite;
+        }
         // Only guests of this machine's architecture run programs of this machine.
         let runs_own_programs = Architecture::of_this_machine() == Some(self.architecture);
         suite_for(if runs_own_programs { own_c_library() } else { None })
@@ -306,9 +314,23 @@ impl Archive {
                 ));
                 Ok(())
             }
+            // A mirror can be out of step for one release and not for another.
+            Err(LabError::ProgramFailed { complaint, .. }) if self.has_list()? => {
+                for line in complaint.lines().filter_map(not_fetched) {
+                    announce(&format!("left out, because the mirror's list cannot be read: {line}"));
+                }
+                touch(&stamp)
+            }
             Err(LabError::ProgramFailed { complaint, .. }) => Err(LabError::Unreachable { complaint }),
             Err(other) => Err(other),
         }
+    }
+
+    /// Whether the list of the release is there from which programs for guests come.
+    fn has_list(&self) -> Result<bool, LabError> {
+        let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
+        let lists = entries(&self.apt_folder().join("state/lists"))?;
+        Ok(lists.iter().any(|path| path.to_string_lossy().contains(&end)))
     }
 
     /// The contents of `sources.list`.
@@ -459,6 +481,11 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The address and the reason in a line of apt's complaint.
+fn not_fetched(line: &str) -> Option<&str> {
+    line.split_once("Failed to fetch ").map(|(_, rest)| rest)
+}
+
 /// Name and size of a package's file in a line of `apt-get --print-uris`.
 fn archive_file(line: &str) -> Option<PackageFile> {
     let mut words = line.strip_prefix('\'')?.split(' ').skip(1);
@@ -500,6 +527,14 @@ mod tests {
         assert_eq!(mirror(uris, "debian").as_deref(), Some("http://mirror.example/debian"));
         assert_eq!(mirror(uris, "debian-security").as_deref(), Some("http://mirror.example/debian-security"));
         assert_eq!(mirror("https://vendor.example/apt", "debian"), None);
+    }
+
+    #[test]
+    fn lists_that_apt_does_not_get_are_named() {
+        let line = "E: Failed to fetch http://mirror.example/Packages.xz  File has unexpected size (1 != 2).";
+        let shown = Some("http://mirror.example/Packages.xz  File has unexpected size (1 != 2).");
+        assert_eq!(not_fetched(line), shown);
+        assert_eq!(not_fetched("E: Some index files failed to download."), None);
     }
 
     #[test]

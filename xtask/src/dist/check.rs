@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use fonio_lab::{Archive, System, SystemOptions};
+use fonio_lab::{Architecture, Archive, System, SystemOptions};
 
 use super::Made;
 use crate::lab_system::text;
@@ -52,7 +52,7 @@ const STEPS: [Step; 17] = [
         "a recording",
     ),
     ("fonio report /root/rec", "torage", "a report with a verdict"),
-    ("fonio export --format csv /root/rec | grep -c W", "", "the recording has the writes"),
+    ("fonio export --format csv /root/rec | grep -c ,write,", "", "the recording has the writes"),
     ("fonio fix swappiness=10 --keep && fonio fix --undo", "-> 60", "a setting is kept and undone"),
     ("dpkg -i /root/fonio-recorder.deb", "Setting up fonio-recorder", "the recorder is installed"),
     ("fonio-recorder --help", "--spill-to", "the recorder runs"),
@@ -69,6 +69,13 @@ const STEPS: [Step; 17] = [
     ),
     ("diff /root/before /root/after && echo same", "same", "nothing is left behind"),
 ];
+
+/// The same on 32-bit ARM, while the package is installed.
+const STEP_OF_32_BITS: Step = (
+    "fonio record --for 2s -o /root/no-bpf 2>&1; fonio report --all /root/no-bpf",
+    "BPF programs for x86-64 and 64-bit ARM only",
+    "the recording says why it is without BPF",
+);
 
 /// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
@@ -107,7 +114,11 @@ fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
     }
     text(system, &format!("{FILES} >/root/before"))?;
     let mut broken = 0;
-    for (script, wanted, what) in STEPS {
+    let is_32_bits = made.target.debian() == Architecture::Armhf;
+    // Before the recorder is installed and both are removed.
+    let (before, after) = STEPS.split_at(STEPS.len() - 6);
+    let further = is_32_bits.then_some(STEP_OF_32_BITS);
+    for (script, wanted, what) in before.iter().copied().chain(further).chain(after.iter().copied()) {
         process::check_signals()?;
         if wanted == "same" {
             text(system, &format!("{FILES} >/root/after"))?;

@@ -52,7 +52,7 @@ fn steps(system: &mut System<'_>) -> Result<u32> {
         (LOAD.to_owned(), "", "a unit of the host writes"),
         (format!("{run} {image} record --for 8s -o recording"), "Recorded", "the host is recorded"),
         (
-            format!("podman run --rm --network none --volume /root:/data {image} report recording"),
+            format!("podman run --rm --network none --volume /root:/data {image} report recording --all"),
             "notes.service",
             "the report names the unit of the host",
         ),

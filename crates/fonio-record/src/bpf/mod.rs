@@ -35,6 +35,8 @@ pub(crate) fn load_sized(
     constants: &[(&'static str, u8)],
     sizes: &[Size],
 ) -> Result<Ebpf, Unavailable> {
+    let uname = rustix::system::uname();
+    unavailable::check_processor(std::env::consts::ARCH, &uname.machine().to_string_lossy())?;
     unavailable::check_release(&release())?;
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);

@@ -8,6 +8,7 @@ use fonio_sim::measure::Order;
 use serde::{Deserialize, Serialize};
 
 use crate::concurrency;
+use crate::storebench::figures::SIZES;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
@@ -85,6 +86,8 @@ pub enum Set {
     /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
     /// ([`crate::concurrency`]). `fonio bench concurrency` has this set alone, so it is not one of those to select.
     ConcurrencyParameters,
+    /// Every kind of I/O with every size of [`crate::storebench::figures::SIZES`]; of StoreBench alone.
+    Sizes,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
     /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 of each beside each other.
@@ -234,6 +237,10 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
                 alone.into_iter().chain(both)
             })
             .collect(),
+        Set::Sizes => Access::ALL
+            .into_iter()
+            .flat_map(|access| SIZES.map(|request| of_size(access, request, size)))
+            .collect(),
         Set::AddressRange => {
             doublings(MIB, scope.range_max.0).map(|range| rand(Access::RandWrite, 4 * KIB, range)).collect()
         }
@@ -295,6 +302,15 @@ fn random(set: Set, access: Access, request: u64, range: u64) -> Test {
         prepare_bytes: if access.writes() { range.max(PREPARE_MIN) } else { range },
         ..sequential(set, access, request, range)
     }
+}
+
+/// Random requests of larger sizes touch their range once on average.
+fn of_size(access: Access, request: u64, range: u64) -> Test {
+    if access.is_sequential() {
+        return sequential(Set::Sizes, access, request, range);
+    }
+    let test = random(Set::Sizes, access, request, range);
+    Test { requests: test.requests.min(range / request), ..test }
 }
 
 fn concurrent(access: Access, processes: u32, range: u64) -> Test {

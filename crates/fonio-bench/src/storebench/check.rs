@@ -313,7 +313,7 @@ impl Checker {
 const SERIAL_DIGITS: usize = 16;
 
 /// Finds something that looks like a path, an address, or a serial number.
-fn private(text: &str) -> Option<&'static str> {
+pub(super) fn private(text: &str) -> Option<&'static str> {
     let is_separator = |letter: char| {
         letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"' | '\'' | '`' | '=')
     };

@@ -3,3 +3,7 @@
 pub mod check;
 pub mod document;
 pub mod figures;
+pub mod machine;
+pub mod parts;
+pub mod plan;
+pub mod statistics;

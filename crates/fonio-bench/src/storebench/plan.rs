@@ -313,7 +313,9 @@ mod tests {
     #[test]
     fn plans_keep_their_limits() {
         let room = 20 << 30;
-        check(&Plan::within(&settings(Mode::Directory, WRITE_MAX), room), expect![[r#"
+        check(
+            &Plan::within(&settings(Mode::Directory, WRITE_MAX), room),
+            expect![[r#"
             Sizes: 12 tests, up to 5 runs; 2664 MiB
             Slowdown: 12 tests, up to 5 runs; 2496 MiB
             Sustained: 1 tests, up to 1 runs; 4096 MiB
@@ -321,8 +323,11 @@ mod tests {
             Concurrency: 24 tests, up to 5 runs; 4544 MiB
             Capacity: 64 places; 128 MiB
             14744 MiB in all
-        "#]]);
-        check(&Plan::within(&settings(Mode::Directory, 2 << 30), room), expect![[r#"
+        "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::Directory, 2 << 30), room),
+            expect![[r#"
             Sizes: 12 tests, up to 1 runs; 584 MiB
             Slowdown: 12 tests, up to 1 runs; 512 MiB
             Sustained: 1 tests, up to 1 runs; 256 MiB
@@ -330,8 +335,11 @@ mod tests {
             Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
             Capacity: 64 places; 128 MiB
             1752 MiB in all
-        "#]]);
-        check(&Plan::within(&settings(Mode::Directory, 300 << 20), room), expect![[r#"
+        "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::Directory, 300 << 20), room),
+            expect![[r#"
             Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
             Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
             Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
@@ -339,8 +347,11 @@ mod tests {
             Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
             Capacity: 64 places; 128 MiB
             128 MiB in all
-        "#]]);
-        check(&Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room), expect![[r#"
+        "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room),
+            expect![[r#"
             Sizes: 6 tests, up to 5 runs; 0 MiB
             Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
             Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
@@ -348,8 +359,11 @@ mod tests {
             Concurrency: 12 tests, up to 5 runs; 0 MiB
             Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
             0 MiB in all
-        "#]]);
-        check(&Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20), expect![[r#"
+        "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20),
+            expect![[r#"
             Sizes: 12 tests, up to 5 runs; 2664 MiB
             Slowdown: 12 tests, up to 5 runs; 2496 MiB
             Sustained: 1 tests, up to 1 runs; 50 MiB
@@ -357,7 +371,8 @@ mod tests {
             Concurrency: 24 tests, up to 5 runs; 4544 MiB
             Capacity: 64 places; 128 MiB
             9882 MiB in all
-        "#]]);
+        "#]],
+        );
         for write_max in [0, 1, 1 << 20, 1 << 28, 1 << 30, 1 << 34] {
             let plan = Plan::within(&settings(Mode::Directory, write_max), room);
             assert!(plan.writes_max() <= write_max, "{write_max}");

@@ -4,7 +4,7 @@
 //! Places across the space are written with content that names the place, flushed out of the device's cache, and read back
 //! with direct I/O. An accusation needs all of this:
 //!
-//! - a place that reads differently twice, without an error of the bus or the file system;
+//! - a place of which not one page is right, read twice, without an error of the bus or the file system;
 //! - at least two such places, or one that has the content of another place;
 //! - the same after the place was written and flushed once more, or the content of another place.
 //!
@@ -113,8 +113,8 @@ pub(super) fn check(
         }
         written += 1;
         match look(places, &mut buffer, seed, *place) {
-            Ok(Found::Right) => {}
-            Ok(_) => proven.push(*place),
+            Ok(Found::Right | Found::Damaged) => {}
+            Ok(Found::Lost | Found::Other(_)) => proven.push(*place),
             Err(error) => return not_checked(failed("reading", *place, count, &error), written),
         }
     }
@@ -165,6 +165,9 @@ enum Found {
     Right,
     /// The content that was written to another place.
     Other(u64),
+    /// Not one page is right.
+    Lost,
+    /// Some pages are right.
     Damaged,
 }
 
@@ -179,9 +182,12 @@ fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) ->
         if buffer.bytes() == expected {
             return Ok(Found::Right);
         }
+        let some_right =
+            buffer.bytes().chunks(PAGE).zip(expected.chunks(PAGE)).any(|(found, right)| found == right);
         found = match owner(buffer.bytes(), seed) {
             Some(other) if other != place => Found::Other(other),
-            _ => Found::Damaged,
+            _ if some_right => Found::Damaged,
+            _ => Found::Lost,
         };
     }
     Ok(found)
@@ -354,7 +360,7 @@ mod tests {
         Wraps(u64),
         /// Places from this one on are lost.
         Loses(u64),
-        /// This place comes back with a flipped bit, always.
+        /// Places from this one on come back with a flipped bit, always.
         Flips(u64),
         /// This place comes back with a flipped bit the first time that it is read.
         FlipsOnce(u64),
@@ -395,7 +401,7 @@ mod tests {
             }
             match self.kind {
                 Kind::FailsAt(failing) if failing == place => return Err(io::Error::from_raw_os_error(5)),
-                Kind::Flips(flipped) if flipped == place => content[777] ^= 1,
+                Kind::Flips(flipped) if flipped <= place => content[777] ^= 1,
                 Kind::FlipsOnce(flipped) if flipped == place => {
                     self.reads += 1;
                     content[777] ^= u8::from(self.reads == 1);
@@ -415,14 +421,44 @@ mod tests {
 
     #[test]
     fn only_a_fake_is_accused() {
-        verdict(Kind::Sound, expect![[""]]);
-        verdict(Kind::Wraps(4), expect![[""]]);
-        verdict(Kind::Wraps(7), expect![[""]]);
-        verdict(Kind::Loses(5), expect![[""]]);
-        verdict(Kind::Loses(7), expect![[""]]);
-        verdict(Kind::Flips(3), expect![[""]]);
-        verdict(Kind::FlipsOnce(3), expect![[""]]);
-        verdict(Kind::FailsAt(2), expect![[""]]);
+        verdict(Kind::Sound, expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
+        verdict(
+            Kind::Wraps(4),
+            expect![[
+                r#"Fake { reason: "4 of 8 places have the content of other places, so the device writes over its own data; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 4194304 }"#
+            ]],
+        );
+        verdict(
+            Kind::Wraps(7),
+            expect![[
+                r#"Fake { reason: "1 of 8 places have the content of other places, so the device writes over its own data; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 1048576 }"#
+            ]],
+        );
+        verdict(
+            Kind::Loses(5),
+            expect![[
+                r#"Fake { reason: "3 of 8 places do not keep what is written; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 3145728 }"#
+            ]],
+        );
+        verdict(
+            Kind::Loses(7),
+            expect![[
+                r#"NotChecked { reason: "1 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
+            ]],
+        );
+        verdict(
+            Kind::Flips(3),
+            expect![[
+                r#"NotChecked { reason: "1 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
+            ]],
+        );
+        verdict(Kind::FlipsOnce(3), expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
+        verdict(
+            Kind::FailsAt(2),
+            expect![[
+                r#"NotChecked { reason: "reading place 3 of 8 failed (Input/output error (os error 5)): the device, its reader or its cable reports errors, which a fake does not; `dmesg` says which" }"#
+            ]],
+        );
     }
 
     #[test]

@@ -81,6 +81,10 @@ pub fn sentence(document: &Document) -> String {
 }
 
 fn weak_point(document: &Document) -> Option<String> {
+    // A model is one of those that others are compared with.
+    if document.origin == Origin::Model {
+        return None;
+    }
     let standings = WEAK.iter().filter_map(|(name, words)| {
         let standing = standing::among_models(document, name)?;
         Some((standing, *words, *name))

@@ -448,7 +448,9 @@ mod tests {
         );
         verdict(
             Kind::Flips(3),
-            expect![[r#"NotChecked { reason: "5 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#]],
+            expect![[
+                r#"NotChecked { reason: "5 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
+            ]],
         );
         verdict(Kind::FlipsOnce(3), expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
         verdict(

@@ -202,6 +202,18 @@ pub fn device(sources: &Sources, place: &Place) -> Device {
     device
 }
 
+/// Whether the device of `place` is emulated by a program: a ublk device, or a loop device over fonio's image. A model of
+/// fonio that is served in another way looks like a device.
+pub fn is_emulated(place: &Place) -> bool {
+    let Some(name) = place.device.as_deref() else { return false };
+    let backing = || read(&Path::new("/sys/class/block").join(name).join("loop/backing_file"));
+    name.starts_with("ublkb")
+        || (name.starts_with("loop") && backing().is_some_and(|file| file.contains(EMULATED_FOLDER)))
+}
+
+/// The images of emulated devices are below a folder of this name.
+const EMULATED_FOLDER: &str = "/fonio";
+
 fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?.trim().to_owned();
     (!text.is_empty()).then_some(text)

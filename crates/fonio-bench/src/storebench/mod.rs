@@ -5,6 +5,7 @@
 
 mod capacity;
 pub mod check;
+pub mod compare;
 pub mod document;
 pub mod figures;
 mod launch;

@@ -61,6 +61,16 @@ impl Access {
         }
     }
 
+    /// Its words for people, in the singular.
+    pub fn word(self) -> &'static str {
+        match self {
+            Access::SeqRead => "sequential read",
+            Access::SeqWrite => "sequential write",
+            Access::RandRead => "random read",
+            Access::RandWrite => "random write",
+        }
+    }
+
     /// Its words in the names of tests.
     pub fn name(self) -> &'static str {
         match self {

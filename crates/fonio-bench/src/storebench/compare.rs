@@ -199,7 +199,7 @@ mod tests {
         let second = Key { file_system: "ext4".to_owned(), size_class_gb: 32, ..first.clone() };
         assert_eq!(
             keys_differ(&first, &second),
-            ["the file system (none and ext4)", "the class of the size (4 GB and 32 GB)"]
+            ["the file system (none and ext4)", "the class of the size (2 GB and 32 GB)"]
         );
     }
 

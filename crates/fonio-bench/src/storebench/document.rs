@@ -456,6 +456,8 @@ pub fn schema() -> Schema {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
     use crate::storebench::models;
     use proptest::prelude::*;
@@ -500,8 +502,9 @@ mod tests {
         /// when it is written and read again, and a second check finds nothing.
         #[test]
         fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
-            let model = models::shipped().swap_remove(0);
-            let mut value = serde_json::to_value(&model).expect("JSON");
+            static MODEL: LazyLock<serde_json::Value> =
+                LazyLock::new(|| serde_json::to_value(models::shipped().swap_remove(0)).expect("JSON"));
+            let mut value = MODEL.clone();
             let mut places = Vec::new();
             leaves(&value, "", &mut places);
             let place = &places[place.index(places.len())];

@@ -173,7 +173,7 @@ fn bandwidth(all: &mut Vec<Figure>) {
     };
     for access in Access::ALL {
         let size = if access.is_sequential() { "512 KiB" } else { "4 KiB" };
-        all.push(figure(format!("bandwidth.{}", access.name()), format!("{} of {size}", access.words())));
+        all.push(figure(format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words())));
     }
     // Figure 6 of Nguyen et al. 2015 ranks models by it.
     all.push(Figure {
@@ -185,10 +185,12 @@ fn bandwidth(all: &mut Vec<Figure>) {
 fn response(all: &mut Vec<Figure>) {
     for access in Access::ALL {
         for bytes in SIZES {
-            for (statistic, words) in [("mean", "mean"), ("p50", "median"), ("p99", "99th percentile")] {
+            for (statistic, words) in
+                [("mean", "mean time"), ("p50", "median time"), ("p99", "99th percentile")]
+            {
                 all.push(Figure {
                     name: format!("response.{}.{}.{statistic}", access.name(), size_name(bytes)),
-                    label: format!("response time of {} of {} KiB, {words}", access.words(), bytes >> 10),
+                    label: format!("{} {} KiB, {words}", access.word(), bytes >> 10),
                     unit: Unit::Ms,
                     better: Some(Better::Lower),
                     min: 0.0,
@@ -204,11 +206,8 @@ fn slowdown(all: &mut Vec<Figure>) {
     for count in BESIDE {
         for access in Access::ALL {
             let other = if access.writes() { "reader" } else { "writer" };
-            let label = if count == 1 {
-                format!("slowdown of {} beside one {other}", access.words())
-            } else {
-                format!("slowdown of {} beside {count} {other}s, {count} at once", access.words())
-            };
+            let plural = if count == 1 { "" } else { "s" };
+            let label = format!("{} beside {count} {other}{plural}", access.word());
             all.push(Figure {
                 name: format!("slowdown.{}.{count}x{count}", access.name()),
                 label,
@@ -232,9 +231,9 @@ fn sustained(all: &mut Vec<Figure>) {
         max,
         part: Part::Sustained,
     };
-    all.push(figure("first", "sequential write at the beginning", Unit::MbPerS, MB_S_MAX));
-    all.push(figure("last", "sequential write after the fast cache", Unit::MbPerS, MB_S_MAX));
-    all.push(figure("fast_bytes", "bytes written before the rate fell", Unit::Bytes, 1e13));
+    all.push(figure("first", "long write, at first", Unit::MbPerS, MB_S_MAX));
+    all.push(figure("last", "long write, at the end", Unit::MbPerS, MB_S_MAX));
+    all.push(figure("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13));
 }
 
 fn launch(all: &mut Vec<Figure>) {
@@ -247,30 +246,12 @@ fn launch(all: &mut Vec<Figure>) {
         max,
         part: Part::Launch,
     };
-    for (cache, words) in [("cold", "without cached files"), ("warm", "with cached files")] {
-        all.push(figure(
-            &format!("launch.{cache}.total"),
-            &format!("launch of forty apps {words}"),
-            Unit::S,
-            3600.0,
-        ));
-        all.push(figure(
-            &format!("launch.{cache}.worst"),
-            &format!("slowest launch of an app {words}"),
-            Unit::S,
-            3600.0,
-        ));
+    for (cache, words) in [("cold", "cold"), ("warm", "warm")] {
+        all.push(figure(&format!("launch.{cache}.total"), &format!("forty apps, {words}"), Unit::S, 3600.0));
+        all.push(figure(&format!("launch.{cache}.worst"), &format!("slowest app, {words}"), Unit::S, 3600.0));
     }
-    all.push(Figure {
-        better: None,
-        ..figure("cpu.active", "time in which a processor was active", Unit::Percent, 100.0)
-    });
-    all.push(figure(
-        "cpu.iowait",
-        "processor time in iowait, of active time and iowait",
-        Unit::Percent,
-        100.0,
-    ));
+    all.push(Figure { better: None, ..figure("cpu.active", "processors active", Unit::Percent, 100.0) });
+    all.push(figure("cpu.iowait", "iowait of active time", Unit::Percent, 100.0));
 }
 
 fn concurrency(all: &mut Vec<Figure>) {
@@ -278,7 +259,7 @@ fn concurrency(all: &mut Vec<Figure>) {
         for count in AT_ONCE {
             all.push(Figure {
                 name: format!("speedup.{}.{count}", access.name()),
-                label: format!("speedup of {}, {count} at once", access.words()),
+                label: format!("speedup of {count} {}", access.words()),
                 unit: Unit::Ratio,
                 better: Some(Better::Higher),
                 min: 0.0,
@@ -288,7 +269,7 @@ fn concurrency(all: &mut Vec<Figure>) {
         }
         all.push(Figure {
             name: format!("concurrency.{}", access.name()),
-            label: format!("{} at once that are enough", access.words()),
+            label: format!("{} at once that suffice", access.words()),
             unit: Unit::Count,
             better: None,
             min: 1.0,

@@ -100,7 +100,7 @@ fn weak_point(document: &Document) -> Option<String> {
         format!("{words} are the weak point: {shown}, {than}.")
     } else {
         format!(
-            "No weak point: every part is better than at least {better_than_percent:.0} % of {others} models of flash devices."
+            "No weak point: every measured part is better than at least {better_than_percent:.0} % of {others} models of flash devices."
         )
     })
 }

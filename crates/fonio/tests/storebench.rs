@@ -142,10 +142,7 @@ fn nothing_is_sent_without_a_yes() {
     let submit = ["storebench", "submit", "--server", "http://127.0.0.1:9", &file];
     let said = fonio(folder.path(), &submit);
     assert_eq!(said.status.code(), Some(2));
-    assert!(
-        text(&said.stdout).contains("\"schema\": \"fonio.storebench/1\""),
-        "the preview is shown: {said:?}"
-    );
+    assert!(text(&said.stdout).contains("schema: \"fonio.storebench/1\""), "the preview is shown: {said:?}");
     assert!(text(&said.stderr).contains("nothing was sent"), "{said:?}");
     let said = fonio(folder.path(), &[&submit[..], &["--yes"]].concat());
     assert!(text(&said.stderr).contains("http://127.0.0.1:9 cannot be reached"), "{said:?}");

@@ -284,7 +284,20 @@ pub struct Value {
     pub stable: bool,
 }
 
+/// Six significant digits are finer than any measurement.
+fn rounded(number: f64) -> f64 {
+    format!("{number:.5e}").parse().unwrap_or(number)
+}
+
 impl Measure {
+    /// Rounds to six significant digits. The value stays inside of its interval, because the order of numbers stays.
+    pub(super) fn round(&mut self) {
+        if let Measure::Measured(value) = self {
+            (value.value, value.low, value.high) =
+                (rounded(value.value), rounded(value.low), rounded(value.high));
+        }
+    }
+
     /// The value, if it was measured.
     pub fn value(&self) -> Option<&Value> {
         match self {

@@ -105,13 +105,15 @@ pub(super) fn measure(
         };
         result.written_bytes += amounts.file_bytes_written;
         dropped &= drop_caches(&launching.folder.path, &mut result.notes);
-        let before = Ticks::read();
+        let (before, own_before) = (Ticks::read(), own_ticks());
         let outcome = match runner.run(&mut spans) {
             Err(WorkloadError::Stopped) if !launching.stop.load(Ordering::Relaxed) => break,
             ran => ran.map_err(launch_error)?,
         };
         result.written_bytes += outcome.amounts.file_bytes_written;
         let ticks = before.zip(Ticks::read()).map(|(before, after)| after.since(before));
+        let own = own_before.zip(own_ticks()).map(|(before, after)| after.saturating_sub(before));
+        note_others(ticks, own, &mut result.notes);
         repetitions.push(Repetition::of(&spans.spans, ticks));
         let totals: Vec<f64> = repetitions.iter().map(|repetition| repetition.total(0)).collect();
         let remains = launching.until.saturating_duration_since(Instant::now()).as_secs_f64();
@@ -245,6 +247,28 @@ fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     failed == 0 && kept == 0
 }
 
+/// From this share of the active time on, other programs disturb the launches.
+const OTHERS_SHARE: f64 = 0.3;
+
+/// Notes that other programs used the processors.
+fn note_others(all: Option<Ticks>, own: Option<u64>, notes: &mut Vec<String>) {
+    let Some((all, own)) = all.zip(own) else { return };
+    let others = 1.0 - (own as f64 / all.active.max(1) as f64).min(1.0);
+    let note = "Other programs used the processors during the launches: these, and the time in iowait, are not the device's alone. \
+                Close them, and repeat.";
+    if all.active > 0 && others > OTHERS_SHARE && !notes.iter().any(|known| known == note) {
+        notes.push(note.to_owned());
+    }
+}
+
+/// Processor time of this process in ticks: fields 14 and 15 of `/proc/self/stat` (proc(5)).
+fn own_ticks() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in brackets, can have spaces.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
 /// Processor time of all processors, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
@@ -297,6 +321,18 @@ mod tests {
         assert_eq!((active, iowait), (30.0, 40.0));
         assert_eq!(Ticks::parse("cpu  1 2\n"), None);
         assert_eq!(after.since(after).shares(), None);
+    }
+
+    #[test]
+    fn other_programs_are_noted() {
+        let all = Some(Ticks { active: 100, idle: 0, iowait: 0 });
+        for (own, noted) in [(Some(95), 0), (Some(40), 1), (None, 0)] {
+            let mut notes = Vec::new();
+            note_others(all, own, &mut notes);
+            note_others(all, own, &mut notes);
+            assert_eq!(notes.len(), noted, "{own:?}");
+        }
+        assert!(own_ticks().is_some());
     }
 
     #[test]

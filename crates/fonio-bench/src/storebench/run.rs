@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::capacity::{self, FilePlaces};
 use super::document::{
-    CapacityCheck, Device, Document, Health, Key, Machine, Mode, Origin, SCHEMA, TEST_VERSION, size_class_gb,
+    CapacityCheck, Device, Document, Health, Key, Machine, Measure, Mode, Origin, SCHEMA, TEST_VERSION,
+    size_class_gb,
 };
 use super::figures::Part;
 use super::launch::{self, AppsFolder, Launching};
@@ -151,6 +152,7 @@ impl Kept {
             written_bytes += result.written_bytes;
             capacity_check = result.capacity.unwrap_or(capacity_check);
         }
+        figures.values_mut().for_each(Measure::round);
         let key = Key {
             test_version: TEST_VERSION,
             effort: self.settings.effort,

@@ -66,7 +66,7 @@ fn section(id: &str, question: &str, figures: &[&Compared]) -> Section {
         caption: String::new(),
         columns: vec![
             Column::new("Figure"),
-            Column::noted("First", "Mean, with the interval of 95 %."),
+            Column::noted("First", "Mean, with half of the interval of 95 %."),
             Column::new("Second"),
             Column::noted("Ratio", "The second over the first."),
             Column::new("Answer"),
@@ -100,7 +100,7 @@ fn row(compared: &Compared) -> Vec<Cell> {
     };
     let measure = |measure: &Measure| match measure {
         Measure::Measured(value) => Cell::words(show::with_interval(value)),
-        Measure::NotMeasured(reason) => Cell::words(format!("not measured: {reason}")),
+        Measure::NotMeasured(_) => Cell::words("not measured"),
     };
     vec![
         Cell::words(compared.figure.label.clone()),

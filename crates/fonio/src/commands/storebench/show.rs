@@ -110,9 +110,10 @@ impl Others {
             let worse = if figure.better == Some(Better::Higher) { smaller } else { 1.0 - smaller };
             others.better_than_percent.insert(name.to_owned(), 100.0 * worse);
         }
-        others.words = format!("{count} results of {}", server.address());
+        others.words = format!("{count} results");
+        others.notes.push(format!("The others are results of {} with the key {key}.", server.address()));
         if count == 0 {
-            others.notes.push(format!("{} has no results with the key {key} yet.", server.address()));
+            others.notes = vec![format!("{} has no results with the key {key} yet.", server.address())];
         }
         Ok(others)
     }
@@ -199,23 +200,27 @@ fn is_missing(result: &Document, part: Part) -> bool {
     of_part.all(|figure| result.value(&figure.name).is_none())
 }
 
-/// A value with its interval: `12.3 MB/s (11.9 to 12.7)`.
+/// A value with half of its interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
-    if value.runs < 2 || value.low == value.high {
-        return text;
+    // The ends of a parameter's interval are whole numbers.
+    if value.unit == Unit::Count && value.high > value.value {
+        return format!("{text} to {:.0}", value.high);
     }
-    let bare = |number: f64| {
-        let text = value.unit.format(number);
-        text.rsplit_once(' ').map_or(text.clone(), |(number, _)| number.to_owned())
-    };
-    format!("{text} ({} to {})", bare(value.low), bare(value.high))
+    let half = (value.high - value.low) / 2.0 / value.value.abs().max(f64::MIN_POSITIVE) * 100.0;
+    if value.runs < 2 || value.unit == Unit::Count {
+        text
+    } else if half < 10.0 {
+        format!("{text} ± {half:.1} %")
+    } else {
+        format!("{text} ± {half:.0} %")
+    }
 }
 
 fn columns(others: &Others) -> Vec<Column> {
     vec![
         Column::new("Figure"),
-        Column::noted("Value", "Mean over the runs, with the interval of 95 %."),
+        Column::noted("Value", "Mean over the runs, with half of the interval of 95 %."),
         Column::noted("Runs", "A figure with ~ did not become stable."),
         Column { label: format!("Better than, of {}", others.words), ..Column::default() },
     ]
@@ -230,8 +235,7 @@ fn row(result: &Document, figure: &Figure, others: &Others) -> Vec<Cell> {
             }
             (text, format!("{}{}", value.runs, if value.stable || value.runs == 1 { "" } else { " ~" }))
         }
-        Some(Measure::NotMeasured(reason)) => (format!("not measured: {reason}"), String::new()),
-        None => ("not measured".to_owned(), String::new()),
+        Some(Measure::NotMeasured(_)) | None => ("not measured".to_owned(), String::new()),
     };
     let standing = match others.better_than_percent.get(&figure.name) {
         Some(percent) => Cell::Bar(percent / 100.0),
@@ -240,13 +244,28 @@ fn row(result: &Document, figure: &Figure, others: &Others) -> Vec<Cell> {
     vec![Cell::words(figure.label.clone()), Cell::words(value), Cell::words(runs), standing]
 }
 
+/// Why figures were not measured: a sentence for each reason, with the figures.
+fn missing(result: &Document, figures: &[Figure]) -> Vec<String> {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for figure in figures {
+        let Some(Measure::NotMeasured(reason)) = result.figures.get(&figure.name) else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, labels)) => labels.push(&figure.label),
+            None => reasons.push((reason, vec![&figure.label])),
+        }
+    }
+    let sentence = |(reason, labels): (&str, Vec<&str>)| {
+        let labels = if labels.len() > 4 { format!("{} figures", labels.len()) } else { labels.join("; ") };
+        format!("Not measured, because {reason}: {labels}.")
+    };
+    reasons.into_iter().map(sentence).collect()
+}
+
 fn leading(result: &Document, others: &Others) -> Section {
-    let rows = LEADING
-        .iter()
-        .filter_map(|name| figures::find(name))
-        .map(|figure| row(result, &figure, others))
-        .collect();
-    let mut notes = others.notes.clone();
+    let shown: Vec<Figure> = LEADING.iter().filter_map(|name| figures::find(name)).collect();
+    let rows = shown.iter().map(|figure| row(result, figure, others)).collect();
+    let mut notes = missing(result, &shown);
+    notes.extend(others.notes.iter().cloned());
     if others.words.ends_with("models") {
         notes
             .push("The models are of the profiles that come with fonio, not of measured devices.".to_owned());
@@ -262,16 +281,14 @@ fn leading(result: &Document, others: &Others) -> Section {
 }
 
 fn every(result: &Document, others: &Others, part: Part) -> Option<Section> {
-    let rows: Vec<Vec<Cell>> = figures::catalogue()
-        .into_iter()
-        .filter(|figure| figure.part == part)
-        .map(|figure| row(result, &figure, others))
-        .collect();
+    let shown: Vec<Figure> = figures::catalogue().into_iter().filter(|figure| figure.part == part).collect();
+    let rows: Vec<Vec<Cell>> = shown.iter().map(|figure| row(result, figure, others)).collect();
     (!rows.is_empty()).then(|| Section {
         id: format!("{part:?}").to_lowercase(),
         question: format!("All figures: {}", part.label()),
         answer: String::new(),
         tables: vec![Table { columns: columns(others), rows, whole: true, ..Table::default() }],
+        notes: missing(result, &shown),
         ..Section::default()
     })
 }

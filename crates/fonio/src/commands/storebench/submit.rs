@@ -18,20 +18,21 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
         let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{} cannot be sent: {}", file.display(), shown.join("; "))
     })?;
-    let preview = serde_json::to_string_pretty(&submission)?;
+    let json = serde_json::to_string(&submission)?;
     let mut out = io::stdout();
-    writeln!(out, "{preview}")?;
+    write!(out, "{}", preview(&json)?)?;
     out.flush()?;
     eprintln!(
         "\nThese {} bytes would be sent to {}, and shown to everyone who can reach it. Serial numbers, host names and paths are not \
          among them; the notes stay here, and the time is that of the day.",
-        preview.len(),
+        json.len(),
         server.address()
     );
     if !yes && !confirmed(&server)? {
         bail!("nothing was sent; repeat with --yes to send it without a question");
     }
-    let Submitted { id, state, reason, delete_token, page } = server.submit(&preview)?;
+    let Submitted { id, state, reason, delete_token, page } = server.submit(&json)?;
+    let page = if page.starts_with('/') { format!("{}{page}", server.address()) } else { page };
     // The token comes first: without it, the result could not be deleted.
     let token_file = results::keep_token(server.address(), &id, &delete_token).with_context(|| {
         format!("the result {id} was sent, and its delete token {delete_token} could not be kept")
@@ -51,6 +52,30 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
         token_file.display()
     )?;
     Ok(Exit::Fine)
+}
+
+/// Every field on a line of its own, and every figure and app on one line.
+fn preview(json: &str) -> Result<String> {
+    let mut text = String::new();
+    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
+    for (name, value) in &fields {
+        match value {
+            serde_json::Value::Object(inner) if !inner.is_empty() => {
+                text += &format!("{name}:\n");
+                for (name, value) in inner {
+                    text += &format!("  {name}: {value}\n");
+                }
+            }
+            serde_json::Value::Array(entries) if !entries.is_empty() => {
+                text += &format!("{name}:\n");
+                for entry in entries {
+                    text += &format!("  {entry}\n");
+                }
+            }
+            value => text += &format!("{name}: {value}\n"),
+        }
+    }
+    Ok(text)
 }
 
 fn confirmed(server: &Server) -> Result<bool> {

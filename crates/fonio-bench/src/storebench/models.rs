@@ -15,12 +15,12 @@ use fonio_sim::profile::{Profile, ProfileError};
 use super::document::{Device, DeviceKind, Document, Effort, Machine, Mode, Origin};
 use super::figures::{AT_ONCE, Part};
 use super::parts::PartResult;
-use super::plan::{Settings, TIME_MAX, WRITE_MAX, sizes};
+use super::plan::{Settings, TIME_MAX, WRITE_MAX, interference, sizes};
 use super::run::{Circumstances, Kept};
 use crate::concurrency;
 use crate::fio::RATE_INTERVAL_MS;
 use crate::model;
-use crate::plan::{self, Scope, Set, Test};
+use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
 /// The data set: documents in JSON, one a line, compressed.
@@ -93,7 +93,7 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
     let at_once: Vec<u32> = std::iter::once(1).chain(AT_ONCE).collect();
     for (part, tests) in [
         (Part::Sizes, sizes(RANGE_BYTES)),
-        (Part::Slowdown, interference()),
+        (Part::Slowdown, interference(RANGE_BYTES / 2)),
         (Part::Concurrency, concurrency::tests(&at_once, RANGE_BYTES)),
     ] {
         let benchmark = model::benchmark(profile, capacity, &tests, RUNS, seed)?;
@@ -102,16 +102,6 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
     let sustained = sustained(profile, capacity, seed)?;
     kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "the model was not asked"));
     Ok(kept.document("a model has no file system and no apps"))
-}
-
-fn interference() -> Vec<Test> {
-    plan::tests(&Scope {
-        sets: vec![Set::Interference],
-        size: ByteCount(RANGE_BYTES),
-        range_max: ByteCount(0),
-        sustained: ByteCount(0),
-        room: ByteCount(0),
-    })
 }
 
 /// One long write, with its rate in each half second.

@@ -171,9 +171,7 @@ impl Shape {
             |tests, runs_min, runs_max, run_time_max| Work::Tests { tests, runs_min, runs_max, run_time_max };
         let (weight, work) = match part {
             Part::Sizes => (28, of_tests(sizes(range), runs_min, self.runs_max, ms(2500, 500))),
-            Part::Slowdown => {
-                (18, of_tests(set(Set::Interference, range, 0), runs_min, self.runs_max, ms(2000, 500)))
-            }
+            Part::Slowdown => (18, of_tests(interference(range / 2), runs_min, self.runs_max, ms(2000, 500))),
             Part::Sustained => {
                 (12, of_tests(set(Set::Sustained, range, self.sustained), 1, 1, ms(60_000, 5000)))
             }
@@ -253,6 +251,7 @@ impl PartPlan {
             sustained_time_max: (*run_time_max).min(time),
             time_max: time,
             seed,
+            by_turns: true,
             ..run::Effort::FULL
         })
     }
@@ -268,14 +267,22 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
     })
 }
 
-/// Every access with every size. Those that the verdict needs come first, in case that the time is short.
+/// Every access with every size. Reads come first, so that they do not wait for what writes leave to be done; then those
+/// that the verdict needs, in case that the time is short.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {
         let at = if test.access.is_sequential() { SIZES[2] } else { SIZES[0] };
         test.request_bytes == at
     };
-    tests.sort_by_key(|test| !needed(test));
+    tests.sort_by_key(|test| (test.access.writes(), !needed(test)));
+    tests
+}
+
+/// Reads and writes beside each other. Random ones come first, because the verdict needs them.
+pub(super) fn interference(range: u64) -> Vec<Test> {
+    let mut tests = set(Set::Interference, range, 0);
+    tests.sort_by_key(|test| test.access.is_sequential());
     tests
 }
 
@@ -316,26 +323,26 @@ mod tests {
         check(
             &Plan::within(&settings(Mode::Directory, WRITE_MAX), room),
             expect![[r#"
-            Sizes: 12 tests, up to 5 runs; 2664 MiB
-            Slowdown: 12 tests, up to 5 runs; 2496 MiB
-            Sustained: 1 tests, up to 1 runs; 4096 MiB
-            Launch: up to 3 launches of 1; 816 MiB
-            Concurrency: 24 tests, up to 5 runs; 4544 MiB
-            Capacity: 64 places; 128 MiB
-            14744 MiB in all
-        "#]],
+                Sizes: 12 tests, up to 5 runs; 2664 MiB
+                Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sustained: 1 tests, up to 1 runs; 4096 MiB
+                Launch: up to 3 launches of 1; 816 MiB
+                Concurrency: 24 tests, up to 5 runs; 4544 MiB
+                Capacity: 64 places; 128 MiB
+                13496 MiB in all
+            "#]],
         );
         check(
             &Plan::within(&settings(Mode::Directory, 2 << 30), room),
             expect![[r#"
-            Sizes: 12 tests, up to 1 runs; 584 MiB
-            Slowdown: 12 tests, up to 1 runs; 512 MiB
-            Sustained: 1 tests, up to 1 runs; 256 MiB
-            Launch: up to 1 launches of 1; 272 MiB
-            Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Capacity: 64 places; 128 MiB
-            1752 MiB in all
-        "#]],
+                Sizes: 12 tests, up to 1 runs; 584 MiB
+                Slowdown: 12 tests, up to 1 runs; 256 MiB
+                Sustained: 1 tests, up to 1 runs; 256 MiB
+                Launch: up to 1 launches of 1; 272 MiB
+                Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Capacity: 64 places; 128 MiB
+                1496 MiB in all
+            "#]],
         );
         check(
             &Plan::within(&settings(Mode::Directory, 300 << 20), room),
@@ -364,14 +371,14 @@ mod tests {
         check(
             &Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20),
             expect![[r#"
-            Sizes: 12 tests, up to 5 runs; 2664 MiB
-            Slowdown: 12 tests, up to 5 runs; 2496 MiB
-            Sustained: 1 tests, up to 1 runs; 50 MiB
-            Launch: left out: a raw device has no files; measure a directory on it; 0 MiB
-            Concurrency: 24 tests, up to 5 runs; 4544 MiB
-            Capacity: 64 places; 128 MiB
-            9882 MiB in all
-        "#]],
+                Sizes: 12 tests, up to 5 runs; 2664 MiB
+                Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sustained: 1 tests, up to 1 runs; 50 MiB
+                Launch: left out: a raw device has no files; measure a directory on it; 0 MiB
+                Concurrency: 24 tests, up to 5 runs; 4544 MiB
+                Capacity: 64 places; 128 MiB
+                8634 MiB in all
+            "#]],
         );
         for write_max in [0, 1, 1 << 20, 1 << 28, 1 << 30, 1 << 34] {
             let plan = Plan::within(&settings(Mode::Directory, write_max), room);

@@ -1,7 +1,7 @@
 //! The target of a benchmark: a new file in a directory, or a complete device.
 //!
-//! The file is locked while its benchmark runs. A file without a lock was left by an interrupted benchmark; the next one in
-//! the same directory removes it.
+//! The file has the number of its process in its name, and is locked. A file whose process has ended was left by an interrupted
+//! benchmark; the next one in the same directory removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -87,7 +87,9 @@ impl Target {
     /// Shortens the file to nothing, so that its space is free for other parts of a benchmark.
     pub(crate) fn make_room(&self) -> Result<(), BenchError> {
         if self.remove {
-            self._held.set_len(0).map_err(BenchError::system("empty", &self.file))?;
+            // fio may have replaced the file by another one of the same name.
+            let file = OpenOptions::new().write(true).open(&self.file);
+            file.and_then(|file| file.set_len(0)).map_err(BenchError::system("empty", &self.file))?;
         }
         Ok(())
     }
@@ -186,6 +188,10 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.starts_with(PREFIX) {
             continue;
         }
+        // fio replaces a file that it extends, and the new one has no lock.
+        if is_owner_alive(&name) {
+            continue;
+        }
         if name.ends_with(APPS) {
             if File::open(entry.path()).is_ok_and(|held| held.try_lock().is_ok()) {
                 fs::remove_dir_all(entry.path()).map_err(BenchError::system("remove", entry.path()))?;
@@ -202,6 +208,13 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         }
     }
     Ok(())
+}
+
+/// Whether the process whose number the name has is alive, and the same program as this one.
+fn is_owner_alive(name: &str) -> bool {
+    let program = |process: &str| fs::read_to_string(Path::new("/proc").join(process).join("comm")).ok();
+    let number: String = name.chars().skip(PREFIX.len()).take_while(char::is_ascii_digit).collect();
+    !number.is_empty() && program(&number).is_some_and(|found| Some(found) == program("self"))
 }
 
 fn on_device(path: &Path, place: Place, erase: Option<&Path>) -> Result<Target, BenchError> {

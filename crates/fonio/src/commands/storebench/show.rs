@@ -324,10 +324,8 @@ fn classes(result: &Document) -> Section {
 fn curve(result: &Document) -> Option<Section> {
     let curve = result.sustained_curve.as_ref()?;
     let x: Vec<f64> = (0..curve.mb_s.len()).map(|at| (at as f64 + 0.5) * curve.interval_s).collect();
-    let (first, last) = (result.value("sustained.first"), result.value("sustained.last"));
-    let rate = |value: Option<&Value>| {
-        value.map_or_else(|| "unknown".to_owned(), |value| value.unit.format(value.value))
-    };
+    let (first, last) = result.value("sustained.first").zip(result.value("sustained.last"))?;
+    let rate = |value: &Value| value.unit.format(value.value);
     let fell = match result.value("sustained.fast_bytes") {
         Some(value) => format!("It fell after {}.", Unit::Bytes.format(value.value)),
         None => "It did not fall.".to_owned(),

@@ -1,6 +1,7 @@
 //! `fonio storebench` from outside.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Output;
 
@@ -25,35 +26,6 @@ fn model(folder: &Path, name: &str) -> String {
     fs::write(&file, serde_json::to_string(&document.expect("it is shipped")).expect("JSON"))
         .expect("it can be written");
     file.to_str().expect("its name is text").to_owned()
-}
-
-#[test]
-fn a_quick_run_gives_a_document_and_leaves_nothing() {
-    if !has(&[Need::Fio]) {
-        return;
-    }
-    let (home, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let at = folder.path().to_str().expect("its name is text");
-    let said = fonio(home.path(), &["storebench", at, "--quick", "--json"]);
-    if text(&said.stderr).contains("does not support direct I/O") {
-        return skip(Need::DirectIo, text(&said.stderr));
-    }
-    assert!(said.status.success(), "{}", text(&said.stderr));
-    assert!(text(&said.stderr).starts_with("StoreBench writes at most "), "{}", text(&said.stderr));
-    let document = Document::parse(&said.stdout).expect("a document in order");
-    assert_eq!((document.key.effort, document.key.mode), (Effort::Quick, Mode::Directory));
-    assert_eq!(document.origin, Origin::Measured);
-    for figure in ["bandwidth.total", "slowdown.rand_read.4x4", "launch.cold.total", "concurrency.rand_read"]
-    {
-        assert!(document.value(figure).is_some(), "{figure}: {:?}", document.figures[figure]);
-    }
-    assert_eq!(document.launches.len(), 40);
-    assert!(document.written_bytes > 100 << 20);
-    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
-    let kept: Vec<_> = fs::read_dir(home.path().join("storebench")).expect("the results").flatten().collect();
-    assert_eq!(kept.len(), 1, "the result, and no unfinished run: {kept:?}");
-    let private = text(&said.stdout);
-    assert!(!private.contains(at), "the result has the path");
 }
 
 #[test]
@@ -82,6 +54,75 @@ fn wrong_targets_are_refused_in_words() {
         assert_eq!(said.status.code(), Some(code), "{arguments:?}: {said:?}");
         assert!(text(&said.stderr).contains(expected), "{arguments:?}: {}", text(&said.stderr));
     }
+}
+
+#[test]
+fn a_folder_in_memory_is_refused() {
+    if !has(&[Need::Fio]) || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let said =
+        fonio(folder.path(), &["storebench", folder.path().to_str().expect("its name is text"), "--quick"]);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    // Before Linux 6.6, there is no direct I/O in memory, which says the same.
+    let err = text(&said.stderr);
+    assert!(err.contains("is in memory (tmpfs)") || err.contains("does not support direct I/O"), "{err}");
+}
+
+/// A run that is killed with its children leaves files, which the next run removes; and parts, with which it continues.
+#[test]
+fn a_killed_run_is_continued_and_cleaned_up() {
+    if !has(&[Need::Fio]) {
+        return;
+    }
+    let (home, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let at = folder.path().to_str().expect("its name is text");
+    let mut killed = std::process::Command::new(env!("CARGO_BIN_EXE_fonio"))
+        .args(["storebench", at, "--quick"])
+        .env("FONIO_LASTING_STATE", home.path())
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("fonio starts");
+    let lines = BufReader::new(killed.stderr.take().expect("it was asked for")).lines();
+    let mut said = Vec::new();
+    for line in lines.map_while(Result::ok) {
+        let begins_second = line.starts_with("[2/");
+        said.push(line);
+        if begins_second {
+            break;
+        }
+    }
+    killed.kill().expect("it can be killed");
+    killed.wait().expect("it ends");
+    if said.iter().any(|line| line.contains("does not support direct I/O")) {
+        return skip(Need::DirectIo, said.join("\n"));
+    }
+    assert!(said.iter().any(|line| line.starts_with("[2/")), "{said:?}");
+    assert!(fs::read_dir(folder.path()).expect("the folder").count() > 0, "kill -9 leaves the file");
+    let said = fonio(home.path(), &["storebench", at, "--quick", "--json"]);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let err = text(&said.stderr);
+    assert!(
+        err.contains("Continues an interrupted run, which measured: bandwidth and response times."),
+        "{err}"
+    );
+    assert!(!err.contains("[1/") && err.contains("[2/"), "{err}");
+    assert!(err.starts_with("StoreBench writes at most "), "{err}");
+    let document = Document::parse(&said.stdout).expect("a document in order");
+    assert_eq!((document.key.effort, document.key.mode), (Effort::Quick, Mode::Directory));
+    assert_eq!(document.origin, Origin::Measured);
+    for figure in ["bandwidth.total", "slowdown.rand_read.4x4", "launch.cold.total", "concurrency.rand_read"]
+    {
+        assert!(document.value(figure).is_some(), "{figure}: {:?}", document.figures[figure]);
+    }
+    assert_eq!(document.launches.len(), 40);
+    assert!(document.written_bytes > 100 << 20);
+    assert!(!text(&said.stdout).contains(at), "the result has the path");
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    let kept: Vec<_> = fs::read_dir(home.path().join("storebench")).expect("the results").flatten().collect();
+    assert_eq!(kept.len(), 1, "the result, and no unfinished run: {kept:?}");
 }
 
 #[test]
@@ -124,7 +165,7 @@ fn damaged_results_are_refused_with_their_place() {
         ("\"sd_a1\"", "\"/home/ann\"", "device.model: the text has a path"),
         ("fonio.storebench/1", "fonio.storebench/9", "schema: the schema is not fonio.storebench/1"),
         ("\"took_s\"", "\"took\"", "unknown field `took`"),
-        ("{", "", "expected value"),
+        ("{", "", "invalid type"),
     ] {
         assert!(sound.contains(from), "{from}");
         fs::write(&file, sound.replacen(from, to, 1)).expect("it can be written");

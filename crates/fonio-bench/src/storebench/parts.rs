@@ -9,12 +9,15 @@ use super::figures::{self, BESIDE, Part, SIZES, Unit, size_name};
 use super::plan::is_of;
 use super::statistics;
 use crate::fio::RATE_INTERVAL_MS;
-use crate::plan::{Access, Set};
+use crate::plan::{Access, Set, Test};
 use crate::result::{Benchmark, Run, TestResult};
 use crate::stable;
 
 /// The reason of a figure whose part ended before it.
 pub const NO_TIME: &str = "no time left";
+
+/// The reason of a figure that needs writes.
+pub const READS_ONLY: &str = "a device is only read unless --destroy allows to overwrite it";
 
 /// The result of a part. A run keeps it as soon as the part has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +58,17 @@ impl PartResult {
             written_bytes: 0,
             took_s: 0.0,
             notes: Vec::new(),
+        }
+    }
+
+    /// Corrects the reason of figures of writes if `tests` has only reads.
+    pub(super) fn explain_missing(&mut self, tests: &[Test]) {
+        if tests.iter().any(|test| test.access.writes()) {
+            return;
+        }
+        let needs_writes = |name: &str| name.contains("_write") || name == "bandwidth.total";
+        for (_, measure) in self.figures.iter_mut().filter(|(name, _)| needs_writes(name)) {
+            *measure = Measure::NotMeasured(READS_ONLY.to_owned());
         }
     }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::document;
 use super::document::Mode;
 use super::figures::{AT_ONCE, Part, SIZES};
+use super::parts::READS_ONLY;
 use crate::concurrency;
 use crate::plan::{self, Access, Scope, Set, Test};
 use crate::run;
@@ -194,9 +195,7 @@ impl Shape {
                 let tests = tests.map(|test| Test { prepare_bytes: 0, ..test }).collect();
                 Work::Tests { tests, runs_min, runs_max, run_time_max }
             }
-            _ if reads_only => {
-                Work::LeftOut("a device is only read unless --destroy allows to overwrite it".to_owned())
-            }
+            _ if reads_only => Work::LeftOut(READS_ONLY.to_owned()),
             (_, Part::Launch) if settings.mode == Mode::Device => {
                 Work::LeftOut("a raw device has no files; measure a directory on it".to_owned())
             }

@@ -280,7 +280,11 @@ impl Session<'_> {
                     progress(name, run);
                 });
                 match measured {
-                    Ok(benchmark) => Ok(PartResult::of_benchmark(part, &benchmark, NO_TIME)),
+                    Ok(benchmark) => {
+                        let mut result = PartResult::of_benchmark(part, &benchmark, NO_TIME);
+                        result.explain_missing(tests);
+                        Ok(result)
+                    }
                     Err(BenchError::TimeOver) => Ok(PartResult::not_measured(part, NO_TIME)),
                     Err(error) => Err(error),
                 }

@@ -84,6 +84,12 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
         Mode::Device => Target::open(&path, arguments.destroy.as_deref())?,
         Mode::DeviceReadOnly => Target::read_only(&path)?,
     };
+    if let Some(kind @ ("tmpfs" | "ramfs")) = target.place().file_system.as_deref() {
+        bail!(
+            "{} is in memory ({kind}), and nothing there is a device's; name a directory on the device",
+            path.display()
+        );
+    }
     let name = match &emulated {
         None => std::fs::canonicalize(&path).unwrap_or(path),
         Some((profile, _)) => PathBuf::from(profile),

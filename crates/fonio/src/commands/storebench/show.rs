@@ -210,6 +210,8 @@ pub fn with_interval(value: &Value) -> String {
     let half = (value.high - value.low) / 2.0 / value.value.abs().max(f64::MIN_POSITIVE) * 100.0;
     if value.runs < 2 || value.unit == Unit::Count {
         text
+    } else if value.unit == Unit::Percent {
+        format!("{text} ± {:.1}", (value.high - value.low) / 2.0)
     } else if half < 10.0 {
         format!("{text} ± {half:.1} %")
     } else {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::check;
 pub use super::check::Problem;
+use super::figures::Figure;
 pub use super::figures::Unit;
 
 /// The schema of [`Document`].
@@ -290,11 +291,14 @@ fn rounded(number: f64) -> f64 {
 }
 
 impl Measure {
-    /// Rounds to six significant digits. The value stays inside of its interval, because the order of numbers stays.
-    pub(super) fn round(&mut self) {
+    /// Rounds to six significant digits, and ends the interval at the limits of the figure: a share has at most 100 %. The
+    /// value stays inside of its interval, because the order of numbers stays.
+    pub(super) fn put_in_order(&mut self, figure: &Figure) {
         if let Measure::Measured(value) = self {
             (value.value, value.low, value.high) =
                 (rounded(value.value), rounded(value.low), rounded(value.high));
+            value.low = value.low.max(figure.min).min(value.value);
+            value.high = value.high.min(figure.max).max(value.value);
         }
     }
 
@@ -558,6 +562,23 @@ mod tests {
         let problems = Document::parse(&vec![b' '; JSON_BYTES_MAX + 1]).expect_err("it is too large");
         assert_eq!(problems.len(), 1);
         assert!(problems[0].sentence.contains("at most 65536 are allowed"));
+    }
+
+    #[test]
+    fn intervals_end_at_the_limits_of_the_figure() {
+        let figure = super::super::figures::find("cpu.active").expect("it is in the catalogue");
+        let value = Value {
+            value: 99.969_412_3,
+            unit: Unit::Percent,
+            runs: 3,
+            low: 99.837_934_5,
+            high: 100.101,
+            stable: true,
+        };
+        let mut measure = Measure::Measured(value);
+        measure.put_in_order(&figure);
+        let found = measure.value().expect("it was measured");
+        assert_eq!((found.low, found.value, found.high), (99.8379, 99.9694, 100.0));
     }
 
     #[test]

@@ -12,10 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::capacity::{self, FilePlaces};
 use super::document::{
-    CapacityCheck, Device, Document, Health, Key, Machine, Measure, Mode, Origin, SCHEMA, TEST_VERSION,
-    size_class_gb,
+    CapacityCheck, Device, Document, Health, Key, Machine, Mode, Origin, SCHEMA, TEST_VERSION, size_class_gb,
 };
-use super::figures::Part;
+use super::figures::{self, Part};
 use super::launch::{self, AppsFolder, Launching};
 use super::parts::{NO_TIME, PartResult};
 use super::plan::{PartPlan, Plan, Settings, Work};
@@ -152,7 +151,11 @@ impl Kept {
             written_bytes += result.written_bytes;
             capacity_check = result.capacity.unwrap_or(capacity_check);
         }
-        figures.values_mut().for_each(Measure::round);
+        for figure in figures::catalogue() {
+            if let Some(measure) = figures.get_mut(&figure.name) {
+                measure.put_in_order(&figure);
+            }
+        }
         let key = Key {
             test_version: TEST_VERSION,
             effort: self.settings.effort,

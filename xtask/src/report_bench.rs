@@ -64,8 +64,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]
             "compare" => return crate::compare_bench::run(rest),
+            #[cfg(feature = "results")]
+            "storebench" => return crate::storebench::run(rest),
             #[cfg(not(feature = "results"))]
-            "compare" => return process::with_results("bench", arguments),
+            "compare" | "storebench" => return process::with_results("bench", arguments),
             _ => {}
         }
     }

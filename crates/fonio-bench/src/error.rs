@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use fonio_host::HostError;
 use fonio_system::SystemError;
+use fonio_workload::WorkloadError;
 use thiserror::Error;
 
 /// A benchmark that could not start or finish.
@@ -88,6 +89,24 @@ pub enum BenchError {
         /// The error of reading it.
         reason: String,
     },
+    /// The file system became full during the benchmark.
+    #[error("{} became full during the benchmark; free some space, and repeat it", path.display())]
+    Full {
+        /// The directory or device.
+        path: PathBuf,
+    },
+    /// Nothing can be written there.
+    #[error(
+        "{} is read-only; mount it writable, name a directory on another file system, or let `fonio storebench` read the raw device",
+        path.display()
+    )]
+    ReadOnly {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The apps could not be launched.
+    #[error(transparent)]
+    Launch(Box<WorkloadError>),
     /// The user interrupted the benchmark.
     #[error("interrupted; the benchmark's file is removed")]
     Interrupted,

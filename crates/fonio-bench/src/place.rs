@@ -109,6 +109,11 @@ impl Place {
             )),
             _ => {}
         }
+        if self.device.as_deref().is_some_and(|name| name.starts_with("loop")) {
+            warnings.push(format!(
+                "{folder} is on a loop device, so the cache of the file below may answer. Name a folder on the device's own file system."
+            ));
+        }
         if let Some(compression) = &self.compression {
             warnings.push(format!(
                 "The file system compresses ({compression}): writes may be smaller than stated, and direct I/O may be \

@@ -8,6 +8,7 @@ use fonio_sim::measure::Order;
 use serde::{Deserialize, Serialize};
 
 use crate::concurrency;
+use crate::storebench::figures::SIZES;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
@@ -45,6 +46,31 @@ impl Access {
         matches!(self, Access::SeqWrite | Access::RandWrite)
     }
 
+    /// Whether it is sequential.
+    pub fn is_sequential(self) -> bool {
+        self.order() == Order::Sequential
+    }
+
+    /// Its words for people, in the plural.
+    pub fn words(self) -> &'static str {
+        match self {
+            Access::SeqRead => "sequential reads",
+            Access::SeqWrite => "sequential writes",
+            Access::RandRead => "random reads",
+            Access::RandWrite => "random writes",
+        }
+    }
+
+    /// Its words for people, in the singular.
+    pub fn word(self) -> &'static str {
+        match self {
+            Access::SeqRead => "sequential read",
+            Access::SeqWrite => "sequential write",
+            Access::RandRead => "random read",
+            Access::RandWrite => "random write",
+        }
+    }
+
     /// Its words in the names of tests.
     pub fn name(self) -> &'static str {
         match self {
@@ -70,6 +96,8 @@ pub enum Set {
     /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
     /// ([`crate::concurrency`]). `fonio bench concurrency` has this set alone, so it is not one of those to select.
     ConcurrencyParameters,
+    /// Every kind of I/O with every size of [`crate::storebench::figures::SIZES`]; of StoreBench alone.
+    Sizes,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
     /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 of each beside each other.
@@ -219,6 +247,10 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
                 alone.into_iter().chain(both)
             })
             .collect(),
+        Set::Sizes => Access::ALL
+            .into_iter()
+            .flat_map(|access| SIZES.map(|request| of_size(access, request, size)))
+            .collect(),
         Set::AddressRange => {
             doublings(MIB, scope.range_max.0).map(|range| rand(Access::RandWrite, 4 * KIB, range)).collect()
         }
@@ -280,6 +312,15 @@ fn random(set: Set, access: Access, request: u64, range: u64) -> Test {
         prepare_bytes: if access.writes() { range.max(PREPARE_MIN) } else { range },
         ..sequential(set, access, request, range)
     }
+}
+
+/// Random requests of larger sizes touch their range once on average.
+fn of_size(access: Access, request: u64, range: u64) -> Test {
+    if access.is_sequential() {
+        return sequential(Set::Sizes, access, request, range);
+    }
+    let test = random(Set::Sizes, access, request, range);
+    Test { requests: test.requests.min(range / request), ..test }
 }
 
 fn concurrent(access: Access, processes: u32, range: u64) -> Test {

@@ -29,6 +29,9 @@ pub struct Effort {
     pub time_max: Duration,
     /// Seed of the random addresses; each run has its own.
     pub seed: u64,
+    /// Whether every test runs once before any test runs again, so that a short time gives something of each. Otherwise
+    /// the tests run one after the other.
+    pub by_turns: bool,
 }
 
 impl Effort {
@@ -41,6 +44,7 @@ impl Effort {
         sustained_time_max: Duration::from_secs(60),
         time_max: Duration::from_secs(15 * 60),
         seed: 1,
+        by_turns: false,
     };
 
     /// Runs each test once, for a short time.
@@ -87,6 +91,14 @@ pub fn run(
     let explain = |error| target.explain(error);
     if tests.iter().all(|test| test.set == Set::ConcurrencyParameters) {
         results = rounds::measure(&mut session, tests, &mut progress).map_err(explain)?;
+    } else if effort.by_turns {
+        let measured = session.by_turns(tests, &mut progress).map_err(explain)?;
+        for (test, result) in tests.iter().zip(measured) {
+            match result {
+                Some(result) => results.push(result),
+                None => left_out.push(test.name.as_str()),
+            }
+        }
     } else {
         for test in tests {
             match session.test(test, &mut progress).map_err(explain)? {
@@ -161,6 +173,38 @@ impl Session<'_> {
             stable = stable::is_stable(&rates, self.effort.error_max);
         }
         Ok((!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable)))
+    }
+
+    /// Measures all tests by turns. The result of a test is `None` if the time ended before its first run.
+    fn by_turns(
+        &mut self,
+        tests: &[Test],
+        progress: &mut impl FnMut(&str, u32),
+    ) -> Result<Vec<Option<TestResult>>, BenchError> {
+        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); tests.len()];
+        let is_stable = |runs: &[Run], error_max: f64| {
+            let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
+            stable::is_stable(&rates, error_max)
+        };
+        'turns: for turn in 1..=self.effort.runs_max {
+            for (test, runs) in tests.iter().zip(&mut runs) {
+                let is_known = turn > self.effort.runs_min && is_stable(runs, self.effort.error_max);
+                if is_known || turn > repeats(test, self.effort.runs_max) {
+                    continue;
+                }
+                progress(&test.name, turn);
+                match self.prepare(test).and_then(|()| self.measure(test)) {
+                    Ok(run) => runs.push(run),
+                    Err(BenchError::TimeOver) => break 'turns,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let result = |(test, runs): (&Test, Vec<Run>)| {
+            let stable = is_stable(&runs, self.effort.error_max);
+            (!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable))
+        };
+        Ok(tests.iter().zip(runs).map(result).collect())
     }
 
     pub(crate) fn effort(&self) -> &Effort {

@@ -1,7 +1,7 @@
 //! The target of a benchmark: a new file in a directory, or a complete device.
 //!
-//! The file is locked while its benchmark runs. A file without a lock was left by an interrupted benchmark; the next one in
-//! the same directory removes it.
+//! The file has the number of its process in its name, and is locked. A file whose process has ended was left by an interrupted
+//! benchmark; the next one in the same directory removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -15,8 +15,13 @@ use crate::BenchError;
 use crate::place::Place;
 use crate::throughput;
 
-/// Prefix of the names of our files.
+/// Prefix of the names of our files and folders.
 const PREFIX: &str = ".fonio-bench-";
+
+/// The names of our files end so.
+const DATA: &str = ".data";
+/// The names of our folders of apps end so.
+const APPS: &str = ".apps";
 
 /// Space that stays free in a directory.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -53,6 +58,42 @@ impl Target {
         }
     }
 
+    /// Takes a block device that is only read. It can be in use.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::NoTarget`] and errors of system calls.
+    pub fn read_only(path: &Path) -> Result<Target, BenchError> {
+        let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
+        if !metadata.file_type().is_block_device() {
+            return Err(BenchError::NoTarget { path: path.to_owned() });
+        }
+        let held = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::DIRECT.bits() as i32)
+            .open(path)
+            .map_err(BenchError::system("open for direct I/O", path))?;
+        let place = Place::of(path);
+        let room_bytes = place.size_bytes;
+        Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
+    }
+
+    /// Path and beginning of the names of further files and folders in the directory, which the next benchmark there
+    /// removes if they are left behind without a lock: with `-NUMBER.data` or `.apps`. `None` for a device.
+    pub(crate) fn beside(&self) -> Option<PathBuf> {
+        self.remove.then(|| self.file.with_extension(""))
+    }
+
+    /// Shortens the file to nothing, so that its space is free for other parts of a benchmark.
+    pub(crate) fn make_room(&self) -> Result<(), BenchError> {
+        if self.remove {
+            // fio may have replaced the file by another one of the same name.
+            let file = OpenOptions::new().write(true).open(&self.file);
+            file.and_then(|file| file.set_len(0)).map_err(BenchError::system("empty", &self.file))?;
+        }
+        Ok(())
+    }
+
     /// The path for fio.
     pub fn file(&self) -> &Path {
         &self.file
@@ -65,7 +106,10 @@ impl Target {
 
     /// Explains why fio failed: [`BenchError::Gone`] if the target cannot be read any more.
     pub(crate) fn explain(&self, error: BenchError) -> BenchError {
-        let BenchError::FioFailed { .. } = error else { return error };
+        let BenchError::FioFailed { output, .. } = &error else { return error };
+        if output.contains("No space left on device") {
+            return BenchError::Full { path: self.place.path.clone() };
+        }
         match throughput::read_device(&self.file, throughput::RECORD_BYTES as u64) {
             Ok(_) => error,
             Err(reason) => BenchError::Gone { path: self.place.path.clone(), reason: reason.to_string() },
@@ -119,13 +163,15 @@ pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
 
 fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
     remove_left_over(folder)?;
-    let file = folder.join(format!("{PREFIX}{}.data", std::process::id()));
-    let held = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(&file)
-        .map_err(BenchError::system("create", &file))?;
+    let file = folder.join(format!("{PREFIX}{}{DATA}", std::process::id()));
+    let held =
+        OpenOptions::new().read(true).write(true).create_new(true).open(&file).map_err(
+            |error| match error.kind() {
+                ErrorKind::ReadOnlyFilesystem => BenchError::ReadOnly { path: folder.to_owned() },
+                ErrorKind::StorageFull => BenchError::Full { path: folder.to_owned() },
+                _ => BenchError::system("create", &file)(error),
+            },
+        )?;
     // No other process knows the file yet, so the lock is free.
     held.try_lock().map_err(|error| BenchError::system("lock", &file)(error.into()))?;
     let room_bytes = room_bytes(folder)?;
@@ -139,7 +185,20 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if !(name.starts_with(PREFIX) && name.ends_with(".data")) {
+        if !name.starts_with(PREFIX) {
+            continue;
+        }
+        // fio replaces a file that it extends, and the new one has no lock.
+        if is_owner_alive(&name) {
+            continue;
+        }
+        if name.ends_with(APPS) {
+            if File::open(entry.path()).is_ok_and(|held| held.try_lock().is_ok()) {
+                fs::remove_dir_all(entry.path()).map_err(BenchError::system("remove", entry.path()))?;
+            }
+            continue;
+        }
+        if !name.ends_with(DATA) {
             continue;
         }
         // A file of another user cannot be opened, and must be removed by this user.
@@ -149,6 +208,13 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         }
     }
     Ok(())
+}
+
+/// Whether the process whose number the name has is alive, and the same program as this one.
+fn is_owner_alive(name: &str) -> bool {
+    let program = |process: &str| fs::read_to_string(Path::new("/proc").join(process).join("comm")).ok();
+    let number: String = name.chars().skip(PREFIX.len()).take_while(char::is_ascii_digit).collect();
+    !number.is_empty() && program(&number).is_some_and(|found| Some(found) == program("self"))
 }
 
 fn on_device(path: &Path, place: Place, erase: Option<&Path>) -> Result<Target, BenchError> {
@@ -180,6 +246,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let left = folder.path().join(format!("{PREFIX}1.data"));
         fs::write(&left, "left").expect("it can be written");
+        let left_apps = folder.path().join(format!("{PREFIX}1.apps"));
+        fs::create_dir_all(left_apps.join("app/an_app")).expect("it can be made");
+        let held_apps = folder.path().join(format!("{PREFIX}2.apps"));
+        fs::create_dir(&held_apps).expect("it can be made");
+        let held = File::open(&held_apps).expect("it can be opened");
+        held.try_lock().expect("nobody else holds it");
         let other = folder.path().join("mine.data");
         fs::write(&other, "not ours").expect("it can be written");
         let target = match Target::open(folder.path(), None) {
@@ -189,7 +261,8 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         };
-        assert!(!left.exists(), "nobody held it");
+        assert!(!left.exists() && !left_apps.exists(), "nobody held them");
+        assert!(held_apps.exists(), "its owner holds it");
         let file = target.file().to_owned();
         remove_left_over(folder.path()).expect("the folder can be listed");
         assert!(file.exists(), "its owner holds it");

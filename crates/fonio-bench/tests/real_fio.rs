@@ -98,6 +98,29 @@ fn every_number_of_requests_is_measured_in_every_round() {
 }
 
 #[test]
+fn by_turns_every_test_runs_once_before_any_runs_again() {
+    let Some((fio, folder, target)) = fio_and_folder() else { return };
+    let tests = tests(&[Set::Four]);
+    let effort = Effort {
+        runs_min: 2,
+        runs_max: 2,
+        run_time_max: Duration::from_millis(100),
+        by_turns: true,
+        ..Effort::FULL
+    };
+    let mut order = Vec::new();
+    let benchmark = run(&fio, &target, &tests, &effort, &AtomicBool::new(false), |name, number| {
+        order.push((number, name.to_owned()));
+    })
+    .expect("fio runs");
+    drop((target, folder));
+    let expected =
+        [1, 2].into_iter().flat_map(|turn| tests.iter().map(move |test| (turn, test.name.clone())));
+    assert!(order.into_iter().eq(expected));
+    assert!(benchmark.tests.len() == 4 && benchmark.tests.iter().all(|result| result.runs.len() == 2));
+}
+
+#[test]
 fn a_stop_ends_it_and_leaves_nothing() {
     let Some((fio, folder, target)) = fio_and_folder() else { return };
     let stopped = run(&fio, &target, &tests(&[Set::Four]), &Effort::QUICK, &AtomicBool::new(true), |_, _| {});

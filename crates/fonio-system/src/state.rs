@@ -21,6 +21,29 @@ fn folder_of(user: u32, runtime: Option<&Path>, temporary: &Path) -> PathBuf {
     }
 }
 
+/// The folder of what must outlive a reboot, such as results: `$FONIO_LASTING_STATE` if it is set, `/var/lib/fonio` for
+/// root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if the user has no home. The folder may not
+/// exist yet.
+pub fn lasting_folder() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("FONIO_LASTING_STATE") {
+        return Some(named.into());
+    }
+    let user = rustix::process::geteuid();
+    let (state, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
+    lasting_folder_of(user.as_raw(), state.as_deref().map(Path::new), home.as_deref().map(Path::new))
+}
+
+fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
+    // The specification of these variables says to ignore relative paths.
+    let absolute = |path: &&Path| path.is_absolute();
+    match (user, state.filter(absolute), home.filter(absolute)) {
+        (0, _, _) => Some("/var/lib/fonio".into()),
+        (_, Some(state), _) => Some(state.join("fonio")),
+        (_, None, Some(home)) => Some(home.join(".local/state/fonio")),
+        (_, None, None) => None,
+    }
+}
+
 /// Creates `dir` and its parents, for this user alone. An existing folder is not changed.
 ///
 /// # Errors
@@ -46,6 +69,20 @@ mod tests {
             (7, None, "/tmp/fonio-7"),
         ] {
             assert_eq!(folder_of(user, runtime, temporary), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn lasting_folders_of_users() {
+        for (user, state, home, expected) in [
+            (0, Some("/s"), Some("/root"), Some("/var/lib/fonio")),
+            (7, Some("/s"), Some("/home/u"), Some("/s/fonio")),
+            (7, Some("relative"), Some("/home/u"), Some("/home/u/.local/state/fonio")),
+            (7, None, Some("/home/u"), Some("/home/u/.local/state/fonio")),
+            (7, None, None, None),
+        ] {
+            let found = lasting_folder_of(user, state.map(Path::new), home.map(Path::new));
+            assert_eq!(found.as_deref(), expected.map(Path::new));
         }
     }
 

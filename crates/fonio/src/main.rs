@@ -17,7 +17,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::commands::{
     bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
-    status, sync_policy, watch,
+    status, storebench, sync_policy, watch,
 };
 
 fn main() -> ExitCode {
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Some(Command::Compare(arguments)) => compare::run(arguments, cli.color),
         Some(Command::Import(arguments)) => import::run(arguments),
         Some(Command::Bench(what)) => bench::run(what, cli.color),
+        Some(Command::StoreBench(arguments)) => storebench::run(arguments, cli.color),
         Some(Command::Device(arguments)) => device::run(arguments, cli.color),
         Some(Command::Mount(arguments)) => mount::run(arguments),
         Some(Command::Run(arguments)) => run::run(arguments, cli.color),

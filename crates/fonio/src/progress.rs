@@ -105,7 +105,7 @@ impl Estimate {
 }
 
 /// Rounds to minutes from two minutes on, otherwise to tens of seconds.
-fn rounded(seconds: f64) -> String {
+pub fn rounded(seconds: f64) -> String {
     if seconds >= 120.0 {
         format!("{:.0} min", seconds / 60.0)
     } else {

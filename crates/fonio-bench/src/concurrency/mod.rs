@@ -112,7 +112,7 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
         let Parameter { access, requests, measured_max, .. } = found;
         let more = if requests == measured_max { " or more" } else { "" };
         let plural = if *requests == 1 { "" } else { "s" };
-        format!("{requests}{more} {}{plural}", words(*access))
+        format!("{requests}{more} {}{plural}", access.word())
     };
     let counts: Vec<String> = parameters.iter().map(count).collect();
     let listed = match counts.split_last() {
@@ -122,22 +122,13 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     };
     Some(format!(
         "Throughput grows up to {listed} at once. {}s gain most: {:.2} times the throughput of one at a time.",
-        capitalised(words(best.access)),
+        capitalised(best.access.word()),
         best.speedup
     ))
 }
 
 /// [`growth::TOLERANCE`] for sentences.
 const TOLERANCE_PERCENT: f64 = growth::TOLERANCE * 100.0;
-
-fn words(access: Access) -> &'static str {
-    match access {
-        Access::SeqRead => "sequential read",
-        Access::SeqWrite => "sequential write",
-        Access::RandRead => "random read",
-        Access::RandWrite => "random write",
-    }
-}
 
 fn capitalised(words: &str) -> String {
     let mut letters = words.chars();

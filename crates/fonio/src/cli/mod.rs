@@ -6,6 +6,7 @@ pub mod emulate;
 pub mod lab;
 pub mod mount;
 pub mod run;
+pub mod storebench;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -74,6 +75,9 @@ pub enum Command {
     /// Measure the speed of a device with fio. Example: fonio bench device /mnt/card
     #[command(subcommand)]
     Bench(BenchWhat),
+    /// Measure where a device stands among others, in ten minutes: one run, one result. Example: fonio storebench /mnt/card
+    #[command(name = "storebench")]
+    StoreBench(Box<storebench::StoreBench>),
     /// Work with models of flash devices: list, show, verify, emulate, fit. Example: sudo fonio device emulate kingston
     Device(Device),
     /// Mount a directory a second time through a buffered FUSE file system. Example: fonio mount /data /mnt/data

@@ -24,5 +24,6 @@ pub mod record;
 pub mod report;
 pub mod run;
 pub mod status;
+pub mod storebench;
 pub mod sync_policy;
 pub mod watch;

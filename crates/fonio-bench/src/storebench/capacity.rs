@@ -1,0 +1,488 @@
+//! Checks whether a device stores as much as it says: fake cards lose writes beyond their real size, or store them over
+//! earlier ones.
+//!
+//! Places across the space are written with content that names the place, flushed out of the device's cache, and read back
+//! with direct I/O. An accusation needs all of this:
+//!
+//! - a place of which not one page is right, read twice, without an error of the bus or the file system;
+//! - at least two such places, or one that has the content of another place;
+//! - the same after the place was written and flushed once more, or the content of another place.
+//!
+//! Everything else ends without a verdict: an error says that the connection or the device failed, and single damaged places
+//! say that the device loses data, which a genuine one at the end of its life does too.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use fonio_core::Random;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+
+use super::document::CapacityCheck;
+use super::plan::PLACE_BYTES;
+use crate::BenchError;
+
+/// The strictest alignment of memory and offsets that direct I/O demands, and the unit of the content.
+const PAGE: usize = 4096;
+
+/// Begins each page of the content.
+const MAGIC: [u8; 8] = *b"fonioCap";
+
+/// Places of a device that can be written and read.
+pub(super) trait Places {
+    /// The number of places.
+    fn count(&self) -> u64;
+    /// Writes [`PLACE_BYTES`] to a place.
+    fn write(&mut self, place: u64, content: &[u8]) -> io::Result<()>;
+    /// Makes everything durable, past the device's write cache.
+    fn flush(&mut self) -> io::Result<()>;
+    /// Reads a place from the device.
+    fn read(&mut self, place: u64, content: &mut [u8]) -> io::Result<()>;
+}
+
+/// The result of a check.
+pub(super) struct Checked {
+    pub verdict: CapacityCheck,
+    pub written_bytes: u64,
+}
+
+/// Checks `places`. `is_over` says when to end: after that, nothing is written any more, and what was written is still read
+/// back. `complete` says whether the places are spread over the complete device.
+///
+/// # Errors
+///
+/// [`BenchError::Interrupted`] if `stop` says so.
+pub(super) fn check(
+    places: &mut impl Places,
+    seed: u64,
+    complete: bool,
+    until: Instant,
+    stop: &dyn Fn() -> bool,
+) -> Result<Checked, BenchError> {
+    let mut buffer = Buffer::new();
+    let mut written = 0;
+    let not_checked = |reason: String, written: u64| {
+        Ok(Checked { verdict: CapacityCheck::NotChecked { reason }, written_bytes: written * PLACE_BYTES })
+    };
+    let count = places.count();
+    for place in 0..count {
+        if stop() {
+            return Err(BenchError::Interrupted);
+        }
+        if Instant::now() >= until && place > 0 {
+            break;
+        }
+        fill(buffer.bytes(), seed, place);
+        if let Err(error) = places.write(place, buffer.bytes()) {
+            return not_checked(failed("writing", place, count, &error), written);
+        }
+        written += 1;
+    }
+    if written < 2 {
+        return not_checked("there was no time or no space for more than one place".to_owned(), written);
+    }
+    if let Err(error) = places.flush() {
+        return not_checked(failed("flushing", written - 1, count, &error), written);
+    }
+    let mut lost = Vec::new();
+    for place in 0..written {
+        if stop() {
+            return Err(BenchError::Interrupted);
+        }
+        match look(places, &mut buffer, seed, place) {
+            Ok(Found::Right) => {}
+            Ok(found) => lost.push((place, found)),
+            Err(error) => return not_checked(failed("reading", place, count, &error), written),
+        }
+    }
+    let first_written = written;
+    let mut proven = Vec::new();
+    let mut others = 0;
+    for (place, found) in &lost {
+        if let Found::Other(_) = found {
+            others += 1;
+            proven.push(*place);
+            continue;
+        }
+        fill(buffer.bytes(), seed, *place);
+        let again = places.write(*place, buffer.bytes()).and_then(|()| places.flush());
+        if let Err(error) = again {
+            return not_checked(failed("writing", *place, count, &error), written);
+        }
+        written += 1;
+        match look(places, &mut buffer, seed, *place) {
+            Ok(Found::Right | Found::Damaged) => {}
+            Ok(Found::Lost | Found::Other(_)) => proven.push(*place),
+            Err(error) => return not_checked(failed("reading", *place, count, &error), written),
+        }
+    }
+    let verdict = if lost.is_empty() {
+        CapacityCheck::Genuine {
+            checked_bytes: first_written * PLACE_BYTES,
+            complete: complete && first_written == count,
+        }
+    } else if proven.len() >= 2 || others > 0 {
+        let what = if others > 0 {
+            "have the content of other places, so the device writes over its own data"
+        } else {
+            "do not keep what is written"
+        };
+        CapacityCheck::Fake {
+            reason: format!(
+                "{} of {first_written} places {what}; all were read twice without an error",
+                proven.len()
+            ),
+            checked_bytes: first_written * PLACE_BYTES,
+            lost_bytes: proven.len() as u64 * PLACE_BYTES,
+        }
+    } else {
+        CapacityCheck::NotChecked {
+            reason: format!(
+                "{} of {first_written} places came back damaged, which is too little to tell a fake from a defect: copy your data \
+                 elsewhere, and check the device with f3",
+                lost.len()
+            ),
+        }
+    };
+    Ok(Checked { verdict, written_bytes: written * PLACE_BYTES })
+}
+
+fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
+    // The text of the error without a path.
+    let error = error.to_string();
+    format!(
+        "{doing} place {} of {count} failed ({error}): the device, its reader or its cable reports errors, which a fake does \
+         not; `dmesg` says which",
+        place + 1
+    )
+}
+
+/// What a place holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Right,
+    /// The content that was written to another place.
+    Other(u64),
+    /// Not one page is right.
+    Lost,
+    /// Some pages are right.
+    Damaged,
+}
+
+/// Reads a place, and once more if it differs.
+fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) -> io::Result<Found> {
+    let mut expected = vec![0; PLACE_BYTES as usize];
+    fill(&mut expected, seed, place);
+    let mut found = Found::Right;
+    for _ in 0..2 {
+        buffer.bytes().fill(0);
+        places.read(place, buffer.bytes())?;
+        if buffer.bytes() == expected {
+            return Ok(Found::Right);
+        }
+        let some_right =
+            buffer.bytes().chunks(PAGE).zip(expected.chunks(PAGE)).any(|(found, right)| found == right);
+        found = match owner(buffer.bytes(), seed) {
+            Some(other) if other != place => Found::Other(other),
+            _ if some_right => Found::Damaged,
+            _ => Found::Lost,
+        };
+    }
+    Ok(found)
+}
+
+/// Fills a place: each page begins with [`MAGIC`], the seed and the place, and holds random bytes, which no device can
+/// compress.
+fn fill(content: &mut [u8], seed: u64, place: u64) {
+    for (at, page) in content.chunks_mut(PAGE).enumerate() {
+        let mut random = Random::new(seed ^ (place << 16 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for word in page.chunks_mut(8) {
+            word.copy_from_slice(&random.next_u64().to_le_bytes()[..word.len()]);
+        }
+        page[..8].copy_from_slice(&MAGIC);
+        page[8..16].copy_from_slice(&seed.to_le_bytes());
+        page[16..24].copy_from_slice(&place.to_le_bytes());
+    }
+}
+
+/// The place whose content this is, if each page says the same.
+fn owner(content: &[u8], seed: u64) -> Option<u64> {
+    let of_page = |page: &[u8]| {
+        let is_ours = page.len() >= 24 && page[..8] == MAGIC && page[8..16] == seed.to_le_bytes();
+        is_ours.then(|| page[16..24].iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    let mut pages = content.chunks(PAGE).map(of_page);
+    let first = pages.next()??;
+    pages.all(|place| place == Some(first)).then_some(first)
+}
+
+/// Memory that is aligned for direct I/O.
+struct Buffer {
+    memory: Vec<u8>,
+    from: usize,
+}
+
+impl Buffer {
+    fn new() -> Buffer {
+        let memory = vec![0; PLACE_BYTES as usize + PAGE];
+        let from = memory.as_ptr().align_offset(PAGE);
+        Buffer { memory, from }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        &mut self.memory[self.from..self.from + PLACE_BYTES as usize]
+    }
+}
+
+/// Places of files or of a device.
+pub(super) struct FilePlaces {
+    places: Vec<(File, u64)>,
+    /// The files to remove.
+    files: Vec<PathBuf>,
+}
+
+fn open(path: &Path, is_new: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(is_new)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(path)
+}
+
+/// This much of the free space stays free, for other programs.
+const FREE_SHARE: f64 = 0.1;
+/// And at least this.
+const FREE_MIN_BYTES: u64 = 256 << 20;
+/// FAT has no larger files than 4 GiB.
+const FILE_MAX_BYTES: u64 = 3 << 30;
+/// More files would need more open files than a process may have.
+const FILES_MAX: u64 = 512;
+
+impl FilePlaces {
+    /// Reserves files that together take most of the free space of a file system, so that their beginnings lie across it.
+    /// The name of each is `prefix` with a number and `.data`. Returns `None` if the file system cannot reserve space.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn reserve(prefix: &Path, free_bytes: u64, count: u64) -> io::Result<Option<FilePlaces>> {
+        let kept = ((free_bytes as f64 * FREE_SHARE) as u64).max(FREE_MIN_BYTES);
+        let space = free_bytes.saturating_sub(kept);
+        let count = count.max(space / FILE_MAX_BYTES).min(FILES_MAX);
+        let each = (space / count / PLACE_BYTES * PLACE_BYTES).min(FILE_MAX_BYTES);
+        let mut reserved = FilePlaces { places: Vec::new(), files: Vec::new() };
+        if each < PLACE_BYTES {
+            return Ok(Some(reserved));
+        }
+        for number in 0..count {
+            let mut path = prefix.as_os_str().to_owned();
+            path.push(format!("-{number}.data"));
+            let path = PathBuf::from(path);
+            let file = open(&path, true)?;
+            // A file without a lock is removed by the next benchmark.
+            file.try_lock().map_err(io::Error::from)?;
+            reserved.files.push(path);
+            match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, each) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => return Ok(None),
+                // Less is free than the file system said, such as blocks reserved for root.
+                Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => break,
+                Err(error) => return Err(error.into()),
+            }
+            reserved.places.push((file, 0));
+        }
+        Ok(Some(reserved))
+    }
+
+    /// Places evenly across a device.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be opened.
+    pub fn across(device: &Path, size_bytes: u64, count: u64) -> io::Result<FilePlaces> {
+        let last = size_bytes.saturating_sub(PLACE_BYTES);
+        let file = open(device, false)?;
+        let at = |number: u64| {
+            let offset = (u128::from(last) * u128::from(number) / u128::from((count - 1).max(1))) as u64;
+            offset / PLACE_BYTES * PLACE_BYTES
+        };
+        let places =
+            (0..count).map(|number| Ok((file.try_clone()?, at(number)))).collect::<io::Result<_>>()?;
+        Ok(FilePlaces { places, files: Vec::new() })
+    }
+}
+
+impl Drop for FilePlaces {
+    fn drop(&mut self) {
+        for file in &self.files {
+            // What cannot be removed now is removed by the next benchmark in this folder.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+impl Places for FilePlaces {
+    fn count(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn write(&mut self, place: u64, content: &[u8]) -> io::Result<()> {
+        let (file, offset) = &self.places[place as usize];
+        file.write_all_at(content, *offset)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.places.iter().try_for_each(|(file, _)| file.sync_all())
+    }
+
+    fn read(&mut self, place: u64, content: &mut [u8]) -> io::Result<()> {
+        let (file, offset) = &self.places[place as usize];
+        file.read_exact_at(content, *offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    /// How a device goes wrong.
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Sound,
+        /// Places from this one on are stored over the first ones.
+        Wraps(u64),
+        /// Places from this one on are lost.
+        Loses(u64),
+        /// Places from this one on come back with a flipped bit, always.
+        Flips(u64),
+        /// This place comes back with a flipped bit the first time that it is read.
+        FlipsOnce(u64),
+        /// Reading this place fails.
+        FailsAt(u64),
+    }
+
+    struct Device {
+        kind: Kind,
+        stored: BTreeMap<u64, Vec<u8>>,
+        reads: u64,
+    }
+
+    impl Places for Device {
+        fn count(&self) -> u64 {
+            8
+        }
+
+        fn write(&mut self, place: u64, content: &[u8]) -> io::Result<()> {
+            let at = match self.kind {
+                Kind::Wraps(size) => place % size,
+                Kind::Loses(size) if place >= size => return Ok(()),
+                _ => place,
+            };
+            self.stored.insert(at, content.to_vec());
+            Ok(())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn read(&mut self, place: u64, content: &mut [u8]) -> io::Result<()> {
+            let at = if let Kind::Wraps(size) = self.kind { place % size } else { place };
+            match self.stored.get(&at) {
+                Some(stored) => content.copy_from_slice(stored),
+                None => content.fill(0),
+            }
+            match self.kind {
+                Kind::FailsAt(failing) if failing == place => return Err(io::Error::from_raw_os_error(5)),
+                Kind::Flips(flipped) if flipped <= place => content[777] ^= 1,
+                Kind::FlipsOnce(flipped) if flipped == place => {
+                    self.reads += 1;
+                    content[777] ^= u8::from(self.reads == 1);
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+
+    fn verdict(kind: Kind, expected: Expect) {
+        let mut device = Device { kind, stored: BTreeMap::new(), reads: 0 };
+        let until = Instant::now() + Duration::from_secs(600);
+        let checked = check(&mut device, 7, true, until, &|| false).expect("nobody stops it");
+        expected.assert_eq(&format!("{:?}", checked.verdict));
+    }
+
+    #[test]
+    fn only_a_fake_is_accused() {
+        verdict(Kind::Sound, expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
+        verdict(
+            Kind::Wraps(4),
+            expect![[
+                r#"Fake { reason: "4 of 8 places have the content of other places, so the device writes over its own data; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 4194304 }"#
+            ]],
+        );
+        verdict(
+            Kind::Wraps(7),
+            expect![[
+                r#"Fake { reason: "1 of 8 places have the content of other places, so the device writes over its own data; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 1048576 }"#
+            ]],
+        );
+        verdict(
+            Kind::Loses(5),
+            expect![[
+                r#"Fake { reason: "3 of 8 places do not keep what is written; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 3145728 }"#
+            ]],
+        );
+        verdict(
+            Kind::Loses(7),
+            expect![[
+                r#"NotChecked { reason: "1 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
+            ]],
+        );
+        verdict(
+            Kind::Flips(3),
+            expect![[
+                r#"NotChecked { reason: "5 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
+            ]],
+        );
+        verdict(Kind::FlipsOnce(3), expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
+        verdict(
+            Kind::FailsAt(2),
+            expect![[
+                r#"NotChecked { reason: "reading place 3 of 8 failed (Input/output error (os error 5)): the device, its reader or its cable reports errors, which a fake does not; `dmesg` says which" }"#
+            ]],
+        );
+    }
+
+    #[test]
+    fn places_of_files_lie_in_the_free_space_and_go_afterwards() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder on a disk");
+        let prefix = folder.path().join(".fonio-bench-1-capacity");
+        let reserved = match FilePlaces::reserve(&prefix, FREE_MIN_BYTES + (8 << 20), 4) {
+            Ok(reserved) => reserved,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return fonio_testing::skip(fonio_testing::Need::DirectIo, error);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let Some(mut places) = reserved else {
+            return fonio_testing::skip(
+                fonio_testing::Need::DirectIo,
+                "the file system cannot reserve space",
+            );
+        };
+        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 4);
+        let until = Instant::now() + Duration::from_secs(600);
+        let checked = check(&mut places, 7, false, until, &|| false).expect("nobody stops it");
+        assert_eq!(checked.verdict, CapacityCheck::Genuine { checked_bytes: 4 << 20, complete: false });
+        drop(places);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    }
+}

@@ -1,0 +1,223 @@
+//! Results of the models of the shipped profiles, in virtual time, and the data set of them that ships with fonio.
+//!
+//! A model has no file system, no apps and no distribution of response times, so these figures are not measured. The data
+//! set is generated (`cargo xtask bench storebench models`) and marked as such; it is never mixed with measured results.
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use fonio_core::{ByteCount, Op, Timestamp};
+use fonio_sim::measure::{Job, Order, run};
+use fonio_sim::profile::{Profile, ProfileError};
+
+use super::document::{Device, DeviceKind, Document, Effort, Machine, Mode, Origin};
+use super::figures::{AT_ONCE, Part};
+use super::parts::PartResult;
+use super::plan::{Settings, TIME_MAX, WRITE_MAX, interference, sizes};
+use super::run::{Circumstances, Kept};
+use crate::concurrency;
+use crate::fio::RATE_INTERVAL_MS;
+use crate::model;
+use crate::plan::{self, Scope, Set};
+use crate::result::{Benchmark, Run, TestResult};
+
+/// The data set: documents in JSON, one a line, compressed.
+const SHIPPED: &[u8] = include_bytes!("../../data/storebench-models.jsonl.gz");
+
+/// Returns the shipped results of models.
+///
+/// # Panics
+///
+/// If the data set, which is a part of the program, cannot be read; a test reads it.
+pub fn shipped() -> Vec<Document> {
+    let mut text = String::new();
+    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the data set is a part of the program");
+    let documents = text.lines().map(|line| Document::parse(line.as_bytes()));
+    documents.collect::<Result<_, _>>().expect("the data set is a part of the program")
+}
+
+/// Profiles that are not flash, so that a flash device is not compared with them.
+pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
+
+/// Writes a data set as [`shipped`] reads it.
+///
+/// # Errors
+///
+/// A document cannot be written as JSON.
+pub fn pack(documents: &[Document]) -> std::io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    for document in documents {
+        serde_json::to_writer(&mut packed, document)?;
+        packed.write_all(b"\n")?;
+    }
+    packed.finish()
+}
+
+const MIB: u64 = 1 << 20;
+/// As in a full run.
+const RANGE_BYTES: u64 = 64 * MIB;
+/// The capacity of the modelled devices. Their own would only cost memory.
+const CAPACITY_BYTES: u64 = 2048 * MIB;
+const SUSTAINED_BYTES: u64 = 1024 * MIB;
+/// Different places of random requests.
+const RUNS: u32 = 3;
+
+/// Computes the result of a profile's model.
+///
+/// # Errors
+///
+/// If the profile cannot have the capacity.
+pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Document, ProfileError> {
+    let capacity = ByteCount(CAPACITY_BYTES);
+    let seed = 1;
+    let mut kept = Kept::new(Circumstances {
+        target: profile.name().into(),
+        settings: Settings {
+            effort: Effort::Full,
+            mode: Mode::Device,
+            time_max: TIME_MAX,
+            write_max: WRITE_MAX,
+            seed,
+        },
+        tool: tool.to_owned(),
+        engine: "model".to_owned(),
+        began_unix_s,
+        origin: Origin::Model,
+        file_system: None,
+        device: modelled(profile.name(), CAPACITY_BYTES),
+        machine: no_machine(),
+        health: None,
+    });
+    let at_once: Vec<u32> = std::iter::once(1).chain(AT_ONCE).collect();
+    for (part, tests) in [
+        (Part::Sizes, sizes(RANGE_BYTES)),
+        (Part::Slowdown, interference(RANGE_BYTES / 2)),
+        (Part::Concurrency, concurrency::tests(&at_once, RANGE_BYTES)),
+    ] {
+        let benchmark = model::benchmark(profile, capacity, &tests, RUNS, seed)?;
+        kept.parts.push(PartResult::of_benchmark(part, &benchmark, "the model was not asked"));
+    }
+    let sustained = sustained(profile, capacity, seed)?;
+    kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "the model was not asked"));
+    Ok(kept.document("a model has no file system and no apps"))
+}
+
+/// One long write, with its rate in each half second.
+fn sustained(profile: &Profile, capacity: ByteCount, seed: u64) -> Result<Benchmark, ProfileError> {
+    const REQUEST: u64 = 512 << 10;
+    let mut benchmark = model::benchmark(profile, capacity, &[], 1, seed)?;
+    let mut device = profile.device(Some(capacity), seed)?;
+    let (mut now, mut interval_ends) = (Timestamp(0), RATE_INTERVAL_MS * 1_000_000);
+    let (mut rates, mut in_interval) = (Vec::new(), 0u64);
+    let mut response_max = 0;
+    for at in 0..SUSTAINED_BYTES / REQUEST {
+        let job = Job {
+            op: Op::Write,
+            order: Order::Sequential,
+            start: ByteCount(at * REQUEST),
+            range: ByteCount(REQUEST),
+            request: ByteCount(REQUEST),
+            count: 1,
+            depth: 1,
+        };
+        let (_, done) = run(device.as_mut(), &[job], now, seed);
+        response_max = response_max.max(done.0 - now.0);
+        now = done;
+        while now.0 > interval_ends {
+            rates.push(in_interval as f64 / (RATE_INTERVAL_MS as f64 / 1e3) / 1e6);
+            in_interval = 0;
+            interval_ends += RATE_INTERVAL_MS * 1_000_000;
+        }
+        in_interval += REQUEST;
+    }
+    let requests = SUSTAINED_BYTES / REQUEST;
+    let run = Run {
+        requests,
+        bytes: SUSTAINED_BYTES,
+        span_ns: now.0.max(1),
+        response_mean_ns: now.0 / requests,
+        response_sigma_ns: 0,
+        response_p50_ns: None,
+        response_p99_ns: None,
+        response_max_ns: response_max,
+        rates_mb_s: rates,
+        outlier: false,
+    };
+    let test = plan::tests(&Scope {
+        sets: vec![Set::Sustained],
+        size: ByteCount(RANGE_BYTES),
+        range_max: ByteCount(0),
+        sustained: ByteCount(SUSTAINED_BYTES),
+        room: ByteCount(0),
+    });
+    benchmark.tests = test.into_iter().map(|test| TestResult::new(test, vec![run.clone()], true)).collect();
+    benchmark.written_bytes = SUSTAINED_BYTES;
+    Ok(benchmark)
+}
+
+/// The description of a modelled or emulated device.
+pub fn modelled(name: &str, capacity_bytes: u64) -> Device {
+    Device {
+        kind: DeviceKind::Virtual,
+        model: Some(name.to_owned()),
+        manufacturer: None,
+        manufacturer_id: None,
+        oem_id: None,
+        firmware: None,
+        hardware: None,
+        made: None,
+        capacity_bytes,
+        bus: None,
+        bus_limit_mb_s: None,
+        scheduler: None,
+    }
+}
+
+fn no_machine() -> Machine {
+    Machine {
+        board: None,
+        cpu: None,
+        cpus: None,
+        kernel: "none".to_owned(),
+        distribution: None,
+        virtual_machine: None,
+        mount_options: Vec::new(),
+        encryption: None,
+        compression: None,
+        caches_dropped: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_results_are_marked_as_models() {
+        let shipped = shipped();
+        assert!(shipped.len() >= 19, "{}", shipped.len());
+        for document in &shipped {
+            assert_eq!((document.origin, document.engine.as_str()), (Origin::Model, "model"));
+            assert!(document.check().is_empty(), "{:?}", document.check());
+            for figure in ["bandwidth.total", "slowdown.rand_read.4x4", "concurrency.rand_read"] {
+                assert!(document.value(figure).is_some(), "{:?}: {figure}", document.device.model);
+            }
+        }
+    }
+
+    /// The data set is that of the profiles as they are: one of them is computed again.
+    #[test]
+    fn the_shipped_results_are_up_to_date() {
+        let shipped = shipped();
+        let of = |name: &str| shipped.iter().find(|document| document.device.model.as_deref() == Some(name));
+        let old = of("sd_a1").expect("it is shipped");
+        let profile = Profile::shipped("sd_a1").expect("a shipped profile");
+        let new = document(&profile, &old.tool, old.began_unix_s).expect("it has the capacity");
+        // Reading JSON rounds the last digit of a number.
+        let new = serde_json::to_vec(&new).expect("it can be written");
+        let new = Document::parse(&new).expect("it can be read");
+        assert_eq!(new.figures, old.figures, "run `cargo xtask bench storebench models`");
+    }
+}

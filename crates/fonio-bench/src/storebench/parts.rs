@@ -1,0 +1,253 @@
+//! The figures of each part, from what was measured. A model and fio give the same [`Benchmark`], so both have them from here.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::document::{CURVE_POINTS_MAX, CapacityCheck, Curve, Launch, Measure, Value};
+use super::figures::{self, BESIDE, Part, SIZES, Unit, size_name};
+use super::plan::is_of;
+use super::statistics;
+use crate::fio::RATE_INTERVAL_MS;
+use crate::plan::{Access, Set, Test};
+use crate::result::{Benchmark, Run, TestResult};
+use crate::stable;
+
+/// The reason of a figure whose part ended before it.
+pub const NO_TIME: &str = "no time left";
+
+/// The reason of a figure that needs writes.
+pub const READS_ONLY: &str = "a device is only read unless --destroy allows to overwrite it";
+
+/// The result of a part. A run keeps it as soon as the part has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartResult {
+    /// The part.
+    pub part: Part,
+    /// All its figures.
+    pub figures: BTreeMap<String, Measure>,
+    /// The curve of the sustained write.
+    pub curve: Option<Curve>,
+    /// The launches.
+    pub launches: Vec<Launch>,
+    /// The capacity check.
+    pub capacity: Option<CapacityCheck>,
+    /// Whether cached pages were dropped; `None` if the part has nothing cached.
+    pub caches_dropped: Option<bool>,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// The length of the part in seconds.
+    pub took_s: f64,
+    /// Remarks, for the user alone.
+    pub notes: Vec<String>,
+}
+
+impl PartResult {
+    /// A part whose figures were not measured for this reason.
+    pub fn not_measured(part: Part, reason: &str) -> PartResult {
+        let figures = figures::catalogue().into_iter().filter(|figure| figure.part == part);
+        let capacity =
+            (part == Part::Capacity).then(|| CapacityCheck::NotChecked { reason: reason.to_owned() });
+        PartResult {
+            part,
+            figures: figures.map(|figure| (figure.name, Measure::NotMeasured(reason.to_owned()))).collect(),
+            curve: None,
+            launches: Vec::new(),
+            capacity,
+            caches_dropped: None,
+            written_bytes: 0,
+            took_s: 0.0,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Corrects the reason of figures of writes if `tests` has only reads.
+    pub(super) fn explain_missing(&mut self, tests: &[Test]) {
+        if tests.iter().any(|test| test.access.writes()) {
+            return;
+        }
+        let needs_writes = |name: &str| name.contains("_write") || name == "bandwidth.total";
+        for (_, measure) in self.figures.iter_mut().filter(|(name, _)| needs_writes(name)) {
+            *measure = Measure::NotMeasured(READS_ONLY.to_owned());
+        }
+    }
+
+    /// The result of a part that fio or a model measured. A figure without its test has `missing` as its reason.
+    pub fn of_benchmark(part: Part, benchmark: &Benchmark, missing: &str) -> PartResult {
+        let mut result = PartResult::not_measured(part, missing);
+        result.written_bytes = benchmark.written_bytes;
+        let figures = &mut result.figures;
+        match part {
+            Part::Sizes => sizes(benchmark, missing, figures),
+            Part::Slowdown => slowdown(benchmark, missing, figures),
+            Part::Sustained => result.curve = sustained(benchmark, figures),
+            Part::Concurrency => concurrency(benchmark, missing, figures),
+            Part::Launch | Part::Capacity => {}
+        }
+        result
+    }
+}
+
+type Figures = BTreeMap<String, Measure>;
+
+fn sizes(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
+    for access in Access::ALL {
+        for bytes in SIZES {
+            let result = benchmark.of(Set::Sizes).find(|result| is_of(&result.test, access, bytes));
+            let name =
+                |statistic: &str| format!("response.{}.{}.{statistic}", access.name(), size_name(bytes));
+            let ms = |pick: &dyn Fn(&Run) -> Option<u64>, or: &str| {
+                let each: Option<Vec<f64>> = result
+                    .map(|result| result.runs.iter().map(|run| Some(pick(run)? as f64 / 1e6)).collect())
+                    .unwrap_or(Some(Vec::new()));
+                match each {
+                    Some(each) => statistics::mean(&each, Unit::Ms, missing),
+                    None => Measure::NotMeasured(or.to_owned()),
+                }
+            };
+            const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
+            figures.insert(name("mean"), ms(&|run| Some(run.response_mean_ns), missing));
+            figures.insert(name("p50"), ms(&|run| run.response_p50_ns, NO_DISTRIBUTION));
+            figures.insert(name("p99"), ms(&|run| run.response_p99_ns, NO_DISTRIBUTION));
+            let stands_for_bandwidth = bytes == if access.is_sequential() { SIZES[2] } else { SIZES[0] };
+            if stands_for_bandwidth {
+                let rates: Vec<f64> = result.iter().flat_map(|result| &result.runs).map(Run::mb_s).collect();
+                figures.insert(
+                    format!("bandwidth.{}", access.name()),
+                    statistics::mean(&rates, Unit::MbPerS, missing),
+                );
+            }
+        }
+    }
+    let four = Access::ALL
+        .map(|access| figures.get(&format!("bandwidth.{}", access.name())).and_then(Measure::value));
+    let total = statistics::sum(four.into_iter(), missing);
+    figures.insert("bandwidth.total".to_owned(), total);
+}
+
+fn responses(result: &TestResult) -> Vec<f64> {
+    result.runs.iter().map(|run| run.response_mean_ns as f64).collect()
+}
+
+fn slowdown(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
+    let of = |access: Access, processes: u32, alone: bool| {
+        let mut tests = benchmark.of(Set::Interference);
+        tests.find(|result| {
+            let test = &result.test;
+            test.access == access && test.processes == processes && test.beside.is_none() == alone
+        })
+    };
+    for access in Access::ALL {
+        let alone = of(access, 1, true).map(responses).unwrap_or_default();
+        for count in BESIDE {
+            let beside = of(access, count, false).map(responses).unwrap_or_default();
+            let name = format!("slowdown.{}.{count}x{count}", access.name());
+            figures.insert(name, statistics::ratio(&beside, &alone, missing));
+        }
+    }
+}
+
+fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
+    let result = benchmark.of(Set::Sustained).next()?;
+    let run = result.runs.first()?;
+    let rates = &run.rates_mb_s;
+    let curve = (!rates.is_empty()).then(|| curve(rates));
+    let mut put = |name: &str, measure: Measure| figures.insert(format!("sustained.{name}"), measure);
+    let Some(found) = result.sustained else {
+        let reason = format!(
+            "the write of {} MiB took only {:.1} s, which shows no change of the rate",
+            run.bytes >> 20,
+            run.span_ns as f64 / 1e9
+        );
+        for name in ["first", "last", "fast_bytes"] {
+            put(name, Measure::NotMeasured(reason.clone()));
+        }
+        return curve;
+    };
+    // One long write has no repetitions; its rate is stable if it does not vary at the end.
+    let is_steady = stable::is_stable(&rates[rates.len() * 2 / 3..], statistics::ERROR_MAX);
+    let once = |value: f64, unit: Unit, stable: bool| {
+        Measure::Measured(Value { value, unit, runs: 1, low: value, high: value, stable })
+    };
+    put("first", once(found.first_mb_s, Unit::MbPerS, false));
+    put("last", once(found.last_mb_s, Unit::MbPerS, is_steady));
+    put(
+        "fast_bytes",
+        match found.fell_after_bytes {
+            Some(bytes) => once(bytes as f64, Unit::Bytes, false),
+            None => Measure::NotMeasured(format!("the rate did not fall within {} MiB", run.bytes >> 20)),
+        },
+    );
+    curve
+}
+
+/// The curve, with at most [`CURVE_POINTS_MAX`] points.
+fn curve(rates: &[f64]) -> Curve {
+    let each = rates.len().div_ceil(CURVE_POINTS_MAX).max(1);
+    // A tenth of a percent of a rate is finer than any measurement of it.
+    let rounded = |rate: f64| (rate * 1000.0).round() / 1000.0;
+    let points = rates.chunks(each).map(|chunk| rounded(stable::mean(chunk.iter().copied())));
+    Curve { interval_s: RATE_INTERVAL_MS as f64 / 1e3 * each as f64, mb_s: points.collect() }
+}
+
+fn concurrency(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
+    let of = |access: Access, at_once: u32| -> Vec<f64> {
+        let mut tests = benchmark.of(Set::ConcurrencyParameters);
+        let found = tests.find(|result| result.test.access == access && result.test.processes == at_once);
+        found.map(|result| result.runs.iter().map(Run::mb_s).collect()).unwrap_or_default()
+    };
+    for access in Access::ALL {
+        let one = of(access, 1);
+        for count in figures::AT_ONCE {
+            // Both were measured in the same rounds.
+            let ratios: Vec<f64> = of(access, count).iter().zip(&one).map(|(many, one)| many / one).collect();
+            figures.insert(
+                format!("speedup.{}.{count}", access.name()),
+                statistics::mean(&ratios, Unit::Ratio, missing),
+            );
+        }
+        let found = benchmark.concurrency.iter().find(|found| found.access == access);
+        let measure = match found {
+            Some(found) => {
+                let value = f64::from(found.requests);
+                let high = f64::from(found.requests_high.unwrap_or(found.requests));
+                Measure::Measured(Value {
+                    value,
+                    unit: Unit::Count,
+                    runs: one.len() as u32,
+                    low: value,
+                    high,
+                    stable: found.requests_high == Some(found.requests),
+                })
+            }
+            None => Measure::NotMeasured(missing.to_owned()),
+        };
+        figures.insert(format!("concurrency.{}", access.name()), measure);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_without_time_has_every_figure_with_the_reason() {
+        let mut names = Vec::new();
+        for part in Part::ALL {
+            let result = PartResult::not_measured(part, NO_TIME);
+            assert!(
+                result.figures.values().all(|figure| *figure == Measure::NotMeasured(NO_TIME.to_owned()))
+            );
+            names.extend(result.figures.into_keys());
+        }
+        assert_eq!(names.len(), figures::catalogue().len());
+    }
+
+    #[test]
+    fn a_long_curve_keeps_its_mean_and_its_length() {
+        let rates: Vec<f64> = (0..1500).map(f64::from).collect();
+        let shown = curve(&rates);
+        assert_eq!((shown.mb_s.len(), shown.interval_s), (500, 1.5));
+        assert_eq!(shown.mb_s[1], 4.0);
+    }
+}

@@ -1,0 +1,387 @@
+//! What a run measures, how much it writes, and how its time is divided.
+//!
+//! Each part gets a share of the time that is left, so time that a fast device does not need goes to the later parts. The
+//! amount written is bounded before the run: [`Plan::within`] reduces the long write first, then the repetitions, and then
+//! leaves parts out.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::document;
+use super::document::Mode;
+use super::figures::{AT_ONCE, Part, SIZES};
+use super::parts::READS_ONLY;
+use crate::concurrency;
+use crate::plan::{self, Access, Scope, Set, Test};
+use crate::run;
+use fonio_core::ByteCount;
+
+const MIB: u64 = 1 << 20;
+
+/// The time of a run, at most.
+pub const TIME_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// The bytes that a run writes, at most, unless the user states another limit.
+pub const WRITE_MAX: u64 = 16 << 30;
+
+/// How a run measures. An interrupted run is continued only with equal settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Full or quick.
+    pub effort: document::Effort,
+    /// Directory, raw device, or a raw device that is only read.
+    pub mode: Mode,
+    /// The longest time.
+    pub time_max: Duration,
+    /// The largest number of bytes written.
+    pub write_max: u64,
+    /// Seed of the random addresses.
+    pub seed: u64,
+}
+
+/// A part and how it is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartPlan {
+    /// The part.
+    pub part: Part,
+    /// Its share of the time, relative to those of the other parts.
+    pub weight: u32,
+    /// What it does.
+    pub work: Work,
+    /// The largest number of bytes that it writes.
+    pub writes_max: u64,
+}
+
+/// What a part does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Runs tests with fio.
+    Tests {
+        /// The tests.
+        tests: Vec<Test>,
+        /// Smallest number of runs of each.
+        runs_min: u32,
+        /// Largest number of runs of each.
+        runs_max: u32,
+        /// Longest time of a run.
+        run_time_max: Duration,
+    },
+    /// Launches the apps.
+    Launch {
+        /// Largest number of repetitions.
+        runs_max: u32,
+        /// Share of the apps' amounts.
+        scale: f64,
+    },
+    /// Writes and reads back places of this size.
+    Capacity {
+        /// Number of places.
+        places: u64,
+    },
+    /// Nothing; the text says why.
+    LeftOut(String),
+}
+
+/// The range of the tests. The studies' 128 MB and 1 GB take minutes on a slow card.
+const RANGE_BYTES: u64 = 64 * MIB;
+/// The range of a quick run.
+const RANGE_QUICK_BYTES: u64 = 16 * MIB;
+
+/// Bytes of the long write: more than the fast cache of most cards and eMMC devices.
+const SUSTAINED_BYTES: u64 = 4096 * MIB;
+/// A shorter write does not show the end of a cache.
+const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
+const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
+
+/// The apps' files: 264 MB of code, and settings (`fortyapps.toml`), rounded up.
+const APPS_BYTES: u64 = 272 * MIB;
+const APPS_QUICK_SCALE: f64 = 0.05;
+
+/// Places of the capacity check.
+const PLACES: u64 = 64;
+const PLACES_QUICK: u64 = 16;
+/// The size of a place.
+pub const PLACE_BYTES: u64 = MIB;
+
+/// A plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The parts, in the order of the run.
+    pub parts: Vec<PartPlan>,
+}
+
+impl Plan {
+    /// The plan that writes at most `settings.write_max` bytes and fits into `room` bytes.
+    pub fn within(settings: &Settings, room: u64) -> Plan {
+        let quick = settings.effort == document::Effort::Quick;
+        let mut shape = Shape {
+            sustained: if quick { SUSTAINED_QUICK_BYTES } else { SUSTAINED_BYTES }.min(room / 2) / MIB * MIB,
+            runs_max: if quick { 1 } else { 5 },
+            omitted: Vec::new(),
+        };
+        loop {
+            let plan = shape.plan(settings, room);
+            if plan.writes_max() <= settings.write_max {
+                return plan;
+            }
+            if shape.sustained >= 2 * SUSTAINED_MIN_BYTES {
+                shape.sustained = shape.sustained / 2 / MIB * MIB;
+            } else if shape.runs_max > 1 {
+                shape.runs_max -= 1;
+            } else {
+                let written = plan.parts.iter().filter(|part| part.writes_max > 0);
+                match written.max_by_key(|part| part.writes_max) {
+                    Some(part) => shape.omitted.push(part.part),
+                    None => return plan,
+                }
+            }
+        }
+    }
+
+    /// The largest number of bytes that all parts write.
+    pub fn writes_max(&self) -> u64 {
+        self.parts.iter().map(|part| part.writes_max).sum()
+    }
+
+    /// The parts that are measured.
+    pub fn measured(&self) -> impl Iterator<Item = &PartPlan> {
+        self.parts.iter().filter(|part| !matches!(part.work, Work::LeftOut(_)))
+    }
+}
+
+/// What [`Plan::within`] varies.
+struct Shape {
+    sustained: u64,
+    runs_max: u32,
+    omitted: Vec<Part>,
+}
+
+impl Shape {
+    fn plan(&self, settings: &Settings, room: u64) -> Plan {
+        Plan { parts: Part::ALL.into_iter().map(|part| self.part(part, settings, room)).collect() }
+    }
+
+    fn part(&self, part: Part, settings: &Settings, room: u64) -> PartPlan {
+        let quick = settings.effort == document::Effort::Quick;
+        let reads_only = settings.mode == Mode::DeviceReadOnly;
+        let range = if quick { RANGE_QUICK_BYTES } else { RANGE_BYTES };
+        let runs_min = self.runs_max.min(3);
+        let ms = |full: u64, short: u64| Duration::from_millis(if quick { short } else { full });
+        let of_tests =
+            |tests, runs_min, runs_max, run_time_max| Work::Tests { tests, runs_min, runs_max, run_time_max };
+        let (weight, work) = match part {
+            Part::Sizes => (28, of_tests(sizes(range), runs_min, self.runs_max, ms(2500, 500))),
+            Part::Slowdown => (18, of_tests(interference(range / 2), runs_min, self.runs_max, ms(2000, 500))),
+            Part::Sustained => {
+                (12, of_tests(set(Set::Sustained, range, self.sustained), 1, 1, ms(60_000, 5000)))
+            }
+            Part::Launch => {
+                let scale = if quick { APPS_QUICK_SCALE } else { 1.0 };
+                (20, Work::Launch { runs_max: self.runs_max.min(3), scale })
+            }
+            Part::Concurrency => {
+                let at_once: Vec<u32> = std::iter::once(1).chain(AT_ONCE).collect();
+                (16, of_tests(concurrency::tests(&at_once, range), runs_min, self.runs_max, ms(500, 100)))
+            }
+            Part::Capacity => (6, Work::Capacity { places: if quick { PLACES_QUICK } else { PLACES } }),
+        };
+        let work = match (work, part) {
+            (Work::Tests { tests, runs_min, runs_max, run_time_max }, Part::Sizes | Part::Concurrency)
+                if reads_only =>
+            {
+                let tests = tests.into_iter().filter(|test| !test.access.writes());
+                // What is there is read; nothing is laid out.
+                let tests = tests.map(|test| Test { prepare_bytes: 0, ..test }).collect();
+                Work::Tests { tests, runs_min, runs_max, run_time_max }
+            }
+            _ if reads_only => Work::LeftOut(READS_ONLY.to_owned()),
+            (_, Part::Launch) if settings.mode == Mode::Device => {
+                Work::LeftOut("a raw device has no files; measure a directory on it".to_owned())
+            }
+            (work, _) => work,
+        };
+        let work = match work {
+            Work::LeftOut(reason) => Work::LeftOut(reason),
+            _ if self.omitted.contains(&part) => {
+                Work::LeftOut("its writes would exceed the limit of --max-write".to_owned())
+            }
+            work if extent(&work) > room => Work::LeftOut(format!(
+                "it needs {} MiB of free space, and there are {} MiB",
+                extent(&work) / MIB,
+                room / MIB
+            )),
+            work => work,
+        };
+        PartPlan { part, weight, writes_max: writes_max(&work), work }
+    }
+}
+
+/// Bytes of space that a part needs.
+fn extent(work: &Work) -> u64 {
+    match work {
+        Work::Tests { tests, .. } => tests.iter().map(Test::extent_bytes).max().unwrap_or(0),
+        Work::Launch { scale, .. } => (APPS_BYTES as f64 * scale) as u64 + 32 * MIB,
+        Work::Capacity { places } => places * PLACE_BYTES,
+        Work::LeftOut(_) => 0,
+    }
+}
+
+fn writes_max(work: &Work) -> u64 {
+    match work {
+        Work::Tests { tests, runs_min, runs_max, .. } => {
+            plan::volume(tests, *runs_min, *runs_max).writes_max_bytes
+        }
+        Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
+        // A place that does not come back is written once more.
+        Work::Capacity { places } => 2 * places * PLACE_BYTES,
+        Work::LeftOut(_) => 0,
+    }
+}
+
+impl PartPlan {
+    /// The limits for fio, if the part has `time` left.
+    pub(super) fn effort(&self, time: Duration, seed: u64) -> Option<run::Effort> {
+        let Work::Tests { runs_min, runs_max, run_time_max, .. } = &self.work else { return None };
+        Some(run::Effort {
+            runs_min: *runs_min,
+            runs_max: *runs_max,
+            run_time_max: *run_time_max,
+            sustained_time_max: (*run_time_max).min(time),
+            time_max: time,
+            seed,
+            by_turns: true,
+            ..run::Effort::FULL
+        })
+    }
+}
+
+fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
+    plan::tests(&Scope {
+        sets: vec![set],
+        size: ByteCount(range),
+        range_max: ByteCount(0),
+        sustained: ByteCount(sustained),
+        room: ByteCount(0),
+    })
+}
+
+/// Every access with every size. Reads come first, so that they do not wait for what writes leave to be done; then those
+/// that the verdict needs, in case that the time is short.
+pub(super) fn sizes(range: u64) -> Vec<Test> {
+    let mut tests = set(Set::Sizes, range, 0);
+    let needed = |test: &Test| {
+        let at = if test.access.is_sequential() { SIZES[2] } else { SIZES[0] };
+        test.request_bytes == at
+    };
+    tests.sort_by_key(|test| (test.access.writes(), !needed(test)));
+    tests
+}
+
+/// Reads and writes beside each other. Random ones come first, because the verdict needs them.
+pub(super) fn interference(range: u64) -> Vec<Test> {
+    let mut tests = set(Set::Interference, range, 0);
+    tests.sort_by_key(|test| test.access.is_sequential());
+    tests
+}
+
+/// The place of an access in the sets.
+pub(super) fn is_of(test: &Test, access: Access, bytes: u64) -> bool {
+    test.access == access && test.request_bytes == bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    fn settings(mode: Mode, write_max: u64) -> Settings {
+        Settings { effort: document::Effort::Full, mode, time_max: TIME_MAX, write_max, seed: 1 }
+    }
+
+    fn check(plan: &Plan, expected: Expect) {
+        let mut shown = String::new();
+        for part in &plan.parts {
+            let work = match &part.work {
+                Work::Tests { tests, runs_max, .. } => {
+                    format!("{} tests, up to {runs_max} runs", tests.len())
+                }
+                Work::Launch { runs_max, scale } => format!("up to {runs_max} launches of {scale}"),
+                Work::Capacity { places } => format!("{places} places"),
+                Work::LeftOut(reason) => format!("left out: {reason}"),
+            };
+            shown += &format!("{:?}: {work}; {} MiB\n", part.part, part.writes_max / MIB);
+        }
+        shown += &format!("{} MiB in all\n", plan.writes_max() / MIB);
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn plans_keep_their_limits() {
+        let room = 20 << 30;
+        check(
+            &Plan::within(&settings(Mode::Directory, WRITE_MAX), room),
+            expect![[r#"
+                Sizes: 12 tests, up to 5 runs; 2664 MiB
+                Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sustained: 1 tests, up to 1 runs; 4096 MiB
+                Launch: up to 3 launches of 1; 816 MiB
+                Concurrency: 24 tests, up to 5 runs; 4544 MiB
+                Capacity: 64 places; 128 MiB
+                13496 MiB in all
+            "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::Directory, 2 << 30), room),
+            expect![[r#"
+                Sizes: 12 tests, up to 1 runs; 584 MiB
+                Slowdown: 12 tests, up to 1 runs; 256 MiB
+                Sustained: 1 tests, up to 1 runs; 256 MiB
+                Launch: up to 1 launches of 1; 272 MiB
+                Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Capacity: 64 places; 128 MiB
+                1496 MiB in all
+            "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::Directory, 300 << 20), room),
+            expect![[r#"
+            Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
+            Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
+            Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
+            Launch: left out: its writes would exceed the limit of --max-write; 0 MiB
+            Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
+            Capacity: 64 places; 128 MiB
+            128 MiB in all
+        "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room),
+            expect![[r#"
+            Sizes: 6 tests, up to 5 runs; 0 MiB
+            Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+            Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+            Launch: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+            Concurrency: 12 tests, up to 5 runs; 0 MiB
+            Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+            0 MiB in all
+        "#]],
+        );
+        check(
+            &Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20),
+            expect![[r#"
+                Sizes: 12 tests, up to 5 runs; 2664 MiB
+                Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sustained: 1 tests, up to 1 runs; 50 MiB
+                Launch: left out: a raw device has no files; measure a directory on it; 0 MiB
+                Concurrency: 24 tests, up to 5 runs; 4544 MiB
+                Capacity: 64 places; 128 MiB
+                8634 MiB in all
+            "#]],
+        );
+        for write_max in [0, 1, 1 << 20, 1 << 28, 1 << 30, 1 << 34] {
+            let plan = Plan::within(&settings(Mode::Directory, write_max), room);
+            assert!(plan.writes_max() <= write_max, "{write_max}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Runs the parts of a plan, keeps each as soon as it has ended, and makes the document of them.
+//!
+//! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues with the next one.
+//! When the run ends for whatever reason, [`Kept::document`] makes a complete document: figures that are missing say why.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::capacity::{self, FilePlaces};
+use super::document::{
+    CapacityCheck, Device, Document, Health, Key, Machine, Mode, Origin, SCHEMA, TEST_VERSION, size_class_gb,
+};
+use super::figures::{self, Part};
+use super::launch::{self, AppsFolder, Launching};
+use super::parts::{NO_TIME, PartResult};
+use super::plan::{PartPlan, Plan, Settings, Work};
+use super::verdict;
+use crate::BenchError;
+use crate::fio::Fio;
+use crate::run as fio_run;
+use crate::target::Target;
+
+/// Version of the format of [`Kept`]; others are not continued.
+const KEPT_VERSION: u32 = 1;
+
+/// The finished parts of a run, and what belongs to all of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    version: u32,
+    /// The directory or device, by its complete path. It does not get into the document.
+    pub target: PathBuf,
+    /// How the run measures.
+    pub settings: Settings,
+    /// `fonio` and its version.
+    pub tool: String,
+    /// The measuring program.
+    pub engine: String,
+    /// The beginning, in seconds since 1970.
+    pub began_unix_s: u64,
+    /// What is measured.
+    pub origin: Origin,
+    /// The file system; `none` for a raw device.
+    pub file_system: String,
+    /// The device.
+    pub device: Device,
+    /// The machine.
+    pub machine: Machine,
+    /// Its wear.
+    pub health: Option<Health>,
+    /// The finished parts.
+    pub parts: Vec<PartResult>,
+    /// Remarks on the whole run.
+    pub notes: Vec<String>,
+}
+
+/// What belongs to all parts of a run.
+#[derive(Clone, Debug)]
+pub struct Circumstances {
+    /// The directory or device, by its complete path.
+    pub target: PathBuf,
+    /// How the run measures.
+    pub settings: Settings,
+    /// `fonio` and its version.
+    pub tool: String,
+    /// The measuring program.
+    pub engine: String,
+    /// The beginning, in seconds since 1970.
+    pub began_unix_s: u64,
+    /// What is measured.
+    pub origin: Origin,
+    /// The file system's type; `None` for a raw device.
+    pub file_system: Option<String>,
+    /// The device.
+    pub device: Device,
+    /// The machine.
+    pub machine: Machine,
+    /// Its wear.
+    pub health: Option<Health>,
+}
+
+impl Kept {
+    /// A run without parts.
+    pub fn new(of: Circumstances) -> Kept {
+        let file_system = match of.settings.mode {
+            Mode::Directory => {
+                of.file_system.as_deref().map_or_else(|| "unknown".to_owned(), file_system_word)
+            }
+            Mode::Device | Mode::DeviceReadOnly => "none".to_owned(),
+        };
+        Kept {
+            version: KEPT_VERSION,
+            target: of.target,
+            settings: of.settings,
+            tool: of.tool,
+            engine: of.engine,
+            began_unix_s: of.began_unix_s,
+            origin: of.origin,
+            file_system,
+            device: of.device,
+            machine: of.machine,
+            health: of.health,
+            parts: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Whether a run like `other` can continue this one: same target, device, settings and versions.
+    pub fn can_continue(&self, other: &Kept) -> bool {
+        // The capacity of a directory's device, its model and revisions tell whether it is the same card.
+        let device = |kept: &Kept| {
+            let Device { kind, model, manufacturer_id, firmware, capacity_bytes, .. } = kept.device.clone();
+            (kind, model, manufacturer_id, firmware, capacity_bytes)
+        };
+        self.version == other.version
+            && self.target == other.target
+            && self.settings == other.settings
+            && (&self.tool, &self.engine) == (&other.tool, &other.engine)
+            && (self.origin, &self.file_system) == (other.origin, &other.file_system)
+            && device(self) == device(other)
+    }
+
+    /// The finished part.
+    pub fn part(&self, part: Part) -> Option<&PartResult> {
+        self.parts.iter().find(|kept| kept.part == part)
+    }
+
+    /// Seconds that the finished parts took.
+    pub fn took_s(&self) -> f64 {
+        self.parts.iter().map(|part| part.took_s).sum()
+    }
+
+    /// The document. Figures of parts that are not finished have `missing` as their reason.
+    pub fn document(&self, missing: &str) -> Document {
+        let mut figures = BTreeMap::new();
+        let (mut curve, mut launches, mut notes) = (None, Vec::new(), self.notes.clone());
+        let mut capacity_check = CapacityCheck::NotChecked { reason: missing.to_owned() };
+        let mut machine = self.machine.clone();
+        let mut written_bytes = 0;
+        machine.caches_dropped = false;
+        for part in Part::ALL {
+            let result = self.part(part).cloned().unwrap_or_else(|| PartResult::not_measured(part, missing));
+            figures.extend(result.figures);
+            curve = curve.or(result.curve);
+            launches.extend(result.launches);
+            notes.extend(result.notes);
+            machine.caches_dropped |= result.caches_dropped.unwrap_or(false);
+            written_bytes += result.written_bytes;
+            capacity_check = result.capacity.unwrap_or(capacity_check);
+        }
+        for figure in figures::catalogue() {
+            if let Some(measure) = figures.get_mut(&figure.name) {
+                measure.put_in_order(&figure);
+            }
+        }
+        let key = Key {
+            test_version: TEST_VERSION,
+            effort: self.settings.effort,
+            mode: self.settings.mode,
+            file_system: self.file_system.clone(),
+            size_class_gb: size_class_gb(self.device.capacity_bytes),
+        };
+        let mut document = Document {
+            schema: SCHEMA.to_owned(),
+            tool: self.tool.clone(),
+            engine: self.engine.clone(),
+            began_unix_s: self.began_unix_s,
+            took_s: (self.took_s() * 1e3).round() / 1e3,
+            origin: self.origin,
+            key,
+            device: self.device.clone(),
+            machine,
+            classes: verdict::classes(&figures),
+            figures,
+            sustained_curve: curve,
+            launches,
+            capacity_check,
+            health: self.health.clone(),
+            written_bytes,
+            verdict: String::new(),
+            notes,
+        };
+        document.verdict = verdict::sentence(&document);
+        document
+    }
+}
+
+/// The name of a file system as keys have it: `fuse.sshfs` becomes `fuse_sshfs`.
+fn file_system_word(name: &str) -> String {
+    let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
+    name.chars().take(16).map(word).collect()
+}
+
+/// What a run does now.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    /// The part.
+    pub part: Part,
+    /// Its number among the measured parts, from 1.
+    pub number: usize,
+    /// The number of measured parts.
+    pub parts: usize,
+    /// The test.
+    pub test: &'a str,
+    /// The repetition of the test.
+    pub run: u32,
+    /// The longest time that the run can still take.
+    pub left_max: Duration,
+}
+
+/// Measures a target.
+pub struct Session<'a> {
+    /// The installed fio.
+    pub fio: &'a Fio,
+    /// The target.
+    pub target: &'a Target,
+    /// What is measured.
+    pub plan: &'a Plan,
+    /// Set by a signal handler.
+    pub stop: &'a AtomicBool,
+}
+
+impl Session<'_> {
+    /// Measures the parts that `kept` does not have, and saves each with `save`.
+    ///
+    /// # Errors
+    ///
+    /// The error that ended the run; the finished parts are in `kept`.
+    pub fn run(
+        &self,
+        kept: &mut Kept,
+        save: &mut dyn FnMut(&Kept) -> Result<(), BenchError>,
+        progress: &mut dyn FnMut(&Step<'_>),
+    ) -> Result<(), BenchError> {
+        let spent = Duration::from_secs_f64(kept.took_s().max(0.0));
+        let until = Instant::now() + kept.settings.time_max.saturating_sub(spent);
+        let measured: Vec<&PartPlan> = self.plan.measured().collect();
+        for (at, planned) in self.plan.parts.iter().enumerate() {
+            if kept.part(planned.part).is_some() {
+                continue;
+            }
+            let later: u32 = self.plan.parts[at..]
+                .iter()
+                .filter(|part| !matches!(part.work, Work::LeftOut(_)))
+                .map(|part| part.weight)
+                .sum();
+            let left = until.saturating_duration_since(Instant::now());
+            let share = left.mul_f64(f64::from(planned.weight) / f64::from(later.max(1)));
+            let number = measured.iter().position(|part| part.part == planned.part).map_or(0, |at| at + 1);
+            let mut tell = |test: &str, run: u32| {
+                let left_max = until.saturating_duration_since(Instant::now());
+                progress(&Step { part: planned.part, number, parts: measured.len(), test, run, left_max });
+            };
+            let began = Instant::now();
+            let mut result = self.part(planned, share, kept.settings.seed, &mut tell)?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            result.took_s = began.elapsed().as_secs_f64();
+            kept.parts.push(result);
+            save(kept)?;
+        }
+        Ok(())
+    }
+
+    fn part(
+        &self,
+        planned: &PartPlan,
+        time: Duration,
+        seed: u64,
+        progress: &mut dyn FnMut(&str, u32),
+    ) -> Result<PartResult, BenchError> {
+        let part = planned.part;
+        let until = Instant::now() + time;
+        match &planned.work {
+            Work::LeftOut(reason) => Ok(PartResult::not_measured(part, reason)),
+            Work::Tests { tests, .. } => {
+                let effort = planned.effort(time, seed).expect("tests have an effort");
+                let measured = fio_run::run(self.fio, self.target, tests, &effort, self.stop, |name, run| {
+                    progress(name, run);
+                });
+                match measured {
+                    Ok(benchmark) => {
+                        let mut result = PartResult::of_benchmark(part, &benchmark, NO_TIME);
+                        result.explain_missing(tests);
+                        Ok(result)
+                    }
+                    Err(BenchError::TimeOver) => Ok(PartResult::not_measured(part, NO_TIME)),
+                    Err(error) => Err(error),
+                }
+            }
+            Work::Launch { runs_max, scale } => {
+                let Some(beside) = self.target.beside() else {
+                    return Ok(PartResult::not_measured(part, "a raw device has no files"));
+                };
+                self.target.make_room()?;
+                let path = beside.with_extension("apps");
+                let folder = AppsFolder::make(path.clone()).map_err(BenchError::system("make", &path))?;
+                let launching =
+                    Launching { folder, runs_max: *runs_max, scale: *scale, seed, until, stop: self.stop };
+                launch::measure(&launching, progress)
+            }
+            Work::Capacity { places } => {
+                progress("writing and reading back", 1);
+                self.capacity(*places, until, seed)
+            }
+        }
+    }
+
+    /// Half of the time is for reading back.
+    fn capacity(&self, count: u64, until: Instant, seed: u64) -> Result<PartResult, BenchError> {
+        let mut result = PartResult::not_measured(Part::Capacity, "the check did not begin");
+        let until = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
+        let place = self.target.place();
+        let places = match self.target.beside() {
+            Some(beside) => {
+                self.target.make_room()?;
+                let now = crate::place::Place::of(&place.path);
+                FilePlaces::reserve(&beside, now.free_bytes, count)
+            }
+            None => FilePlaces::across(self.target.file(), place.size_bytes, count).map(Some),
+        };
+        let not_checked = |reason: String| Some(CapacityCheck::NotChecked { reason });
+        let is_device = self.target.beside().is_none();
+        match places {
+            Ok(Some(mut places)) => {
+                let stop = || self.stop.load(Ordering::Relaxed);
+                let checked = capacity::check(&mut places, seed, is_device, until, &stop)?;
+                result.written_bytes = checked.written_bytes;
+                result.capacity = Some(checked.verdict);
+            }
+            Ok(None) => {
+                result.capacity = not_checked(format!(
+                    "{} cannot reserve space, so places across it cannot be chosen; f3 fills the space instead",
+                    place.file_system.as_deref().unwrap_or("the file system")
+                ));
+            }
+            Err(error) => {
+                result.capacity = not_checked(format!("reserving the space failed ({error})"));
+            }
+        }
+        Ok(result)
+    }
+}

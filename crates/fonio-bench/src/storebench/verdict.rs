@@ -1,0 +1,194 @@
+//! The verdict on a result: fake or not, the weak point, the classes.
+
+use std::collections::BTreeMap;
+
+use super::document::{CapacityCheck, ClassVerdict, Document, Measure, Origin};
+use super::figures::{self, Better, Unit};
+use super::standing::{self, Standing};
+use crate::verdict::{CLASSES, Class};
+
+/// Bytes of a random request of the classes.
+const REQUEST_BYTES: f64 = 4096.0;
+
+/// Compares the figures with the limits of each SD class.
+pub fn classes(measured: &BTreeMap<String, Measure>) -> BTreeMap<String, ClassVerdict> {
+    CLASSES.iter().map(|class| (class.name.to_owned(), of_class(class, measured))).collect()
+}
+
+fn of_class(class: &Class, measured: &BTreeMap<String, Measure>) -> ClassVerdict {
+    let limits = [
+        ("bandwidth.rand_read", class.rand_read_iops * REQUEST_BYTES / 1e6, "random reads"),
+        ("bandwidth.rand_write", class.rand_write_iops * REQUEST_BYTES / 1e6, "random writes"),
+        // The classes ask for sustained writes, after the fast cache.
+        ("sustained.last", class.seq_write_mb_s, "sequential writes"),
+    ];
+    let mut missing = None;
+    for (name, limit, words) in limits.into_iter().filter(|(_, limit, _)| *limit > 0.0) {
+        let value = |name: &str| measured.get(name).and_then(Measure::value).map(|value| value.value);
+        let found = value(name).or_else(|| value("bandwidth.seq_write").filter(|_| name == "sustained.last"));
+        match found {
+            None => missing = Some(words),
+            Some(found) if found < limit => {
+                let is_random = name.starts_with("bandwidth.rand");
+                let show = |rate: f64| {
+                    if is_random {
+                        format!("{:.0} IOPS", rate * 1e6 / REQUEST_BYTES)
+                    } else {
+                        Unit::MbPerS.format(rate)
+                    }
+                };
+                return ClassVerdict::NotMet(format!("{words}: {} of {}", show(found), show(limit)));
+            }
+            Some(_) => {}
+        }
+    }
+    match missing {
+        Some(words) => ClassVerdict::NotMeasured(format!("{words} were not measured")),
+        None => ClassVerdict::Met,
+    }
+}
+
+/// The figures among which the weak point is searched, with their words at the beginning of a sentence.
+const WEAK: [(&str, &str); 9] = [
+    ("bandwidth.rand_write", "Random writes"),
+    ("bandwidth.rand_read", "Random reads"),
+    ("bandwidth.seq_write", "Sequential writes"),
+    ("bandwidth.seq_read", "Sequential reads"),
+    ("sustained.last", "Long writes"),
+    ("slowdown.seq_read.1x1", "Sequential reads beside writes"),
+    ("slowdown.rand_read.1x1", "Random reads beside writes"),
+    ("response.rand_write.4k.p99", "The slowest random writes"),
+    ("response.rand_read.4k.p99", "The slowest random reads"),
+];
+
+/// From this share of the models upward, nothing is called weak.
+const WEAK_PERCENTILE: f64 = 50.0;
+
+/// The verdict in sentences.
+pub fn sentence(document: &Document) -> String {
+    let mut sentences = Vec::new();
+    if let CapacityCheck::Fake { reason, .. } = &document.capacity_check {
+        sentences.push(format!("This device is a fake: {reason}. Copy your data elsewhere."));
+    }
+    sentences.extend(weak_point(document));
+    sentences.extend(slowdown(document));
+    sentences.extend(class_sentence(document));
+    if sentences.is_empty() {
+        let measured = document.figures.values().filter(|measure| measure.value().is_some()).count();
+        sentences.push(format!("{measured} figures were measured, too few for a verdict."));
+    }
+    sentences.join(" ")
+}
+
+fn weak_point(document: &Document) -> Option<String> {
+    // A model is one of those that others are compared with.
+    if document.origin == Origin::Model {
+        return None;
+    }
+    let standings = WEAK.iter().filter_map(|(name, words)| {
+        let standing = standing::among_models(document, name)?;
+        Some((standing, *words, *name))
+    });
+    let (standing, words, name) =
+        standings.min_by(|left, right| left.0.better_than_percent.total_cmp(&right.0.better_than_percent))?;
+    let value = document.value(name)?;
+    let Standing { better_than_percent, others, .. } = standing;
+    let figure = figures::find(name)?;
+    let shown = shown(name, value.value, figure.unit);
+    Some(if better_than_percent < WEAK_PERCENTILE {
+        let than = format!("better than {better_than_percent:.0} % of {others} models of flash devices");
+        format!("{words} are the weak point: {shown}, {than}.")
+    } else {
+        format!(
+            "No weak point: every measured part is better than at least {better_than_percent:.0} % of {others} models of flash devices."
+        )
+    })
+}
+
+fn shown(name: &str, value: f64, unit: Unit) -> String {
+    if name.starts_with("bandwidth.rand") {
+        format!("{} ({:.0} IOPS)", unit.format(value), value * 1e6 / REQUEST_BYTES)
+    } else if name.starts_with("slowdown") {
+        format!("{value:.1} times the response time")
+    } else {
+        unit.format(value)
+    }
+}
+
+fn slowdown(document: &Document) -> Option<String> {
+    let of = |access: &str| document.value(&format!("slowdown.{access}.1x1")).map(|value| value.value);
+    let (read, write) = (of("rand_read")?, of("rand_write")?);
+    Some(format!(
+        "Beside one writer, a random read takes {read:.1} times as long; beside one reader, a write {write:.1} times."
+    ))
+}
+
+fn class_sentence(document: &Document) -> Option<String> {
+    let names = |wanted: fn(&ClassVerdict) -> bool| -> Vec<&str> {
+        let of_class = |class: &&Class| document.classes.get(class.name).is_some_and(wanted);
+        CLASSES.iter().filter(of_class).map(|class| class.name).collect()
+    };
+    let met = names(|verdict| *verdict == ClassVerdict::Met);
+    let a1 = document.classes.get("A1");
+    let mut text = match met.as_slice() {
+        [] if names(|verdict| matches!(verdict, ClassVerdict::NotMet(_))).is_empty() => return None,
+        [] => "It reaches the figures of no SD class".to_owned(),
+        met => format!("It reaches the figures of the SD classes {}", met.join(", ")),
+    };
+    if let Some(ClassVerdict::NotMet(reason)) = a1 {
+        text += &format!("; A1 is missed by {reason}");
+    }
+    Some(text + ".")
+}
+
+/// The words for the origin of a generated result, which come before everything else.
+pub fn origin_words(origin: Origin) -> Option<&'static str> {
+    match origin {
+        Origin::Measured => None,
+        Origin::Emulated => Some("Measured on an emulated device, not on a real one."),
+        Origin::Model => Some("Computed from a model, not measured."),
+    }
+}
+
+/// Whether `left` is better than `right` for a figure of this direction.
+pub(super) fn is_better(better: Better, left: f64, right: f64) -> bool {
+    match better {
+        Better::Higher => left > right,
+        Better::Lower => left < right,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storebench::document::Value;
+
+    fn measured(figures: &[(&str, f64)]) -> BTreeMap<String, Measure> {
+        let value =
+            |value: f64| Value { value, unit: Unit::MbPerS, runs: 3, low: value, high: value, stable: true };
+        figures.iter().map(|(name, rate)| ((*name).to_owned(), Measure::Measured(value(*rate)))).collect()
+    }
+
+    #[test]
+    fn classes_are_met_missed_or_not_measured() {
+        let a_card = measured(&[
+            ("bandwidth.rand_read", 7.0),
+            ("bandwidth.rand_write", 1.9),
+            ("bandwidth.seq_write", 60.0),
+            ("sustained.last", 28.0),
+        ]);
+        let found = classes(&a_card);
+        assert_eq!(found["A1"], ClassVerdict::NotMet("random writes: 464 IOPS of 500 IOPS".to_owned()));
+        assert_eq!(found["V10"], ClassVerdict::Met);
+        // 60 MB/s in the fast cache do not count.
+        assert_eq!(
+            found["V30"],
+            ClassVerdict::NotMet("sequential writes: 28.0 MB/s of 30.0 MB/s".to_owned())
+        );
+        let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
+        let found = classes(&reads_only);
+        assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
+        // What is missed stays missed.
+        assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
+    }
+}

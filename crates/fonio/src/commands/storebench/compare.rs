@@ -1,0 +1,112 @@
+//! `fonio storebench compare`.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use fonio_bench::storebench::compare::{Answer, Compared, Comparison, compare};
+use fonio_bench::storebench::document::{Document, Measure};
+use fonio_report::Document as Report;
+use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
+
+use super::{results, show};
+use crate::cli::Colour;
+use crate::cli::storebench::ResultOutput;
+use crate::exit::Exit;
+use crate::output::{self, Extent};
+
+/// Compares the second result with the first.
+pub fn run(files: [&Path; 2], across_keys: bool, shown: &ResultOutput, colour: Colour) -> Result<Exit> {
+    let [first, second] = [results::read(files[0])?, results::read(files[1])?];
+    let comparison = compare(&first, &second);
+    if !comparison.keys_differ.is_empty() && !across_keys {
+        bail!(
+            "the results differ in {}, so their figures differ also for these reasons; to compare them nevertheless: --across-keys",
+            comparison.keys_differ.join(", ")
+        );
+    }
+    if shown.json {
+        let mut out = BufWriter::new(io::stdout().lock());
+        serde_json::to_writer_pretty(&mut out, &comparison)?;
+        writeln!(out)?;
+        out.flush()?;
+        return Ok(Exit::Fine);
+    }
+    let report = report(&comparison, &first, &second);
+    output::show_document(&report, &shown.as_report(), Extent::All, colour)?;
+    Ok(Exit::Fine)
+}
+
+fn report(comparison: &Comparison, first: &Document, second: &Document) -> Report {
+    let reasons = match comparison.keys_differ.as_slice() {
+        [] => Vec::new(),
+        differ => {
+            vec![format!("The results differ in {}, which is a part of every difference.", differ.join(", "))]
+        }
+    };
+    let (claimed, others): (Vec<&Compared>, Vec<&Compared>) = comparison
+        .figures
+        .iter()
+        .partition(|compared| matches!(compared.answer, Answer::Better | Answer::Worse | Answer::Differs));
+    Report {
+        title: "StoreBench comparison".to_owned(),
+        subtitle: format!("first: {}; second: {}", show::device_words(first), show::device_words(second)),
+        verdict: Verdict { tone: Tone::Plain, sentence: comparison.verdict.clone(), reasons },
+        opening: vec![
+            section("differences", "What differs?", &claimed),
+            section("others", "What shows no difference?", &others),
+        ],
+        ..Report::default()
+    }
+}
+
+fn section(id: &str, question: &str, figures: &[&Compared]) -> Section {
+    let rows = figures.iter().map(|compared| row(compared)).collect();
+    let table = Table {
+        caption: String::new(),
+        columns: vec![
+            Column::new("Figure"),
+            Column::noted("First", "Mean, with half of the interval of 95 %."),
+            Column::new("Second"),
+            Column::noted("Ratio", "The second over the first."),
+            Column::new("Answer"),
+        ],
+        rows,
+        whole: true,
+        ..Table::default()
+    };
+    let answer = match figures.len() {
+        0 => "No figure.".to_owned(),
+        1 => "One figure.".to_owned(),
+        count => format!("{count} figures."),
+    };
+    Section {
+        id: id.to_owned(),
+        question: question.to_owned(),
+        answer,
+        tables: if figures.is_empty() { Vec::new() } else { vec![table] },
+        ..Section::default()
+    }
+}
+
+fn row(compared: &Compared) -> Vec<Cell> {
+    let (tone, word) = match compared.answer {
+        Answer::Better => (Tone::Good, "better"),
+        Answer::Worse => (Tone::Bad, "worse"),
+        Answer::Differs => (Tone::Plain, "differs"),
+        Answer::NoDifference => (Tone::Plain, "no difference"),
+        Answer::OneRun => (Tone::Plain, "one run only"),
+        Answer::NotMeasured => (Tone::Plain, "not measured in both"),
+    };
+    let measure = |measure: &Measure| match measure {
+        Measure::Measured(value) => Cell::words(show::with_interval(value)),
+        Measure::NotMeasured(_) => Cell::words("not measured"),
+    };
+    vec![
+        Cell::words(compared.figure.label.clone()),
+        measure(&compared.first),
+        measure(&compared.second),
+        compared.ratio.map_or(Cell::Unknown, |ratio| Cell::words(format!("{ratio:.2}"))),
+        Cell::Judgement(tone, word.to_owned()),
+    ]
+}

@@ -1,0 +1,337 @@
+//! Measures: says what will be written, continues an interrupted run, measures, keeps and shows the result.
+
+use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use fonio_bench::BenchError;
+use fonio_bench::fio::Fio;
+use fonio_bench::place::Place;
+use fonio_bench::storebench::document::{Document, Effort, Health, Mode, Origin};
+use fonio_bench::storebench::parts::NO_TIME;
+use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
+use fonio_bench::storebench::run::{Circumstances, Kept, Session, Step};
+use fonio_bench::storebench::{machine, models};
+use fonio_bench::target::{Target, room_bytes};
+use fonio_core::ByteCount;
+use fonio_host::Filesystem;
+
+use super::results::{self, Unfinished};
+use super::show;
+use crate::cli::Colour;
+use crate::cli::storebench::StoreBenchRun;
+use crate::commands::bench_target::{self, Subject};
+use crate::commands::run::begin;
+use crate::exit::Exit;
+use crate::{output, signals};
+
+/// A run is continued for this long; later, the device may have changed.
+const CONTINUED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// The seed of the places of random requests. It is the same for all, because results are compared.
+const SEED: u64 = 1;
+
+/// Measures, and shows the result.
+pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
+    if arguments.time > TIME_MAX {
+        bail!(
+            "a run takes at most 10min, because longer ones would not be comparable; give --for 10min or less"
+        );
+    }
+    if arguments.emulated.guest.is_some() {
+        bail!("storebench does not run in guests; `fonio bench device --in lab:KERNEL` does");
+    }
+    let subject = Subject::of(&arguments.target, &arguments.emulated)?;
+    let mode = mode(arguments, &subject)?;
+    let settings = Settings {
+        effort: if arguments.quick { Effort::Quick } else { Effort::Full },
+        mode,
+        time_max: arguments.time,
+        write_max: arguments.max_write,
+        seed: SEED,
+    };
+    let room = match subject {
+        Subject::Real(path) => room_bytes(path)?,
+        // The rest is for the file system itself.
+        Subject::Profile(_) => arguments.emulated.capacity / 10 * 9,
+    };
+    let plan = Plan::within(&settings, room);
+    let announced = announcement(arguments, &plan, room);
+    if arguments.dry_run {
+        writeln!(io::stdout(), "{announced}")?;
+        return Ok(Exit::Fine);
+    }
+    let fio = Fio::find()?;
+    eprintln!("{announced}");
+    if mode == Mode::Device && !arguments.yes && !confirmed(&arguments.target)? {
+        bail!("nothing was written; repeat with --yes to overwrite {}", arguments.target.display());
+    }
+    let (stop, emulated) = match subject {
+        Subject::Real(_) => (signals::watch()?, None),
+        Subject::Profile(profile) => {
+            let stop = begin()?;
+            let made = bench_target::start(profile, &arguments.emulated, SEED, Some(Filesystem::Ext4))?;
+            (stop, Some((profile, made)))
+        }
+    };
+    let path = match &emulated {
+        None => arguments.target.clone(),
+        Some((_, made)) => made.mount_dir().context("the emulated device is not mounted")?.to_owned(),
+    };
+    let target = match mode {
+        Mode::Directory => Target::open(&path, None)?,
+        Mode::Device => Target::open(&path, arguments.destroy.as_deref())?,
+        Mode::DeviceReadOnly => Target::read_only(&path)?,
+    };
+    if let Some(kind @ ("tmpfs" | "ramfs")) = target.place().file_system.as_deref() {
+        bail!(
+            "{} is in memory ({kind}), and nothing there is a device's; name a directory on the device",
+            path.display()
+        );
+    }
+    let name = match &emulated {
+        None => std::fs::canonicalize(&path).unwrap_or(path),
+        Some((profile, _)) => PathBuf::from(profile),
+    };
+    let kept = circumstances(name, settings, &fio, target.place(), emulated.as_ref().map(|made| made.0))?;
+    let (kept, ended) =
+        measure(arguments, kept, &Session { fio: &fio, target: &target, plan: &plan, stop: &stop })?;
+    drop(target);
+    let stopped = emulated.map_or(Ok(()), |(_, made)| made.stop().map(drop));
+    let exit = finish(arguments, &kept, ended, colour)?;
+    stopped?;
+    Ok(exit)
+}
+
+fn mode(arguments: &StoreBenchRun, subject: &Subject<'_>) -> Result<Mode> {
+    let Subject::Real(path) = subject else { return Ok(Mode::Directory) };
+    let is_device = !path.is_dir();
+    match &arguments.destroy {
+        Some(named) if !is_device => {
+            bail!("--destroy is for a raw device, and {} is a directory; leave it out", named.display())
+        }
+        Some(named) if named != path => bail!(
+            "--destroy names {}, and the device to measure is {}; name the same device twice",
+            named.display(),
+            path.display()
+        ),
+        Some(_) => Ok(Mode::Device),
+        None if is_device => Ok(Mode::DeviceReadOnly),
+        None => Ok(Mode::Directory),
+    }
+}
+
+fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
+    let bytes = |count| output::bytes(ByteCount(count));
+    let target = arguments.target.display();
+    let minutes = arguments.time.as_secs().div_ceil(60);
+    let measured = plan.measured().count();
+    let mut text = match plan.writes_max() {
+        0 => format!("StoreBench only reads {target}: it writes nothing, and takes at most {minutes} min."),
+        most => format!(
+            "StoreBench writes at most {} to {target} ({} free) in {measured} parts, and takes at most {minutes} min.",
+            bytes(most),
+            bytes(room)
+        ),
+    };
+    for part in &plan.parts {
+        text += &match &part.work {
+            Work::LeftOut(reason) => format!("\n  not measured: {} ({reason})", part.part.label()),
+            _ => format!("\n  {}: at most {}", part.part.label(), bytes(part.writes_max)),
+        };
+    }
+    text
+}
+
+/// Asks on the terminal whether the device may be overwritten.
+fn confirmed(device: &Path) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    eprint!("Everything on {} will be lost. Type yes to go on: ", device.display());
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer.trim() == "yes")
+}
+
+fn circumstances(
+    target: PathBuf,
+    settings: Settings,
+    fio: &Fio,
+    place: &Place,
+    profile: Option<&str>,
+) -> Result<Kept> {
+    let sources = machine::Sources::here();
+    let mut device = machine::device(&sources, place);
+    let mut origin = Origin::Measured;
+    if let Some(profile) = profile {
+        let scheduler = device.scheduler.take();
+        device = models::modelled(profile, device.capacity_bytes);
+        device.scheduler = scheduler;
+    }
+    if profile.is_some() || machine::is_emulated(place) {
+        origin = Origin::Emulated;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
+    Ok(Kept::new(Circumstances {
+        target,
+        settings,
+        tool: format!("fonio {}", env!("CARGO_PKG_VERSION")),
+        engine: fio.version.clone(),
+        began_unix_s: now.as_secs(),
+        origin,
+        file_system: place.file_system.clone(),
+        machine: machine::machine(&sources, place),
+        health: health(place),
+        device,
+    }))
+}
+
+/// The wear of the device that holds the place.
+fn health(place: &Place) -> Option<Health> {
+    let name = place.device.as_deref()?;
+    let status = fonio_record::status();
+    let found = status.devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
+    let health = found.health.as_ref()?;
+    let percent = |life: Option<u32>| life.and_then(|life| u8::try_from(life).ok());
+    let health = Health {
+        life_used_percent: percent(health.life_used_percent),
+        life_used_b_percent: percent(health.life_used_b_percent),
+        reserved_blocks: health.reserved_blocks.clone(),
+    };
+    (health != Health::default()).then_some(health)
+}
+
+/// Measures what is missing. Returns the parts, and the error that ended the run.
+fn measure(
+    arguments: &StoreBenchRun,
+    new: Kept,
+    session: &Session<'_>,
+) -> Result<(Kept, Option<BenchError>)> {
+    let unfinished = Unfinished::of(&new.target)?;
+    let mut kept = match unfinished.read() {
+        Some(old) if !arguments.restart && old.can_continue(&new) && is_recent(&old, &new) => {
+            let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
+            if !labels.is_empty() {
+                eprintln!(
+                    "Continues an interrupted run, which measured: {}. (--restart measures anew)",
+                    labels.join(", ")
+                );
+            }
+            old
+        }
+        _ => new,
+    };
+    kept.notes = session.target.place().warnings();
+    let mut save = |kept: &Kept| {
+        unfinished.save(kept).map_err(|error| {
+            // The state folder, not the device.
+            fonio_system::SystemError::on("keep the finished parts in", unfinished.path())(error).into()
+        })
+    };
+    let mut progress = Progress::new();
+    let ended = session.run(&mut kept, &mut save, &mut |step| progress.show(step)).err();
+    progress.clear();
+    if ended.is_none() {
+        unfinished.remove()?;
+    } else {
+        // A run without a finished part is kept too, because of its beginning.
+        save(&kept)?;
+    }
+    Ok((kept, ended))
+}
+
+fn is_recent(old: &Kept, new: &Kept) -> bool {
+    new.began_unix_s.checked_sub(old.began_unix_s).is_some_and(|age| age < CONTINUED_FOR.as_secs())
+}
+
+/// Keeps and shows the result.
+fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, colour: Colour) -> Result<Exit> {
+    let missing = match &ended {
+        None => NO_TIME,
+        Some(BenchError::Interrupted) => "the run was interrupted",
+        Some(BenchError::Gone { .. }) => "the device did not answer any more",
+        Some(BenchError::Full { .. }) => "the file system became full",
+        Some(_) => "the run ended with an error",
+    };
+    if let Some(error) = &ended {
+        eprintln!("fonio: {error}");
+        if kept.parts.is_empty() {
+            return Ok(exit_of(ended.as_ref()));
+        }
+        eprintln!(
+            "{} of 6 parts are finished and kept; the same command measures the others.",
+            kept.parts.len()
+        );
+    }
+    let document = kept.document(missing);
+    let file = match &arguments.out {
+        Some(file) => file.clone(),
+        None => results::new_file(&document)?,
+    };
+    results::write(&document, &file)?;
+    let problems = document.check();
+    for problem in &problems {
+        eprintln!("warning: the result is not in order: {problem}");
+    }
+    shown(arguments, &document, &file, colour)?;
+    Ok(if ended.is_some() || !problems.is_empty() { exit_of(ended.as_ref()) } else { Exit::Fine })
+}
+
+fn exit_of(ended: Option<&BenchError>) -> Exit {
+    match (ended, signals::exit_code()) {
+        (Some(BenchError::Interrupted), Some(code)) => Exit::Command(code),
+        _ => Exit::NotValid,
+    }
+}
+
+fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Colour) -> Result<()> {
+    if arguments.json {
+        let mut out = BufWriter::new(io::stdout().lock());
+        serde_json::to_writer_pretty(&mut out, document)?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
+    output::show_on_terminal(&show::document(document, &show::Others::models(document), false), colour)?;
+    let file = file.display();
+    writeln!(
+        io::stdout(),
+        "\nThe result is in {file}.\nEvery figure, and a page with charts: fonio storebench show {file} --all --html storebench.html"
+    )?;
+    Ok(())
+}
+
+/// Shows the current test and the time that is left: on a terminal in one line, otherwise a line for each part.
+struct Progress {
+    is_terminal: bool,
+    part: usize,
+    last: Option<Instant>,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress { is_terminal: io::stderr().is_terminal(), part: 0, last: None }
+    }
+
+    fn show(&mut self, step: &Step<'_>) {
+        let Step { part, number, parts, test, run, left_max } = step;
+        let left = crate::progress::rounded(left_max.as_secs_f64());
+        if self.is_terminal {
+            if self.last.is_some_and(|last| last.elapsed() < Duration::from_millis(100)) {
+                return;
+            }
+            self.last = Some(Instant::now());
+            eprint!("\r\x1b[K[{number}/{parts}] {}: {test}, run {run}; at most {left} left", part.label());
+        } else if self.part != *number {
+            self.part = *number;
+            eprintln!("[{number}/{parts}] {}; at most {left} left", part.label());
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

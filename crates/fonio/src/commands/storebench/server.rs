@@ -1,0 +1,171 @@
+//! Speaks to a results service over HTTP.
+//!
+//! fonio has no TLS stack of its own, so addresses begin with `http://`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+use ureq::Agent;
+use ureq::http::Response;
+
+/// A server that takes longer is not reachable.
+const TIME_MAX: Duration = Duration::from_secs(30);
+/// The largest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+
+/// A results service.
+pub struct Server {
+    address: String,
+    agent: Agent,
+}
+
+/// The answer to a submission.
+#[derive(Debug, Deserialize)]
+pub struct Submitted {
+    /// The result's id.
+    pub id: String,
+    /// `received` or `hidden`.
+    pub state: String,
+    /// Why it is hidden.
+    pub reason: Option<String>,
+    /// The secret with which the result can be deleted.
+    pub delete_token: String,
+    /// The address of the result's page.
+    pub page: String,
+}
+
+/// The distribution of a figure.
+#[derive(Debug, Deserialize)]
+pub struct Ecdf {
+    /// The number of results.
+    pub results: u64,
+    /// Points of the distribution.
+    pub points: Vec<Point>,
+}
+
+/// A point of a distribution.
+#[derive(Debug, Deserialize)]
+pub struct Point {
+    /// A value.
+    pub value: f64,
+    /// The share of results with a smaller value.
+    pub share: f64,
+}
+
+impl Server {
+    /// Takes an address, without speaking to it.
+    pub fn at(address: &str) -> Result<Server> {
+        let address = address.trim_end_matches('/');
+        if address.starts_with("https://") {
+            bail!(
+                "{address}: fonio speaks http only; for https, forward a local port to the server (`ssh -L 8080:localhost:8080 HOST`, or \
+                 `socat TCP-LISTEN:8080,bind=127.0.0.1,fork OPENSSL:HOST:443`), and give --server http://127.0.0.1:8080"
+            );
+        }
+        if !address.starts_with("http://") || address.len() < 9 || address.contains(char::is_whitespace) {
+            bail!("`{address}` is not the address of a server; write http://HOST or http://HOST:PORT");
+        }
+        let config = Agent::config_builder()
+            .timeout_global(Some(TIME_MAX))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent(format!("fonio/{}", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(Server { address: address.to_owned(), agent: Agent::new_with_config(config) })
+    }
+
+    /// The address, as tokens are kept for it.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Sends a document.
+    pub fn submit(&self, json: &str) -> Result<Submitted> {
+        let address = format!("{}/api/v1/results", self.address);
+        let sent = self.agent.post(&address).header("Content-Type", "application/json").send(json);
+        let answer = self.answer(sent)?;
+        serde_json::from_value(answer).with_context(|| self.unexpected())
+    }
+
+    /// Deletes a result.
+    pub fn delete(&self, id: &str, token: &str) -> Result<()> {
+        let address = format!("{}/api/v1/results/{id}", self.address);
+        let sent = self.agent.delete(&address).header("Authorization", format!("Bearer {token}")).call();
+        self.answer(sent).map(drop)
+    }
+
+    /// The distribution of a figure among results of a key; `None` if the server has no such results.
+    pub fn ecdf(&self, key: &str, figure: &str) -> Result<Option<Ecdf>> {
+        let address = format!("{}/api/v1/ecdf?key={key}&figure={figure}", self.address);
+        let sent = self.agent.get(&address).call();
+        if sent.as_ref().is_ok_and(|answer| answer.status() == 404) {
+            return Ok(None);
+        }
+        let answer = self.answer(sent)?;
+        serde_json::from_value(answer).map(Some).with_context(|| self.unexpected())
+    }
+
+    fn unexpected(&self) -> String {
+        format!("{} does not answer like a results service of fonio", self.address)
+    }
+
+    fn answer(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Value> {
+        let mut answer = sent.with_context(|| {
+            format!("{} cannot be reached; is the address right, and does the service run?", self.address)
+        })?;
+        let status = answer.status();
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(ANSWER_BYTES_MAX)
+            .read_to_string()
+            .with_context(|| self.unexpected())?;
+        let value: Option<Value> =
+            if text.is_empty() { Some(Value::Null) } else { serde_json::from_str(&text).ok() };
+        if status.is_success() {
+            return value.with_context(|| self.unexpected());
+        }
+        // Only what a terminal can show safely, and not a whole page.
+        let said = value.and_then(|value| {
+            let error = value.get("error")?.as_str()?.to_owned();
+            let places = value.get("problems").and_then(Value::as_array).into_iter().flatten();
+            let places: Vec<String> = places
+                .filter_map(|place| {
+                    Some(format!("{}: {}", place.get("path")?.as_str()?, place.get("sentence")?.as_str()?))
+                })
+                .collect();
+            Some(std::iter::once(error).chain(places).collect::<Vec<_>>().join("; "))
+        });
+        let said: String =
+            said.unwrap_or_default().chars().filter(|letter| !letter.is_control()).take(1000).collect();
+        match said.is_empty() {
+            true => bail!("{} answered {status}", self.address),
+            false => bail!("{} refused it ({status}): {said}", self.address),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_http() {
+        for (address, expected) in [
+            ("http://127.0.0.1:8080/", None),
+            ("http://results.example", None),
+            ("https://results.example", Some("speaks http only")),
+            ("results.example", Some("write http://HOST")),
+            ("http://", Some("write http://HOST")),
+            ("ftp://x", Some("write http://HOST")),
+        ] {
+            let refused = Server::at(address).err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), expected.is_some(), "{address}");
+            if let (Some(refused), Some(expected)) = (refused, expected) {
+                assert!(refused.contains(expected), "{refused}");
+            }
+        }
+    }
+}

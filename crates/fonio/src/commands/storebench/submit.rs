@@ -1,0 +1,102 @@
+//! `fonio storebench submit` and `delete`.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_bench::storebench::document::Submission;
+
+use super::results;
+use super::server::{Server, Submitted};
+use crate::exit::Exit;
+
+/// Shows every field that would be sent, asks, and sends.
+pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
+    let server = Server::at(server)?;
+    let document = results::read(file)?;
+    let submission = Submission::of(&document).map_err(|problems| {
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{} cannot be sent: {}", file.display(), shown.join("; "))
+    })?;
+    let json = serde_json::to_string(&submission)?;
+    let mut out = io::stdout();
+    write!(out, "{}", preview(&json)?)?;
+    out.flush()?;
+    eprintln!(
+        "\nThese {} bytes would be sent to {}, and shown to everyone who can reach it. Serial numbers, host names and paths are not \
+         among them; the notes stay here, and the time is that of the day.",
+        json.len(),
+        server.address()
+    );
+    if !yes && !confirmed(&server)? {
+        bail!("nothing was sent; repeat with --yes to send it without a question");
+    }
+    let Submitted { id, state, reason, delete_token, page } = server.submit(&json)?;
+    let page = if page.starts_with('/') { format!("{}{page}", server.address()) } else { page };
+    // The token comes first: without it, the result could not be deleted.
+    let token_file = results::keep_token(server.address(), &id, &delete_token).with_context(|| {
+        format!("the result {id} was sent, and its delete token {delete_token} could not be kept")
+    })?;
+    match (state.as_str(), reason) {
+        ("received", _) => writeln!(out, "Received: {page}")?,
+        (_, reason) => writeln!(
+            out,
+            "Hidden, because {}\n{page}",
+            reason.as_deref().unwrap_or("the server did not say why")
+        )?,
+    }
+    writeln!(
+        out,
+        "To delete it: fonio storebench delete --server {} {id}\nThe token for that is in {}.",
+        server.address(),
+        token_file.display()
+    )?;
+    Ok(Exit::Fine)
+}
+
+/// Every field on a line of its own, and every figure and app on one line.
+fn preview(json: &str) -> Result<String> {
+    let mut text = String::new();
+    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
+    for (name, value) in &fields {
+        match value {
+            serde_json::Value::Object(inner) if !inner.is_empty() => {
+                text += &format!("{name}:\n");
+                for (name, value) in inner {
+                    text += &format!("  {name}: {value}\n");
+                }
+            }
+            serde_json::Value::Array(entries) if !entries.is_empty() => {
+                text += &format!("{name}:\n");
+                for entry in entries {
+                    text += &format!("  {entry}\n");
+                }
+            }
+            value => text += &format!("{name}: {value}\n"),
+        }
+    }
+    Ok(text)
+}
+
+fn confirmed(server: &Server) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    eprint!("Send it to {}? Type yes: ", server.address());
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer.trim() == "yes")
+}
+
+/// Deletes a result.
+pub fn delete(server: &str, token: Option<&str>, id: &str) -> Result<Exit> {
+    let server = Server::at(server)?;
+    let kept = results::token(server.address(), id)?;
+    let token = token.map(str::to_owned).or(kept).with_context(|| {
+        format!("no delete token of {id} on {} was kept here; give it with --token TOKEN", server.address())
+    })?;
+    server.delete(id, &token)?;
+    results::forget_token(server.address(), id)?;
+    writeln!(io::stdout(), "Deleted: {id}")?;
+    Ok(Exit::Fine)
+}

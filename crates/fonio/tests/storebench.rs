@@ -1,0 +1,190 @@
+//! `fonio storebench` from outside.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use fonio_bench::storebench::document::{Document, Effort, Mode, Origin};
+use fonio_bench::storebench::models;
+use fonio_testing::{Need, has, skip};
+
+/// Runs fonio with its state in `home`.
+fn fonio(home: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
+    command.args(arguments).env("FONIO_LASTING_STATE", home).output().expect("fonio starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn model(folder: &Path, name: &str) -> String {
+    let document = models::shipped().into_iter().find(|model| model.device.model.as_deref() == Some(name));
+    let file = folder.join(format!("{name}.json"));
+    fs::write(&file, serde_json::to_string(&document.expect("it is shipped")).expect("JSON"))
+        .expect("it can be written");
+    file.to_str().expect("its name is text").to_owned()
+}
+
+#[test]
+fn a_dry_run_says_the_bytes_and_writes_none() {
+    let (home, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let at = folder.path().to_str().expect("its name is text");
+    let said = fonio(home.path(), &["storebench", at, "--dry-run", "--max-write", "300MiB"]);
+    assert!(said.status.success(), "{said:?}");
+    let out = text(&said.stdout);
+    assert!(out.contains("StoreBench writes at most 128 MiB"), "{out}");
+    assert!(out.contains("its writes would exceed the limit of --max-write"), "{out}");
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+}
+
+#[test]
+fn wrong_targets_are_refused_in_words() {
+    let home = tempfile::tempdir().expect("a folder");
+    for (arguments, code, expected) in [
+        (&["storebench", "no-such-card"][..], 2, "neither a directory nor a block device"),
+        (&["storebench", "/tmp", "--destroy", "/tmp"], 2, "--destroy is for a raw device"),
+        (&["storebench", "/tmp", "--for", "1h"], 2, "at most 10min"),
+        (&["storebench", "show", "/no/such/file"], 2, "cannot read /no/such/file"),
+        (&["storebench", "submit", "--server", "https://x.example", "r.json"], 2, "fonio speaks http only"),
+    ] {
+        let said = fonio(home.path(), arguments);
+        assert_eq!(said.status.code(), Some(code), "{arguments:?}: {said:?}");
+        assert!(text(&said.stderr).contains(expected), "{arguments:?}: {}", text(&said.stderr));
+    }
+}
+
+#[test]
+fn a_folder_in_memory_is_refused() {
+    if !has(&[Need::Fio]) || !Path::new("/dev/shm").is_dir() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let said =
+        fonio(folder.path(), &["storebench", folder.path().to_str().expect("its name is text"), "--quick"]);
+    assert_eq!(said.status.code(), Some(2), "{said:?}");
+    // Before Linux 6.6, there is no direct I/O in memory, which says the same.
+    let err = text(&said.stderr);
+    assert!(err.contains("is in memory (tmpfs)") || err.contains("does not support direct I/O"), "{err}");
+}
+
+/// A run that is killed with its children leaves files, which the next run removes; and parts, with which it continues.
+#[test]
+fn a_killed_run_is_continued_and_cleaned_up() {
+    if !has(&[Need::Fio]) {
+        return;
+    }
+    let (home, folder) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let at = folder.path().to_str().expect("its name is text");
+    let mut killed = std::process::Command::new(env!("CARGO_BIN_EXE_fonio"))
+        .args(["storebench", at, "--quick"])
+        .env("FONIO_LASTING_STATE", home.path())
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("fonio starts");
+    let lines = BufReader::new(killed.stderr.take().expect("it was asked for")).lines();
+    let mut said = Vec::new();
+    for line in lines.map_while(Result::ok) {
+        let begins_second = line.starts_with("[2/");
+        said.push(line);
+        if begins_second {
+            break;
+        }
+    }
+    killed.kill().expect("it can be killed");
+    killed.wait().expect("it ends");
+    if said.iter().any(|line| line.contains("does not support direct I/O")) {
+        return skip(Need::DirectIo, said.join("\n"));
+    }
+    assert!(said.iter().any(|line| line.starts_with("[2/")), "{said:?}");
+    assert!(fs::read_dir(folder.path()).expect("the folder").count() > 0, "kill -9 leaves the file");
+    let said = fonio(home.path(), &["storebench", at, "--quick", "--json"]);
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    let err = text(&said.stderr);
+    assert!(
+        err.contains("Continues an interrupted run, which measured: bandwidth and response times."),
+        "{err}"
+    );
+    assert!(!err.contains("[1/") && err.contains("[2/"), "{err}");
+    assert!(err.starts_with("StoreBench writes at most "), "{err}");
+    let document = Document::parse(&said.stdout).expect("a document in order");
+    assert_eq!((document.key.effort, document.key.mode), (Effort::Quick, Mode::Directory));
+    assert_eq!(document.origin, Origin::Measured);
+    for figure in ["bandwidth.total", "slowdown.rand_read.4x4", "launch.cold.total", "concurrency.rand_read"]
+    {
+        assert!(document.value(figure).is_some(), "{figure}: {:?}", document.figures[figure]);
+    }
+    assert_eq!(document.launches.len(), 40);
+    assert!(document.written_bytes > 100 << 20);
+    assert!(!text(&said.stdout).contains(at), "the result has the path");
+    assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
+    let kept: Vec<_> = fs::read_dir(home.path().join("storebench")).expect("the results").flatten().collect();
+    assert_eq!(kept.len(), 1, "the result, and no unfinished run: {kept:?}");
+}
+
+#[test]
+fn results_are_shown_and_compared() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (slow, fast) = (model(folder.path(), "kingston"), model(folder.path(), "sd_a2"));
+    let said = fonio(folder.path(), &["storebench", "show", &slow, "--color", "never"]);
+    assert!(said.status.success(), "{said:?}");
+    let out = text(&said.stdout);
+    assert!(out.contains("Computed from a model, not measured."), "{out}");
+    assert!(out.contains("v1.full.device.none."), "{out}");
+    let said = fonio(folder.path(), &["storebench", "compare", &slow, &slow]);
+    assert!(text(&said.stdout).contains("No difference was shown in any of "), "{said:?}");
+    let said = fonio(folder.path(), &["storebench", "compare", &slow, &fast, "--json"]);
+    assert!(said.status.success() && text(&said.stdout).contains("\"answer\": \"better\""), "{said:?}");
+}
+
+#[test]
+fn different_keys_are_not_compared_by_chance() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let first = model(folder.path(), "sd_a1");
+    let mut other = Document::parse(&fs::read(&first).expect("it was written")).expect("in order");
+    other.key.effort = Effort::Quick;
+    let second = folder.path().join("quick.json");
+    fs::write(&second, serde_json::to_string(&other).expect("JSON")).expect("it can be written");
+    let second = second.to_str().expect("its name is text");
+    let said = fonio(folder.path(), &["storebench", "compare", &first, second]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(text(&said.stderr).contains("the results differ in the effort (full and quick)"), "{said:?}");
+    let said = fonio(folder.path(), &["storebench", "compare", &first, second, "--across-keys"]);
+    assert!(said.status.success(), "{said:?}");
+}
+
+#[test]
+fn damaged_results_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = model(folder.path(), "sd_a1");
+    let sound = fs::read_to_string(&file).expect("it was written");
+    for (from, to, expected) in [
+        ("\"sd_a1\"", "\"/home/ann\"", "device.model: the text has a path"),
+        ("fonio.storebench/1", "fonio.storebench/9", "schema: the schema is not fonio.storebench/1"),
+        ("\"took_s\"", "\"took\"", "unknown field `took`"),
+        ("{", "", "invalid type"),
+    ] {
+        assert!(sound.contains(from), "{from}");
+        fs::write(&file, sound.replacen(from, to, 1)).expect("it can be written");
+        let said = fonio(folder.path(), &["storebench", "show", &file]);
+        assert_eq!(said.status.code(), Some(2), "{from}");
+        assert!(text(&said.stderr).contains(expected), "{from}: {}", text(&said.stderr));
+    }
+}
+
+#[test]
+fn nothing_is_sent_without_a_yes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = model(folder.path(), "sd_a1");
+    // Nobody listens at this port.
+    let submit = ["storebench", "submit", "--server", "http://127.0.0.1:9", &file];
+    let said = fonio(folder.path(), &submit);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(text(&said.stdout).contains("schema: \"fonio.storebench/1\""), "the preview is shown: {said:?}");
+    assert!(text(&said.stderr).contains("nothing was sent"), "{said:?}");
+    let said = fonio(folder.path(), &[&submit[..], &["--yes"]].concat());
+    assert!(text(&said.stderr).contains("http://127.0.0.1:9 cannot be reached"), "{said:?}");
+}

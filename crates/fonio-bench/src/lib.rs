@@ -16,6 +16,7 @@ pub mod plan;
 pub mod result;
 pub mod run;
 pub mod stable;
+pub mod storebench;
 pub mod target;
 pub mod throughput;
 pub mod verdict;

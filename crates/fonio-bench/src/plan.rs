@@ -45,6 +45,21 @@ impl Access {
         matches!(self, Access::SeqWrite | Access::RandWrite)
     }
 
+    /// Whether it is sequential.
+    pub fn is_sequential(self) -> bool {
+        self.order() == Order::Sequential
+    }
+
+    /// Its words for people, in the plural.
+    pub fn words(self) -> &'static str {
+        match self {
+            Access::SeqRead => "sequential reads",
+            Access::SeqWrite => "sequential writes",
+            Access::RandRead => "random reads",
+            Access::RandWrite => "random writes",
+        }
+    }
+
     /// Its words in the names of tests.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,0 +1,334 @@
+//! The catalogue of a result's figures: each has one name, one label, one unit, one direction and the range of possible
+//! values. The run, the terminal, comparisons and the results service read it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Access;
+
+/// The unit of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Unit {
+    /// 10⁶ bytes per second.
+    #[serde(rename = "MB/s")]
+    MbPerS,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Ms,
+    /// Seconds.
+    #[serde(rename = "s")]
+    S,
+    /// A ratio of two values.
+    #[serde(rename = "ratio")]
+    Ratio,
+    /// A number of things.
+    #[serde(rename = "count")]
+    Count,
+    /// Bytes.
+    #[serde(rename = "bytes")]
+    Bytes,
+    /// Hundredths of a whole.
+    #[serde(rename = "%")]
+    Percent,
+}
+
+impl Unit {
+    /// Writes a value with the unit: `12.3 MB/s`, `0.181 ms`, `2.7 ×`.
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Unit::MbPerS => format!("{} MB/s", digits(value)),
+            Unit::Ms => format!("{} ms", digits(value)),
+            Unit::S => format!("{} s", digits(value)),
+            Unit::Ratio => format!("{} ×", digits(value)),
+            Unit::Count => format!("{value:.0}"),
+            Unit::Bytes => fonio_core::Unit::Bytes.format(value),
+            Unit::Percent => format!("{value:.1} %"),
+        }
+    }
+}
+
+/// Three significant digits, and all digits before the point.
+fn digits(value: f64) -> String {
+    let size = value.abs();
+    let decimals = match size {
+        _ if size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The direction in which a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A lower value.
+    Lower,
+    /// A higher value.
+    Higher,
+}
+
+/// The parts of a run, in their order. A part is measured in one piece, and an interrupted run repeats only the parts that
+/// it has not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Sequential and random bandwidth, and response times by size.
+    Sizes,
+    /// Slowdown of reads and writes beside each other.
+    Slowdown,
+    /// A long sequential write.
+    Sustained,
+    /// The launch of forty apps, and the processor time spent in it.
+    Launch,
+    /// Speedup by concurrency and the four parameters.
+    Concurrency,
+    /// Whether the device stores as much as it says.
+    Capacity,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Part; 6] =
+        [Part::Sizes, Part::Slowdown, Part::Sustained, Part::Launch, Part::Concurrency, Part::Capacity];
+
+    /// Its words for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Part::Sizes => "bandwidth and response times",
+            Part::Slowdown => "slowdown of reads and writes beside each other",
+            Part::Sustained => "sustained write",
+            Part::Launch => "launch of forty apps",
+            Part::Concurrency => "concurrency",
+            Part::Capacity => "capacity check",
+        }
+    }
+}
+
+/// A figure of the catalogue.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The stable name, such as `response.rand_read.4k.p99`.
+    pub name: String,
+    /// The label for people.
+    pub label: String,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// The direction in which it is better, if it has one.
+    pub better: Option<Better>,
+    /// The smallest possible value.
+    pub min: f64,
+    /// The largest value that is taken for possible.
+    pub max: f64,
+    /// The part of the run that measures it.
+    pub part: Part,
+}
+
+/// Sizes of requests, in bytes, whose response times are measured.
+pub const SIZES: [u64; 3] = [4 << 10, 64 << 10, 512 << 10];
+
+/// Numbers of requests at once whose speedup is measured.
+pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
+
+/// Numbers of readers and of writers beside each other.
+pub const BESIDE: [u32; 2] = [1, 4];
+
+/// Returns every figure, in the order of the parts.
+pub fn catalogue() -> Vec<Figure> {
+    let mut all = Vec::new();
+    bandwidth(&mut all);
+    response(&mut all);
+    slowdown(&mut all);
+    sustained(&mut all);
+    launch(&mut all);
+    concurrency(&mut all);
+    all
+}
+
+/// The figure of this name.
+pub fn find(name: &str) -> Option<Figure> {
+    catalogue().into_iter().find(|figure| figure.name == name)
+}
+
+/// The name of a size in figures: `4k`.
+pub fn size_name(bytes: u64) -> String {
+    format!("{}k", bytes >> 10)
+}
+
+/// Faster than every bus of flash storage: a PCIe 6 device with four lanes.
+const MB_S_MAX: f64 = 32_000.0;
+/// A response of ten minutes would exceed a run.
+const MS_MAX: f64 = 600_000.0;
+
+fn bandwidth(all: &mut Vec<Figure>) {
+    let figure = |name: String, label: String| Figure {
+        name,
+        label,
+        unit: Unit::MbPerS,
+        better: Some(Better::Higher),
+        min: 0.0,
+        max: MB_S_MAX,
+        part: Part::Sizes,
+    };
+    for access in Access::ALL {
+        let size = if access.is_sequential() { "512 KiB" } else { "4 KiB" };
+        all.push(figure(format!("bandwidth.{}", access.name()), format!("{} of {size}", access.words())));
+    }
+    // Figure 6 of Nguyen et al. 2015 ranks models by it.
+    all.push(Figure {
+        max: 4.0 * MB_S_MAX,
+        ..figure("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned())
+    });
+}
+
+fn response(all: &mut Vec<Figure>) {
+    for access in Access::ALL {
+        for bytes in SIZES {
+            for (statistic, words) in [("mean", "mean"), ("p50", "median"), ("p99", "99th percentile")] {
+                all.push(Figure {
+                    name: format!("response.{}.{}.{statistic}", access.name(), size_name(bytes)),
+                    label: format!("response time of {} of {} KiB, {words}", access.words(), bytes >> 10),
+                    unit: Unit::Ms,
+                    better: Some(Better::Lower),
+                    min: 0.0,
+                    max: MS_MAX,
+                    part: Part::Sizes,
+                });
+            }
+        }
+    }
+}
+
+fn slowdown(all: &mut Vec<Figure>) {
+    for count in BESIDE {
+        for access in Access::ALL {
+            let other = if access.writes() { "reader" } else { "writer" };
+            let label = if count == 1 {
+                format!("slowdown of {} beside one {other}", access.words())
+            } else {
+                format!("slowdown of {} beside {count} {other}s, {count} at once", access.words())
+            };
+            all.push(Figure {
+                name: format!("slowdown.{}.{count}x{count}", access.name()),
+                label,
+                unit: Unit::Ratio,
+                better: Some(Better::Lower),
+                min: 0.0,
+                max: 1e6,
+                part: Part::Slowdown,
+            });
+        }
+    }
+}
+
+fn sustained(all: &mut Vec<Figure>) {
+    let figure = |name: &str, label: &str, unit, max| Figure {
+        name: format!("sustained.{name}"),
+        label: label.to_owned(),
+        unit,
+        better: Some(Better::Higher),
+        min: 0.0,
+        max,
+        part: Part::Sustained,
+    };
+    all.push(figure("first", "sequential write at the beginning", Unit::MbPerS, MB_S_MAX));
+    all.push(figure("last", "sequential write after the fast cache", Unit::MbPerS, MB_S_MAX));
+    all.push(figure("fast_bytes", "bytes written before the rate fell", Unit::Bytes, 1e13));
+}
+
+fn launch(all: &mut Vec<Figure>) {
+    let figure = |name: &str, label: &str, unit, max| Figure {
+        name: name.to_owned(),
+        label: label.to_owned(),
+        unit,
+        better: Some(Better::Lower),
+        min: 0.0,
+        max,
+        part: Part::Launch,
+    };
+    for (cache, words) in [("cold", "without cached files"), ("warm", "with cached files")] {
+        all.push(figure(
+            &format!("launch.{cache}.total"),
+            &format!("launch of forty apps {words}"),
+            Unit::S,
+            3600.0,
+        ));
+        all.push(figure(
+            &format!("launch.{cache}.worst"),
+            &format!("slowest launch of an app {words}"),
+            Unit::S,
+            3600.0,
+        ));
+    }
+    all.push(Figure {
+        better: None,
+        ..figure("cpu.active", "time in which a processor was active", Unit::Percent, 100.0)
+    });
+    all.push(figure(
+        "cpu.iowait",
+        "processor time in iowait, of active time and iowait",
+        Unit::Percent,
+        100.0,
+    ));
+}
+
+fn concurrency(all: &mut Vec<Figure>) {
+    for access in Access::ALL {
+        for count in AT_ONCE {
+            all.push(Figure {
+                name: format!("speedup.{}.{count}", access.name()),
+                label: format!("speedup of {}, {count} at once", access.words()),
+                unit: Unit::Ratio,
+                better: Some(Better::Higher),
+                min: 0.0,
+                max: 1e4,
+                part: Part::Concurrency,
+            });
+        }
+        all.push(Figure {
+            name: format!("concurrency.{}", access.name()),
+            label: format!("{} at once that are enough", access.words()),
+            unit: Unit::Count,
+            better: None,
+            min: 1.0,
+            max: 32.0,
+            part: Part::Concurrency,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_and_labels_are_unique_and_short() {
+        let all = catalogue();
+        let names: BTreeSet<&str> = all.iter().map(|figure| figure.name.as_str()).collect();
+        let labels: BTreeSet<&str> = all.iter().map(|figure| figure.label.as_str()).collect();
+        assert_eq!((names.len(), labels.len()), (all.len(), all.len()));
+        for figure in &all {
+            assert!(figure.min < figure.max && figure.name.len() <= 64, "{figure:?}");
+            assert_eq!(find(&figure.name).as_ref(), Some(figure));
+        }
+        assert_eq!(all.len(), 5 + 36 + 8 + 3 + 6 + 24);
+    }
+
+    #[test]
+    fn values_have_three_digits() {
+        for (unit, value, expected) in [
+            (Unit::MbPerS, 1234.5, "1234 MB/s"),
+            (Unit::MbPerS, 12.34, "12.3 MB/s"),
+            (Unit::Ms, 0.0721, "0.072 ms"),
+            (Unit::Ratio, 6.15, "6.15 ×"),
+            (Unit::Count, 4.0, "4"),
+            (Unit::Percent, 19.44, "19.4 %"),
+            (Unit::Bytes, 1073741824.0, "1 GiB"),
+        ] {
+            assert_eq!(unit.format(value), expected);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+pub fn router() -> axum::Router<crate::service::Service> { axum::Router::new() }

@@ -6,8 +6,8 @@ mod results;
 mod rankings;
 
 pub use answers::Percentile;
-pub(crate) use answers::{DeviceAnswer, FigureAnswer};
-pub(crate) use results::percentile;
+pub(crate) use rankings::{KEYS, POINTS, ROWS, figure, no_key};
+pub(crate) use results::{document, percentiles};
 
 use axum::Router;
 use axum::extract::State;

@@ -144,6 +144,12 @@ fn slug(texts: &[&str]) -> String {
     format!("{}-{:02x}{:02x}{:02x}", letters.trim_end_matches('-'), hash[0], hash[1], hash[2])
 }
 
+/// Whether a text has the form of a name in addresses.
+pub fn is_slug(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() < 80 && text.bytes().all(is_plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,8 +172,7 @@ mod tests {
         assert_ne!(slug(&["SD card", "a b"]), slug(&["SD card", "a-b"]));
         for name in ["<script>", "../..", "日本", "", &"x".repeat(500)] {
             let slug = slug(&[name]);
-            let is_plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-            assert!(slug.chars().all(is_plain) && slug.len() < 80, "{slug}");
+            assert!(is_slug(&slug), "{slug}");
         }
     }
 }

@@ -124,7 +124,7 @@ fn run(arguments: Serve) -> Result<()> {
                 _ = interrupt.recv() => {}
             }
         };
-        serve::serve(listener, serve::router(service), stop).await;
+        serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
         anyhow::Ok(())
     });
     // Ends the handlers, and with them the last queue of the writing thread, which finishes what it has accepted.

@@ -27,14 +27,23 @@ use crate::{api, dump, pages};
 const CONNECTIONS_MAX: usize = 2048;
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 128;
 
-/// The time for the head of a request, which also ends idle connections.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// For the head of a request; this also ends idle connections.
+    pub head: Duration,
+    /// To take or give some bytes.
+    pub stall: Duration,
+    /// For requests that are being answered when the service is told to stop.
+    pub stop: Duration,
+}
 
-/// The time in which a client must take or give some bytes.
-const STALL_TIME: Duration = Duration::from_secs(20);
-
-/// The time for requests that are being answered when the service is told to stop.
-const STOP_TIME: Duration = Duration::from_secs(20);
+impl Default for Times {
+    /// Enough for slow links, and for a browser that keeps a connection between two clicks.
+    fn default() -> Times {
+        Times { head: Duration::from_secs(10), stall: Duration::from_secs(20), stop: Duration::from_secs(20) }
+    }
+}
 
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -117,7 +126,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 }
 
 /// Serves until `stop` is ready; then finishes the requests that are being answered.
-pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
+pub async fn serve(listener: TcpListener, router: Router, times: Times, stop: impl Future<Output = ()>) {
     let graceful = GracefulShutdown::new();
     let connections = Connections::default();
     let mut stop = std::pin::pin!(stop);
@@ -128,7 +137,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
         };
         match accepted {
             Ok((stream, peer)) => match connections.enter(peer.ip()) {
-                Some(place) => connect(stream, peer.ip(), router.clone(), &graceful, place),
+                Some(place) => connect(stream, (peer.ip(), place), router.clone(), times, &graceful),
                 None => {
                     tokio::spawn(refuse(stream));
                 }
@@ -141,20 +150,26 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
         }
     }
     drop(listener);
-    if tokio::time::timeout(STOP_TIME, graceful.shutdown()).await.is_err() {
-        eprintln!("fonio-results: some connections did not end within {} s", STOP_TIME.as_secs());
+    if tokio::time::timeout(times.stop, graceful.shutdown()).await.is_err() {
+        eprintln!("fonio-results: some connections did not end within {} s", times.stop.as_secs());
     }
 }
 
-fn connect(stream: TcpStream, peer: IpAddr, router: Router, graceful: &GracefulShutdown, place: Place) {
+fn connect(
+    stream: TcpStream,
+    (peer, place): (IpAddr, Place),
+    router: Router,
+    times: Times,
+    graceful: &GracefulShutdown,
+) {
     // Answers are written in one piece; without this, the last one of a kept connection waits for an acknowledgement.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_read_timeout(Some(STALL_TIME));
-    stream.set_write_timeout(Some(STALL_TIME));
+    stream.set_read_timeout(Some(times.stall));
+    stream.set_write_timeout(Some(times.stall));
     let router = router.layer(axum::Extension(Peer(peer)));
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES_MAX);
+    builder.timer(TokioTimer::new()).header_read_timeout(times.head).max_buf_size(HEAD_BYTES_MAX);
     let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     let connection = graceful.watch(connection);
     tokio::spawn(async move {

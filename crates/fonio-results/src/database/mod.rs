@@ -309,6 +309,6 @@ pub enum DatabaseError {
     #[error("the database failed: {0}")]
     Sqlite(#[source] rusqlite::Error),
     /// An error of PostgreSQL.
-    #[error("the database failed: {0}")]
+    #[error("the database failed: {}", postgres::with_cause(.0))]
     Postgres(#[source] ::postgres::Error),
 }

@@ -34,7 +34,7 @@ fn open(url: &str) -> Result<Postgres, DatabaseError> {
 }
 
 /// The driver's message does not contain the cause.
-fn with_cause(error: &postgres::Error) -> String {
+pub(super) fn with_cause(error: &postgres::Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),

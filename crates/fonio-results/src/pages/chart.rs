@@ -6,7 +6,7 @@ use fonio_bench::storebench::figures::Unit;
 use crate::store::summary::Point;
 
 /// The plot's place in the picture.
-const LEFT: f64 = 34.0;
+const LEFT: f64 = 42.0;
 const RIGHT: f64 = 352.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 190.0;
@@ -72,7 +72,7 @@ pub struct Texts {
 
 /// Draws up to four distribution functions of one unit, and marks a value.
 pub fn draw(texts: Texts, unit: Unit, curves: &[Curve], mark: Option<f64>) -> Chart {
-    let scale = Scale::of(curves, mark);
+    let scale = Scale::of(unit, curves, mark);
     let classes = ["c1", "c2", "c3", "c4"];
     let lines = curves.iter().zip(classes).map(|(curve, class)| {
         let points = curve.points.iter().map(|point| scale.place(point.value, point.share));
@@ -141,12 +141,12 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(curves: &[Curve], mark: Option<f64>) -> Scale {
+    fn of(unit: Unit, curves: &[Curve], mark: Option<f64>) -> Scale {
         let values = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
-        // Below a factor of three, a linear axis has more useful ticks.
-        let is_log = low > 0.0 && high / low > 3.0;
+        // Below a factor of ten, a linear axis has more useful ticks.
+        let is_log = unit != Unit::Percent && low > 0.0 && high / low > 10.0;
         if is_log {
             return Scale { low: libm::log10(low), high: libm::log10(high), is_log };
         }

@@ -6,6 +6,7 @@ use axum::http::Uri;
 
 use super::{Page, count, day, html, interval, short};
 use crate::database::Connection;
+use crate::entry;
 use crate::figures;
 use crate::problem::Problem;
 use crate::query::Parameters;
@@ -82,12 +83,14 @@ struct DevicePage {
 
 /// `GET /devices/{slug}`.
 pub(super) async fn show(State(service): State<Service>, Path(slug): Path<String>) -> Page {
+    let no_device = || Problem::unknown("there are no results of this device; they may have been deleted");
+    if !entry::is_slug(&slug) {
+        return Err(no_device().into());
+    }
     let page = service
         .read(move |connection, lookup| {
             let devices = read::revisions(connection, &slug)?;
-            let first = devices.first().ok_or_else(|| {
-                Problem::unknown("there are no results of this device; they may have been deleted")
-            })?;
+            let first = devices.first().ok_or_else(no_device)?;
             let revisions: Result<Vec<Revision>, Problem> =
                 devices.iter().take(REVISIONS).map(|device| revision(connection, lookup, device)).collect();
             Ok(DevicePage {

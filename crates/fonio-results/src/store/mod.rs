@@ -6,6 +6,7 @@ pub mod read;
 pub mod summary;
 mod cache;
 mod remove;
+pub mod seeding;
 pub mod write;
 
 pub use cache::{Scope, Summaries};

@@ -64,10 +64,11 @@ impl Gone {
     fn unrank(&self, book: &Book, connection: &mut dyn Connection, figure: usize, value: f64) -> Outcome<Changes> {
         let better = figures::ranked()[figure].better;
         let figure_id = book.figure_id(figure);
-        connection.query(
-            "DELETE FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq = $4",
+        let gone = connection.query(
+            "DELETE FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq = $4 RETURNING seq",
             &[self.key_id.into(), figure_id.into(), better.score(value).into(), self.seq.into()],
         )?;
+        assert_eq!(gone.len(), 1, "result {} is ranked once in figure {figure_id}", self.seq);
         let scopes = [0, self.device_id];
         let change = |device_id| ((Scope { device_id, key_id: self.key_id, figure_id }, better.bin(value)), -1);
         Ok(scopes.into_iter().map(change).collect())

@@ -203,7 +203,7 @@ pub struct Book {
     devices: HashMap<Device, i64>,
 }
 
-const ADD_RESULTS: Bulk = Bulk {
+pub(super) const ADD_RESULTS: Bulk = Bulk {
     sqlite: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason) \
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
     postgres: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason) \
@@ -211,12 +211,12 @@ const ADD_RESULTS: Bulk = Bulk {
                $7::TEXT[])",
 };
 
-const ADD_DOCUMENTS: Bulk = Bulk {
+pub(super) const ADD_DOCUMENTS: Bulk = Bulk {
     sqlite: "INSERT INTO documents (seq, document) VALUES ($1, $2)",
     postgres: "INSERT INTO documents (seq, document) SELECT * FROM UNNEST($1::BIGINT[], $2::BYTEA[])",
 };
 
-const ADD_RANKS: Bulk = Bulk {
+pub(super) const ADD_RANKS: Bulk = Bulk {
     sqlite: "INSERT INTO ranks (key_id, figure_id, score, seq, device_id) VALUES ($1, $2, $3, $4, $5)",
     postgres: "INSERT INTO ranks (key_id, figure_id, score, seq, device_id) \
                SELECT * FROM UNNEST($1::BIGINT[], $2::BIGINT[], $3::FLOAT8[], $4::BIGINT[], $5::BIGINT[])",
@@ -339,8 +339,9 @@ impl Book {
             entries.iter().map(|_| Stored { id: token::new_id(), delete_token: token::new_token() }).collect();
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in entries {
-            keys.push(self.key_id(connection, &entry.key)?);
-            devices.push(self.device_id(connection, &entry.device)?);
+            let (key_id, device_id) = self.ids(connection, entry)?;
+            keys.push(key_id);
+            devices.push(device_id);
         }
         let seqs: Vec<i64> = (self.next_seq..).take(entries.len()).collect();
         connection.bulk(
@@ -422,6 +423,11 @@ impl Book {
         )?;
         count(connection, &of_key, &of_device)?;
         Ok(changes)
+    }
+
+    /// The numbers of an entry's key and device, which are created if they are new.
+    pub(super) fn ids(&mut self, connection: &mut dyn Connection, entry: &Entry) -> Result<(i64, i64), DatabaseError> {
+        Ok((self.key_id(connection, &entry.key)?, self.device_id(connection, &entry.device)?))
     }
 
     fn key_id(&mut self, connection: &mut dyn Connection, key: &Key) -> Result<i64, DatabaseError> {

@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-system",
         ],
     ),
+    ("fonio-results", &["fonio-bench"]),
     ("fonio-testing", &[]),
     (
         "xtask",

@@ -1,6 +1,6 @@
 //! A submission as the service stores it: its comparison key, its device, its ranked figures and the compressed document.
 
-use fonio_bench::storebench::document::{Document, Origin, Submission};
+use fonio_bench::storebench::document::{Document, Origin};
 use sha2::{Digest, Sha256};
 
 use crate::{compression, figures, plausibility};
@@ -53,9 +53,8 @@ pub struct Device {
 }
 
 impl Entry {
-    /// Prepares a submission that was received at `now_unix_s`.
-    pub fn new(submission: &Submission, now_unix_s: u64) -> Entry {
-        let document: &Document = submission;
+    /// Prepares a document without problems that was received at `now_unix_s`.
+    pub fn new(document: &Document, now_unix_s: u64) -> Entry {
         let json = serde_json::to_vec(document).expect("a document is JSON");
         Entry {
             key: key(document),

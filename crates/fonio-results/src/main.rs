@@ -34,12 +34,12 @@ enum Command {
 }
 
 #[derive(Args)]
-#[group(required = true, multiple = false)]
 struct Place {
     /// The folder of the SQLite database; it must exist.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A PostgreSQL database instead: postgres://USER:PASSWORD@HOST:PORT/NAME. The connection is not encrypted.
+    /// A PostgreSQL database, which takes the place of --data: postgres://USER:PASSWORD@HOST:PORT/NAME. The connection is
+    /// not encrypted.
     #[arg(long, value_name = "URL", env = "FONIO_RESULTS_DATABASE", hide_env_values = true)]
     database: Option<String>,
 }
@@ -71,12 +71,12 @@ struct Serve {
 impl Place {
     fn location(self) -> Result<Location> {
         match (self.data, self.database) {
-            (Some(folder), None) => Ok(Location::Folder(folder)),
-            (None, Some(url)) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            (_, Some(url)) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
                 Ok(Location::Server(url))
             }
-            (None, Some(_)) => bail!("--database is an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"),
-            _ => bail!("name a folder with --data, or a PostgreSQL database with --database"),
+            (_, Some(_)) => bail!("--database is an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"),
+            (Some(folder), None) => Ok(Location::Folder(folder)),
+            (None, None) => bail!("name a folder with --data, or a PostgreSQL database with --database"),
         }
     }
 }

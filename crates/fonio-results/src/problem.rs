@@ -37,8 +37,7 @@ pub struct Place {
 pub struct ProblemAnswer {
     /// What happened, and what to do.
     pub error: String,
-    /// The places in the submitted document.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The places in the submitted document; empty for other problems.
     pub problems: Vec<Place>,
 }
 

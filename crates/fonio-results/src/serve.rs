@@ -182,8 +182,8 @@ fn connect(
 /// Answers a client for whom there is no room.
 async fn refuse(mut stream: TcpStream) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-        Content-Type: application/json\r\nContent-Length: 65\r\n\r\n\
-        {\"error\":\"there are too many connections; try again in a minute\"}";
+        Content-Type: application/json\r\nContent-Length: 79\r\n\r\n\
+        {\"error\":\"there are too many connections; try again in a minute\",\"problems\":[]}";
     let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(ANSWER)).await;
 }
 

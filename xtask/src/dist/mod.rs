@@ -8,6 +8,7 @@ mod check;
 mod library;
 mod package;
 mod path;
+mod results;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,11 @@ type Test = fn(&[(Architecture, PathBuf)]) -> Result<()>;
 
 /// Runs `dist [test|path] [ARCHITECTURE…]`.
 pub fn run(arguments: &[String]) -> Result<()> {
+    if let [word, names @ ..] = arguments
+        && word == "results"
+    {
+        return results_service(names);
+    }
     let named = |word: &String| TESTS.iter().find(|(name, _)| name == word);
     let test = arguments.first().and_then(named).map(|(_, test)| test);
     let names = if test.is_some() { &arguments[1..] } else { arguments };
@@ -35,7 +41,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
     let mut packages = Vec::new();
     for architecture in architectures {
-        let program = build(architecture)?;
+        let program = build(architecture, "fonio")?;
         let library = library::build(architecture)?;
         packages.push((architecture, package::make(architecture, &program, &library)?));
     }
@@ -44,6 +50,25 @@ pub fn run(arguments: &[String]) -> Result<()> {
         println!("{architecture}: {}", within(package));
     }
     test.map_or(Ok(()), |test| test(&packages))
+}
+
+/// Makes the results service for some architectures.
+fn results_service(names: &[String]) -> Result<()> {
+    let named: Result<Vec<Architecture>, _> = names.iter().map(|name| name.parse()).collect();
+    let architectures = if names.is_empty() { Architecture::ALL.to_vec() } else { named? };
+    tools::ensure(&[tools::BUILD, tools::DIST])?;
+    for architecture in architectures {
+        let program = build(architecture, results::PROGRAM)?;
+        println!("{architecture}: {}", within(&program));
+        println!("{architecture}: {}", within(&results::make(&architecture.to_string(), &program)?));
+        if Architecture::of_this_machine() == Some(architecture) {
+            println!("{architecture}: {}, for podman build", within(&results::container(&program)?));
+        }
+    }
+    if let Some(exposure) = results::exposure() {
+        println!("{exposure}");
+    }
+    sums()
 }
 
 /// The folder of what users get.
@@ -73,8 +98,8 @@ fn triple_of(architecture: Architecture) -> &'static str {
     }
 }
 
-/// Builds the program and copies it to the folder of what users get.
-fn build(architecture: Architecture) -> Result<PathBuf> {
+/// Builds a program, which has the name of its crate, and copies it to the folder of what users get.
+fn build(architecture: Architecture, name: &str) -> Result<PathBuf> {
     let (target, triple) = (target_of(architecture), triple_of(architecture));
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
     let sysroot = Path::new(&sysroot);
@@ -91,7 +116,7 @@ fn build(architecture: Architecture) -> Result<PathBuf> {
     let variable = |name: &str| format!("{name}_{}", target.replace('-', "_"));
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
     let mut cargo = process::cargo();
-    cargo.args(["build", "--release", "--package", "fonio", "--target", target]);
+    cargo.args(["build", "--release", "--package", name, "--target", target]);
     cargo.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), flags);
     cargo.env(of_cargo("LINKER"), linker(sysroot)?);
     let mut flags = "-Clinker-flavor=ld.lld -Clink-self-contained=yes".to_owned();
@@ -102,8 +127,8 @@ fn build(architecture: Architecture) -> Result<PathBuf> {
     cargo.env(of_cargo("RUSTFLAGS"), flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
-    let built = process::target().join(target).join("release/fonio");
-    let program = folder()?.join(format!("fonio-{}-{target}", package::VERSION));
+    let built = process::target().join(target).join("release").join(name);
+    let program = folder()?.join(format!("{name}-{}-{target}", package::VERSION));
     fs::copy(&built, &program).with_context(|| format!("cannot copy {}", built.display()))?;
     Ok(program)
 }

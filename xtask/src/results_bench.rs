@@ -50,7 +50,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))?;
     let mut verdicts = Vec::new();
-    for part in PARTS.iter().filter(|part| options.parts.is_empty() || options.parts.iter().any(|word| word == *part)) {
+    for part in
+        PARTS.iter().filter(|part| options.parts.is_empty() || options.parts.iter().any(|word| word == *part))
+    {
         process::check_signals()?;
         eprintln!("bench results: {part} …");
         verdicts.extend(match *part {
@@ -89,7 +91,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--results" => options.results = number.into(),
             "--seconds" => options.seconds = number,
             "--rounds" => options.rounds = number,
-            _ => bail!("the options are --results N, --seconds S, --rounds N, and the parts {}", PARTS.join(", ")),
+            _ => bail!(
+                "the options are --results N, --seconds S, --rounds N, and the parts {}",
+                PARTS.join(", ")
+            ),
         }
     }
     Ok(options)
@@ -185,13 +190,21 @@ fn number(value: &Value, name: &str) -> f64 {
 fn ranking(options: &Options) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let seconds = options.seconds.to_string();
-    let bare = answer(Command::new("taskset").args(["--cpu-list", "0"]).arg(example("load")).arg("query").arg(&folder).arg("5"))?;
+    let bare = answer(
+        Command::new("taskset")
+            .args(["--cpu-list", "0"])
+            .arg(example("load"))
+            .arg("query")
+            .arg(&folder)
+            .arg("5"),
+    )?;
     let service = Service::start(&folder, Some(0))?;
     // The first pages read from the disk.
     answer(&mut service.load(&["ranking", "50", "5"]))?;
     let pages = answer(&mut service.load(&["ranking", &PAGES_PER_S.to_string(), &seconds]))?;
     let p99 = number(&pages, "p99_ms");
-    let is_complete = number(&pages, "failed") == 0.0 && number(&pages, "per_s") > 0.98 * f64::from(PAGES_PER_S);
+    let is_complete =
+        number(&pages, "failed") == 0.0 && number(&pages, "per_s") > 0.98 * f64::from(PAGES_PER_S);
     Ok(Verdict::of(
         is_complete && p99 < PAGE_P99_MS,
         format!(
@@ -243,7 +256,10 @@ fn kill(options: &Options) -> Result<Verdict> {
         process::check_signals()?;
         let _ = fs::remove_file(&file);
         let service = Service::start(folder.path(), None)?;
-        let mut load = service.load(&["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown]).stdout(Stdio::null()).spawn()?;
+        let mut load = service
+            .load(&["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
+            .stdout(Stdio::null())
+            .spawn()?;
         // Another instant in each round, between 0.2 and 0.8 s.
         std::thread::sleep(Duration::from_millis(200 + u64::from(round) * 37 % 600));
         service.kill()?;
@@ -255,14 +271,20 @@ fn kill(options: &Options) -> Result<Verdict> {
     }
     Ok(Verdict::of(
         lost == 0.0 && acknowledged > 0.0,
-        format!("kill -9, {} rounds: {acknowledged:.0} results were acknowledged, {lost:.0} are lost", options.rounds),
+        format!(
+            "kill -9, {} rounds: {acknowledged:.0} results were acknowledged, {lost:.0} are lost",
+            options.rounds
+        ),
     ))
 }
 
 /// Submits until the disk is full, and goes on asking.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
-        return Ok(Verdict { holds: None, sentence: "full disk: a small disk needs root to be mounted".to_owned() });
+        return Ok(Verdict {
+            holds: None,
+            sentence: "full disk: a small disk needs root to be mounted".to_owned(),
+        });
     }
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
     let disk = folder.path().join("disk");
@@ -307,13 +329,22 @@ fn schema() -> Result<Verdict> {
     let mut command = Command::new(&program);
     command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
     // A schema cannot say everything that a document must fulfil, so valid documents may be refused.
-    command.args(["--exclude-checks", "positive_data_acceptance", "--max-examples", "100", "--seed", "1", "--no-color"]);
+    command.args([
+        "--exclude-checks",
+        "positive_data_acceptance",
+        "--max-examples",
+        "100",
+        "--seed",
+        "1",
+        "--no-color",
+    ]);
     let output = command.current_dir(folder.path()).output().context("cannot start schemathesis")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         eprintln!("{text}");
     }
-    let cases = text.lines().find(|line| line.contains("generated")).unwrap_or("no test cases").trim().to_owned();
+    let cases =
+        text.lines().find(|line| line.contains("generated")).unwrap_or("no test cases").trim().to_owned();
     Ok(Verdict::of(
         output.status.success() && !cases.contains("no test"),
         format!("OpenAPI document under {SCHEMATHESIS}, all checks but positive_data_acceptance: {cases}"),

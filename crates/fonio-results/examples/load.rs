@@ -31,10 +31,14 @@ fn main() -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let printed = match words.as_slice() {
         ["ranking", port, rate, seconds] => ranking(port.parse()?, rate.parse()?, seconds.parse()?)?,
-        ["submit", port, rate, seconds, file] => submit(port.parse()?, rate.parse()?, seconds.parse()?, file)?,
+        ["submit", port, rate, seconds, file] => {
+            submit(port.parse()?, rate.parse()?, seconds.parse()?, file)?
+        }
         ["check", port, file] => check(port.parse()?, file)?,
         ["query", folder, seconds] => query(PathBuf::from(folder), seconds.parse()?)?,
-        _ => bail!("usage: load ranking PORT RATE SECONDS | submit PORT RATE SECONDS FILE | check PORT FILE | query DIR SECONDS"),
+        _ => bail!(
+            "usage: load ranking PORT RATE SECONDS | submit PORT RATE SECONDS FILE | check PORT FILE | query DIR SECONDS"
+        ),
     };
     println!("{printed}");
     Ok(())
@@ -66,7 +70,8 @@ impl Client {
             self.stream = Some(BufReader::new(stream));
         }
         let stream = self.stream.as_mut().context("it was opened")?;
-        let bytes = [format!("{head}Host: x\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
+        let bytes =
+            [format!("{head}Host: x\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
         stream.get_mut().write_all(&bytes)?;
         let (mut status, mut length) = (0, 0);
         loop {
@@ -98,7 +103,10 @@ fn at_rate(
     seconds: f64,
     make: impl Fn() -> Box<dyn FnMut(u64) -> Result<bool>> + Sync,
 ) -> Result<(Vec<f64>, u64, f64)> {
-    ensure!(rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0, "the rate or the time is not possible");
+    ensure!(
+        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
+        "the rate or the time is not possible"
+    );
     let total = (rate * seconds) as u64;
     let next = AtomicU64::new(0);
     let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
@@ -115,7 +123,9 @@ fn at_rate(
                     let due = began + Duration::from_secs_f64(at as f64 / rate);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                     match act(at) {
-                        Ok(true) => times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3),
+                        Ok(true) => {
+                            times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3)
+                        }
                         Ok(false) | Err(_) => {
                             failed.fetch_add(1, Ordering::Relaxed);
                         }
@@ -130,7 +140,8 @@ fn at_rate(
 }
 
 fn summary(times: &[f64], failed: u64, took_s: f64) -> Value {
-    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
+    let at =
+        |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
     json!({
         "answers": times.len(),
         "failed": failed,
@@ -174,7 +185,8 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
                     let behind = match random(&mut state, 4) {
                         0 => {
                             let value = (random(&mut state, 40_000) + 1) as f64 / 1000.0;
-                            let is_higher = figure.starts_with("bandwidth") || figure.starts_with("sustained");
+                            let is_higher =
+                                figure.starts_with("bandwidth") || figure.starts_with("sustained");
                             let score = if is_higher { -value } else { value };
                             format!("&page={:016x}-0", score.to_bits())
                         }
@@ -204,7 +216,10 @@ fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
     let bodies = &bodies;
     let begun = Instant::now();
     let total = (rate * seconds) as u64;
-    ensure!(rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0, "the rate or the time is not possible");
+    ensure!(
+        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
+        "the rate or the time is not possible"
+    );
     let next = AtomicU64::new(0);
     let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -233,7 +248,11 @@ fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
                     match (status, answer["id"].as_str()) {
                         (201, Some(id)) => {
                             let line = format!("{id}\n");
-                            acknowledged.lock().expect("no thread panics").write_all(line.as_bytes()).expect("the file can be written");
+                            acknowledged
+                                .lock()
+                                .expect("no thread panics")
+                                .write_all(line.as_bytes())
+                                .expect("the file can be written");
                             times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3);
                         }
                         _ => {
@@ -279,7 +298,8 @@ fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
         let key = &keys[random(&mut state, keys.len() as u64) as usize];
         let at = random(&mut state, figures::ranked().len() as u64) as usize;
         let figure = &figures::ranked()[at];
-        let ids = connection.query("SELECT figure_id FROM figures WHERE name = $1", &[figure.name.as_str().into()])?;
+        let ids = connection
+            .query("SELECT figure_id FROM figures WHERE name = $1", &[figure.name.as_str().into()])?;
         let scope = Scope { device_id: 0, key_id: key.key_id, figure_id: ids[0].int(0) };
         let summary = read::summary(connection, &summaries, scope, figure.better)?;
         let asked = Instant::now();

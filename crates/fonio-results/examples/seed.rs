@@ -86,7 +86,8 @@ fn document(base: &Document, number: u64) -> Document {
     document.began_unix_s = sample::BEGAN_UNIX_S + random(&mut state) % 20_000_000 / 86_400 * 86_400;
     let device = spread(&mut model.wrapping_mul(977));
     let mut total = 0.0;
-    for figure in ["bandwidth.seq_read", "bandwidth.seq_write", "bandwidth.rand_read", "bandwidth.rand_write"] {
+    for figure in ["bandwidth.seq_read", "bandwidth.seq_write", "bandwidth.rand_read", "bandwidth.rand_write"]
+    {
         total += scale(&mut document, figure, device * spread(&mut state));
     }
     set(&mut document, "bandwidth.total", total);
@@ -159,7 +160,8 @@ fn seed(folder: &Path, results: u64) -> Result<()> {
                     if from >= results {
                         return;
                     }
-                    let piece = (from..(from + PIECE).min(results)).map(|number| entry(base, number)).collect();
+                    let piece =
+                        (from..(from + PIECE).min(results)).map(|number| entry(base, number)).collect();
                     if send.send((from, piece)).is_err() {
                         return;
                     }

@@ -188,7 +188,8 @@ async fn parquet(State(service): State<Service>) -> Response {
     let schema = Arc::new(Schema::new(fields));
     let level = ZstdLevel::try_new(3).expect("the level is valid");
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-    let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).expect("the columns are valid");
+    let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties))
+        .expect("the columns are valid");
     send(service, "application/vnd.apache.parquet", "results.parquet", Parquet { schema, writer })
 }
 
@@ -203,7 +204,9 @@ impl Format for Parquet {
         for (at, name) in COLUMNS.iter().enumerate() {
             let cells = rows.iter().map(|row| row.cells[at].as_deref());
             columns.push(if WHOLE.contains(name) {
-                Arc::new(cells.map(|cell| cell.and_then(|cell| cell.parse::<i64>().ok())).collect::<Int64Array>())
+                Arc::new(
+                    cells.map(|cell| cell.and_then(|cell| cell.parse::<i64>().ok())).collect::<Int64Array>(),
+                )
             } else {
                 Arc::new(cells.collect::<StringArray>())
             });
@@ -256,7 +259,9 @@ async fn produce(
         seq = last.seq;
         let convert = move || {
             let names = names();
-            let row = |stored: &read::Stored| Row::of(&stored.id, stored.received_at, &document(&stored.document), &names);
+            let row = |stored: &read::Stored| {
+                Row::of(&stored.id, stored.received_at, &document(&stored.document), &names)
+            };
             let rows: Vec<Row> = piece.iter().map(row).collect();
             let bytes = format.rows(&rows);
             (format, bytes)

@@ -74,7 +74,9 @@ impl Place {
             (_, Some(url)) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
                 Ok(Location::Server(url))
             }
-            (_, Some(_)) => bail!("--database is an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"),
+            (_, Some(_)) => bail!(
+                "--database is an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"
+            ),
             (Some(folder), None) => Ok(Location::Folder(folder)),
             (None, None) => bail!("name a folder with --data, or a PostgreSQL database with --database"),
         }
@@ -112,12 +114,17 @@ fn run(arguments: Serve) -> Result<()> {
     };
     // The database's threads must not run inside of the runtime.
     let (service, writer) = Service::start(&settings)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let listener = serve::listen(arguments.listen).await.map_err(anyhow::Error::msg)?;
-        println!("Results are served on http://{}/ from {}", listener.local_addr()?, settings.location.shown());
+        println!(
+            "Results are served on http://{}/ from {}",
+            listener.local_addr()?,
+            settings.location.shown()
+        );
         let stop = async {
             tokio::select! {
                 _ = terminate.recv() => {}

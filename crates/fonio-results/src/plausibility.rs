@@ -3,7 +3,7 @@
 //!
 //! A rule states a physical limit or a contradiction with a margin, so that an unusual device is not accused.
 
-use fonio_bench::storebench::document::{Document, DeviceKind, Origin};
+use fonio_bench::storebench::document::{DeviceKind, Document, Origin};
 use fonio_bench::storebench::figures::{SIZES, size_name};
 
 type Rule = fn(&Document, u64) -> Option<String>;
@@ -31,7 +31,10 @@ const AHEAD_MAX_S: u64 = 86_400 + 3_600;
 fn from_the_future(document: &Document, now_unix_s: u64) -> Option<String> {
     let ahead = document.began_unix_s.saturating_sub(now_unix_s);
     (ahead > AHEAD_MAX_S).then(|| {
-        format!("the run began {} days after it was received; set the clock of the machine", ahead.div_ceil(86_400))
+        format!(
+            "the run began {} days after it was received; set the clock of the machine",
+            ahead.div_ceil(86_400)
+        )
     })
 }
 
@@ -128,14 +131,17 @@ fn total_is_not_the_sum(document: &Document, _: u64) -> Option<String> {
     let values: Option<Vec<f64>> =
         parts.iter().map(|part| Some(document.value(&format!("bandwidth.{part}"))?.value)).collect();
     let sum: f64 = values?.iter().sum();
-    ((total - sum).abs() > 0.01 * sum.max(0.1))
-        .then(|| format!("bandwidth.total is {total:.1} MB/s, and the sum of the four bandwidths is {sum:.1} MB/s"))
+    ((total - sum).abs() > 0.01 * sum.max(0.1)).then(|| {
+        format!("bandwidth.total is {total:.1} MB/s, and the sum of the four bandwidths is {sum:.1} MB/s")
+    })
 }
 
 fn median_above_p99(document: &Document, _: u64) -> Option<String> {
     for access in ["seq_read", "seq_write", "rand_read", "rand_write"] {
         for bytes in SIZES {
-            let of = |statistic: &str| document.value(&format!("response.{access}.{}.{statistic}", size_name(bytes)));
+            let of = |statistic: &str| {
+                document.value(&format!("response.{access}.{}.{statistic}", size_name(bytes)))
+            };
             let (Some(median), Some(p99)) = (of("p50"), of("p99")) else { continue };
             // Both are means over runs.
             if median.value > p99.value * 1.01 {
@@ -203,15 +209,21 @@ mod tests {
         );
         check(
             |document| set(document, "bandwidth.seq_read", 300.0),
-            expect!["bandwidth.seq_read is 300 MB/s, above the limit of the bus of 104 MB/s; the page cache may have answered"],
+            expect![
+                "bandwidth.seq_read is 300 MB/s, above the limit of the bus of 104 MB/s; the page cache may have answered"
+            ],
         );
         check(
             |document| set(document, "response.rand_write.4k.p50", 0.01),
-            expect!["response.rand_write.4k.p50 is 0.0100 ms, and the bus alone needs 0.0375 ms for the data at 104 MB/s; requests were answered before the device had the data"],
+            expect![
+                "response.rand_write.4k.p50 is 0.0100 ms, and the bus alone needs 0.0375 ms for the data at 104 MB/s; requests were answered before the device had the data"
+            ],
         );
         check(
             |document| set(document, "bandwidth.seq_read", 2.0),
-            expect!["bandwidth.seq_read is 2.0 MB/s and bandwidth.rand_read is 9.2 MB/s; sequential requests are never slower than random ones by this factor"],
+            expect![
+                "bandwidth.seq_read is 2.0 MB/s and bandwidth.rand_read is 9.2 MB/s; sequential requests are never slower than random ones by this factor"
+            ],
         );
         check(
             |document| set(document, "bandwidth.total", 90.0),
@@ -219,7 +231,9 @@ mod tests {
         );
         check(
             |document| set(document, "response.seq_read.64k.p50", 9.5),
-            expect!["the median response of seq_read of 64 KiB is 9.500 ms, above its 99th percentile of 4.777 ms"],
+            expect![
+                "the median response of seq_read of 64 KiB is 9.500 ms, above its 99th percentile of 4.777 ms"
+            ],
         );
     }
 
@@ -231,7 +245,9 @@ mod tests {
                 document.device.bus_limit_mb_s = Some(9000.0);
                 set(document, "bandwidth.seq_read", 800.0);
             },
-            expect!["bandwidth.seq_read is 800 MB/s, above the limit of the bus of 400 MB/s; the page cache may have answered"],
+            expect![
+                "bandwidth.seq_read is 800 MB/s, above the limit of the bus of 400 MB/s; the page cache may have answered"
+            ],
         );
     }
 }

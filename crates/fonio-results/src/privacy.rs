@@ -6,8 +6,28 @@ use serde_json::Value;
 
 /// The last part of names of hosts in local networks and in the most used domains.
 const DOMAINS: [&str; 22] = [
-    "arpa", "box", "cloud", "com", "corp", "de", "dev", "edu", "fritz", "home", "internal", "intranet", "io", "lan",
-    "local", "localdomain", "localhost", "net", "org", "private", "test", "uk",
+    "arpa",
+    "box",
+    "cloud",
+    "com",
+    "corp",
+    "de",
+    "dev",
+    "edu",
+    "fritz",
+    "home",
+    "internal",
+    "intranet",
+    "io",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "net",
+    "org",
+    "private",
+    "test",
+    "uk",
 ];
 
 /// Words after which a serial number follows.
@@ -25,7 +45,9 @@ fn walk(value: &Value, path: &mut String, found: &mut Vec<Problem>) {
     match value {
         Value::String(text) => {
             if let Some(what) = private(text) {
-                let sentence = format!("the text has {what}, which the service does not accept; remove it and send again");
+                let sentence = format!(
+                    "the text has {what}, which the service does not accept; remove it and send again"
+                );
                 found.push(Problem::new(path.clone(), sentence));
             }
         }
@@ -51,10 +73,14 @@ fn walk(value: &Value, path: &mut String, found: &mut Vec<Problem>) {
 }
 
 fn private(text: &str) -> Option<&'static str> {
-    for word in text.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"')) {
+    for word in
+        text.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"'))
+    {
         let lower = word.to_ascii_lowercase();
         let lower = lower.trim_end_matches(['.', ':', '!', '?']);
-        if SERIAL_WORDS.contains(&lower) || ["serial=", "serial:", "sn=", "hostname="].iter().any(|start| lower.starts_with(start)) {
+        if SERIAL_WORDS.contains(&lower)
+            || ["serial=", "serial:", "sn=", "hostname="].iter().any(|start| lower.starts_with(start))
+        {
             return Some("a word that introduces a serial number or a name");
         }
         if is_host(lower) {
@@ -71,7 +97,8 @@ fn private(text: &str) -> Option<&'static str> {
 fn is_host(word: &str) -> bool {
     let Some((name, last)) = word.rsplit_once('.') else { return false };
     let is_part = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     let has_letter = name.bytes().any(|byte| byte.is_ascii_alphabetic());
     DOMAINS.contains(&last) && has_letter && name.split('.').all(is_part)
@@ -80,7 +107,8 @@ fn is_host(word: &str) -> bool {
 /// `b8-27-eb-12-34-56`, and with colons.
 fn is_hardware_address(word: &str) -> bool {
     let parts: Vec<&str> = word.split(['-', ':']).collect();
-    parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    parts.len() == 6
+        && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

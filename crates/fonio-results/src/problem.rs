@@ -103,7 +103,9 @@ impl From<DatabaseError> for Problem {
             DatabaseError::Stopping => Problem::later("the service is stopping; try again in a minute"),
             error => {
                 eprintln!("fonio-results: a request failed: {error}");
-                Problem::later("the service cannot read its database; its operator finds the reason in its log")
+                Problem::later(
+                    "the service cannot read its database; its operator finds the reason in its log",
+                )
             }
         }
     }

@@ -20,16 +20,23 @@ impl Parameters {
     /// A sentence for unknown and repeated names, long values, and control characters.
     pub fn of(uri: &Uri, known: &[&str]) -> Result<Parameters, Problem> {
         let axum::extract::Query(pairs) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| Problem::bad("the query of the address cannot be read; write it as name=value&name=value"))?;
+            .map_err(|_| {
+                Problem::bad("the query of the address cannot be read; write it as name=value&name=value")
+            })?;
         for (at, (name, value)) in pairs.iter().enumerate() {
             if !known.contains(&name.as_str()) {
-                return Err(Problem::bad(format!("there is a parameter that is not one of: {}", known.join(", "))));
+                return Err(Problem::bad(format!(
+                    "there is a parameter that is not one of: {}",
+                    known.join(", ")
+                )));
             }
             if pairs[..at].iter().any(|(earlier, _)| earlier == name) {
                 return Err(Problem::bad(format!("the parameter {name} occurs twice")));
             }
             if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
-                return Err(Problem::bad(format!("the parameter {name} is too long, or has control characters")));
+                return Err(Problem::bad(format!(
+                    "the parameter {name} is too long, or has control characters"
+                )));
             }
         }
         Ok(Parameters(pairs))
@@ -70,9 +77,9 @@ impl Parameters {
     /// A sentence for anything else.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
-        parse_position(text)
-            .map(Some)
-            .ok_or_else(|| Problem::bad("the parameter page is not a value that an earlier page named as `next`"))
+        parse_position(text).map(Some).ok_or_else(|| {
+            Problem::bad("the parameter page is not a value that an earlier page named as `next`")
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fonio_bench::storebench::document::{
-    self, CapacityCheck, ClassVerdict, Curve, Device, DeviceKind, Document, Effort, Key, Launch, Machine, Measure, Mode,
-    Origin, Value,
+    self, CapacityCheck, ClassVerdict, Curve, Device, DeviceKind, Document, Effort, Key, Launch, Machine,
+    Measure, Mode, Origin, Value,
 };
 use fonio_bench::storebench::figures::{self, Unit};
 use fonio_bench::verdict::CLASSES;
@@ -19,8 +19,10 @@ pub fn document() -> Document {
 
 /// The document of a card that is `speed` times as fast.
 pub fn scaled(speed: f64) -> Document {
-    let figures: BTreeMap<String, Measure> =
-        figures::catalogue().into_iter().map(|figure| (figure.name.clone(), measure(&figure, speed))).collect();
+    let figures: BTreeMap<String, Measure> = figures::catalogue()
+        .into_iter()
+        .map(|figure| (figure.name.clone(), measure(&figure, speed)))
+        .collect();
     Document {
         schema: document::SCHEMA.to_owned(),
         tool: "fonio 0.1.0".to_owned(),

@@ -65,8 +65,11 @@ pub fn router(service: Service) -> Router {
 }
 
 async fn wrong_method() -> Response {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this address has no such method; the header Allow lists its methods")
-        .into_json()
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this address has no such method; the header Allow lists its methods",
+    )
+    .into_json()
 }
 
 /// Counts the request, and adds the headers that keep pages from running or loading anything foreign.
@@ -119,7 +122,10 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
             address.port()
         ),
         io::ErrorKind::AddrNotAvailable => {
-            format!("this machine does not have the address {}; choose another one with --listen", address.ip())
+            format!(
+                "this machine does not have the address {}; choose another one with --listen",
+                address.ip()
+            )
         }
         _ => format!("cannot listen on {address}: {error}"),
     })
@@ -170,7 +176,8 @@ fn connect(
     let router = router.layer(axum::Extension(Peer(peer)));
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(times.head).max_buf_size(HEAD_BYTES_MAX);
-    let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
+    let connection =
+        builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
         // An error is the client's: it went away, or was too slow.

@@ -1,8 +1,8 @@
 //! The pages in a browser: wide and narrow, light and dark, and what a screen reader is told.
 
-mod support;
 #[path = "support/chromium.rs"]
 mod chromium;
+mod support;
 
 use chromium::Chromium;
 use fonio_bench::storebench::document::Document;
@@ -53,7 +53,10 @@ fn pages_fit_and_are_accessible() {
         for (width, scheme) in [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")] {
             browser.show(&format!("http://{}{path}", service.address), width, scheme);
             let seen = browser.evaluate("document.documentElement.scrollWidth").as_u64();
-            assert!(seen.is_some_and(|seen| seen <= u64::from(width)), "{path} is {seen:?} pixels wide of {width}");
+            assert!(
+                seen.is_some_and(|seen| seen <= u64::from(width)),
+                "{path} is {seen:?} pixels wide of {width}"
+            );
             let back = browser.evaluate("getComputedStyle(document.body).backgroundColor");
             let expected = if scheme == "dark" { "rgb(15, 19, 24)" } else { "rgb(255, 255, 255)" };
             assert_eq!(back, expected, "{path} {scheme}");
@@ -73,11 +76,15 @@ fn check_names(browser: &mut Chromium, path: &str, charts: usize) {
     let levels = browser.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName).join(' ')");
     let levels = levels.as_str().unwrap();
     assert!(levels.starts_with("H1") && !levels.contains("H1 H3"), "{path}: {levels}");
-    let pictures: Vec<&str> =
-        things.iter().filter(|(role, _)| role == "image" || role == "img").map(|(_, name)| name.as_str()).collect();
+    let pictures: Vec<&str> = things
+        .iter()
+        .filter(|(role, _)| role == "image" || role == "img")
+        .map(|(_, name)| name.as_str())
+        .collect();
     assert_eq!(pictures.len(), charts, "{path}: {pictures:?}");
     for (role, name) in &things {
-        let needs_name = ["image", "img", "link", "button", "combobox", "textbox", "region", "heading"].contains(&role.as_str());
+        let needs_name = ["image", "img", "link", "button", "combobox", "textbox", "region", "heading"]
+            .contains(&role.as_str());
         assert!(!needs_name || !name.trim().is_empty(), "{path}: a {role} has no name");
     }
     assert_eq!(browser.evaluate("document.scripts.length"), 0, "{path}");

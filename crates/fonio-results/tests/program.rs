@@ -26,7 +26,8 @@ impl Service {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
+        let address =
+            line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
         Service { child, address }
     }
 
@@ -63,21 +64,33 @@ fn submit(address: &str) -> String {
 fn check(output: &Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.starts_with("fonio-results: ") && error.contains(words) && error.lines().count() == 1, "{error}");
+    assert!(
+        error.starts_with("fonio-results: ") && error.contains(words) && error.lines().count() == 1,
+        "{error}"
+    );
 }
 
 #[test]
 fn errors_are_sentences_with_the_way_out() {
     let folder = tempfile::tempdir().unwrap();
-    let serve = |data: &Path, listen: &str| program().args(["serve", "--listen", listen, "--data"]).arg(data).output().unwrap();
+    let serve = |data: &Path, listen: &str| {
+        program().args(["serve", "--listen", listen, "--data"]).arg(data).output().unwrap()
+    };
     let missing = folder.path().join("missing");
     check(&serve(&missing, "127.0.0.1:0"), "make it, or name another one with --data");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     check(&serve(folder.path(), &address), "is taken by another program; choose another one with --listen");
     let damaged = tempfile::tempdir().unwrap();
-    std::fs::write(damaged.path().join("results.sqlite"), "this is not a database, but it is long enough".repeat(100)).unwrap();
-    check(&serve(damaged.path(), "127.0.0.1:0"), "is not a database of fonio-results, or is damaged; restore a backup");
+    std::fs::write(
+        damaged.path().join("results.sqlite"),
+        "this is not a database, but it is long enough".repeat(100),
+    )
+    .unwrap();
+    check(
+        &serve(damaged.path(), "127.0.0.1:0"),
+        "is not a database of fonio-results, or is damaged; restore a backup",
+    );
     let service = Service::start(folder.path());
     check(&serve(folder.path(), "127.0.0.1:0"), "another fonio-results uses");
     drop(service);
@@ -91,7 +104,15 @@ fn sigterm_finishes_requests_and_a_backup_is_complete() {
     let mut service = Service::start(folder.path());
     assert!(submit(&service.address).starts_with("HTTP/1.1 201"));
     let copy = folder.path().join("copy");
-    let back_up = || program().arg("backup").arg("--data").arg(folder.path()).arg(copy.join("results.sqlite")).output().unwrap();
+    let back_up = || {
+        program()
+            .arg("backup")
+            .arg("--data")
+            .arg(folder.path())
+            .arg(copy.join("results.sqlite"))
+            .output()
+            .unwrap()
+    };
     std::fs::create_dir(&copy).unwrap();
     assert!(back_up().status.success());
     check(&back_up(), "a backup does not overwrite files");

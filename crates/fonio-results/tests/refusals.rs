@@ -40,13 +40,21 @@ fn bad_bodies_are_refused_in_words() {
     check(&service.submit(b"{\"schema\": \"\xff\"}"), 400, "not UTF-8 at byte 12");
     check(&service.submit(b""), 400, "not JSON");
     check(&service.submit(b"{}"), 400, "missing field");
-    check(&service.ask("POST", "/api/v1/results", &["Content-Type: text/plain"], &sample()), 415, "Content-Type");
+    check(
+        &service.ask("POST", "/api/v1/results", &["Content-Type: text/plain"], &sample()),
+        415,
+        "Content-Type",
+    );
 
     let mut unknown = serde_json::to_value(sample::document()).unwrap();
     unknown["device"]["serial"] = "1234".into();
     check(&service.submit(unknown.to_string().as_bytes()), 400, "unknown field `serial`");
     for (place, value, words) in [
-        ("/device/model", "0123456789abcdef0123", "device.model: the text has a number that looks like a serial number"),
+        (
+            "/device/model",
+            "0123456789abcdef0123",
+            "device.model: the text has a number that looks like a serial number",
+        ),
         ("/machine/board", "ann-pi.local", "machine.board: the text has the name of a host"),
         ("/verdict", "see /home/ann/result", "verdict: the text has a path"),
     ] {
@@ -86,9 +94,14 @@ fn a_flood_is_refused_and_others_are_served() {
 #[test]
 fn slow_clients_do_not_hold_connections() {
     let short = Duration::from_millis(200);
-    let (service, _folder) = on_sqlite(|_| (), Times { head: short, stall: short, stop: Duration::from_secs(5) });
-    for start in [&b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "[..], b"", b"POST /api/v1/results HTTP/1.1\r\nHost: x\r\n\
-        Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"] {
+    let (service, _folder) =
+        on_sqlite(|_| (), Times { head: short, stall: short, stop: Duration::from_secs(5) });
+    for start in [
+        &b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "[..],
+        b"",
+        b"POST /api/v1/results HTTP/1.1\r\nHost: x\r\n\
+        Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+    ] {
         let mut stream = TcpStream::connect(service.address).unwrap();
         stream.write_all(start).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();

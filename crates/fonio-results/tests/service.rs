@@ -56,7 +56,9 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 
 fn set(document: &mut Document, figure: &str, value: f64) {
     match document.figures.get_mut(figure) {
-        Some(Measure::Measured(measured)) => (measured.value, measured.low, measured.high) = (value, value, value),
+        Some(Measure::Measured(measured)) => {
+            (measured.value, measured.low, measured.high) = (value, value, value)
+        }
         other => panic!("{figure} is {other:?}"),
     }
 }
@@ -83,7 +85,10 @@ fn a_results_life(location: Location) {
     let document: Document = serde_json::from_value(shown["document"].clone()).unwrap();
     assert!(document == sample::scaled(2.0), "{document:?}");
     let first = &shown["percentiles"][0];
-    assert_eq!((text(first, "figure"), first["rank"].as_i64(), first["results"].as_i64()), ("bandwidth.total", Some(1), Some(4)));
+    assert_eq!(
+        (text(first, "figure"), first["rank"].as_i64(), first["results"].as_i64()),
+        ("bandwidth.total", Some(1), Some(4))
+    );
     assert_eq!(first["percentile"].as_f64(), Some(100.0));
     let page = service.get(text(&submitted, "page"));
     assert!(page.status == 200 && page.text().contains("Rank 1 of 4"), "{}", page.text());
@@ -154,12 +159,19 @@ fn compare(service: &Running, naive: &Naive, submitted: &[(String, String)]) {
     for (figure, sign) in [("sustained.last", -1.0), ("launch.cold.total", 1.0)] {
         let mut sorted = naive.clone();
         sorted.sort_by(|a, b| (a.0 * sign).total_cmp(&(b.0 * sign)).then(a.1.cmp(&b.1)));
-        let rank = |list: &Naive, value: f64| 1 + list.iter().filter(|other| other.0 * sign < value * sign).count();
-        let expected: Vec<(usize, f64, &str)> =
-            sorted.iter().map(|(value, at, _)| (rank(&sorted, *value), *value, submitted[*at].0.as_str())).collect();
+        let rank =
+            |list: &Naive, value: f64| 1 + list.iter().filter(|other| other.0 * sign < value * sign).count();
+        let expected: Vec<(usize, f64, &str)> = sorted
+            .iter()
+            .map(|(value, at, _)| (rank(&sorted, *value), *value, submitted[*at].0.as_str()))
+            .collect();
         let rows = pages(service, &format!("/api/v1/ranking?key={KEY}&figure={figure}"));
-        let ours: Vec<(usize, f64, &str)> =
-            rows.iter().map(|row| (row["rank"].as_u64().unwrap() as usize, row["value"].as_f64().unwrap(), text(row, "id"))).collect();
+        let ours: Vec<(usize, f64, &str)> = rows
+            .iter()
+            .map(|row| {
+                (row["rank"].as_u64().unwrap() as usize, row["value"].as_f64().unwrap(), text(row, "id"))
+            })
+            .collect();
         assert_eq!(ours, expected, "{figure}");
 
         let mut best: BTreeMap<usize, (f64, usize, usize)> = BTreeMap::new();
@@ -232,7 +244,10 @@ fn results_survive_a_restart(location: Location) {
     writer.query("INSERT INTO tables_version (version) VALUES (99)", &[]).unwrap();
     drop(writer);
     let refused = location.open_writer().err().expect("it is newer").to_string();
-    assert!(refused.contains("version 99") && refused.contains("install the newer fonio-results"), "{refused}");
+    assert!(
+        refused.contains("version 99") && refused.contains("install the newer fonio-results"),
+        "{refused}"
+    );
 }
 
 fn texts_cannot_become_sql_or_html(location: Location) {
@@ -242,7 +257,12 @@ fn texts_cannot_become_sql_or_html(location: Location) {
     document.machine.board = Some("\"><img src=x onerror=alert(1)>".to_owned());
     let submitted = service.submit(&bytes(&document));
     assert_eq!(submitted.status, 201, "{}", submitted.text());
-    let slug = text(&service.get(text(&submitted.json(), "page").replace("/results", "/api/v1/results").as_str()).json()["device"], "page").to_owned();
+    let slug = text(
+        &service.get(text(&submitted.json(), "page").replace("/results", "/api/v1/results").as_str()).json()
+            ["device"],
+        "page",
+    )
+    .to_owned();
     let slug = slug.split('#').next().unwrap();
     for path in ["/", "/ranking", "/devices", "/distributions", slug, text(&submitted.json(), "page")] {
         let answer = service.get(path);

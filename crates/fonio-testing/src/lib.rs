@@ -114,7 +114,9 @@ impl Need {
             Need::Npm => programs(&["npm"]),
             Need::Clang => programs(&["clang-14", "llvm-strip-14"]),
             Need::Cc => programs(&["cc"]),
-            Need::Postgres => postgres_programs().is_none().then(|| "PostgreSQL's server is not installed".to_owned()),
+            Need::Postgres => {
+                postgres_programs().is_none().then(|| "PostgreSQL's server is not installed".to_owned())
+            }
             Need::Chromium => programs(&["chromium"]),
             Need::Bpf => file("/sys/kernel/btf/vmlinux"),
             Need::Uprobes => file("/sys/bus/event_source/devices/uprobe/type"),

@@ -67,7 +67,9 @@ pub fn container(program: &Path) -> Result<PathBuf> {
 /// The exposure of the unit in the words of systemd, if this machine can say it.
 pub fn exposure() -> Option<String> {
     let unit = process::root().join(UNIT);
-    let text = output(Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit)).ok()?;
+    let text =
+        output(Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit))
+            .ok()?;
     let line = text.lines().rev().find(|line| line.contains("Overall exposure level"))?;
     Some(line.trim_start_matches(['→', ' ']).to_owned())
 }

@@ -2,8 +2,8 @@
 
 mod answers;
 pub mod openapi;
-mod results;
 mod rankings;
+mod results;
 
 pub use answers::Percentile;
 pub(crate) use rankings::{KEYS, POINTS, ROWS, figure, no_key};

@@ -5,14 +5,15 @@ use std::sync::LazyLock;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
-use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::JsonSchema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::answers;
 use crate::problem::ProblemAnswer;
 
-static TEXT: LazyLock<String> = LazyLock::new(|| serde_json::to_string_pretty(&document()).expect("it is JSON"));
+static TEXT: LazyLock<String> =
+    LazyLock::new(|| serde_json::to_string_pretty(&document()).expect("it is JSON"));
 
 /// `GET /openapi.json`.
 pub(super) async fn show() -> Response {
@@ -32,7 +33,8 @@ impl Schemas {
 
     /// Answers of a path: its own, and the problems that it can report.
     fn answers(&mut self, own: Vec<(&str, Value)>, problems: &[(&str, &str)]) -> Value {
-        let mut all: Map<String, Value> = own.into_iter().map(|(status, answer)| (status.to_owned(), answer)).collect();
+        let mut all: Map<String, Value> =
+            own.into_iter().map(|(status, answer)| (status.to_owned(), answer)).collect();
         // Each path can be asked too often, and can find the database busy.
         for (status, description) in problems.iter().chain(&EVERYWHERE) {
             let mut answer = self.answer::<ProblemAnswer>(description);
@@ -46,8 +48,10 @@ impl Schemas {
     }
 }
 
-const EVERYWHERE: [(&str, &str); 2] =
-    [("429", "Too many requests came from this address."), ("503", "The service has too much to do, or is stopping.")];
+const EVERYWHERE: [(&str, &str); 2] = [
+    ("429", "Too many requests came from this address."),
+    ("503", "The service has too much to do, or is stopping."),
+];
 
 const BAD_QUERY: (&str, &str) = ("400", "A parameter is missing, unknown or wrong.");
 
@@ -102,11 +106,23 @@ pub fn document() -> Value {
 }
 
 fn id() -> Value {
-    parameter("id", "path", true, "The result's id.", json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }))
+    parameter(
+        "id",
+        "path",
+        true,
+        "The result's id.",
+        json!({ "type": "string", "pattern": "^[0-9a-f]{32}$" }),
+    )
 }
 
 fn key() -> Value {
-    parameter("key", "query", true, "The comparison key.", json!({ "type": "string", "minLength": 1, "maxLength": 256 }))
+    parameter(
+        "key",
+        "query",
+        true,
+        "The comparison key.",
+        json!({ "type": "string", "minLength": 1, "maxLength": 256 }),
+    )
 }
 
 fn figure() -> Value {
@@ -115,7 +131,8 @@ fn figure() -> Value {
 }
 
 fn submit(schemas: &mut Schemas) -> Value {
-    let created = schemas.answer::<answers::Submitted>("The result is stored on disk, and is ranked or hidden.");
+    let created =
+        schemas.answer::<answers::Submitted>("The result is stored on disk, and is ranked or hidden.");
     json!({
         "summary": "Submit a result",
         "operationId": "submit",

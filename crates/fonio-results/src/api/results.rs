@@ -62,20 +62,24 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
         }
         Ok(Err(_)) => Err(Problem::bad("the document did not arrive completely; send it again")),
         Err(_) => {
-            let sentence = format!("the document did not arrive within {} s; send it again", BODY_TIME.as_secs());
+            let sentence =
+                format!("the document did not arrive within {} s; send it again", BODY_TIME.as_secs());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, sentence))
         }
     }
 }
 
 fn parse(bytes: &[u8]) -> Result<Submission, Problem> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|error| Problem::bad(format!("the document is not UTF-8 at byte {}", error.valid_up_to())))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Problem::bad(format!("the document is not UTF-8 at byte {}", error.valid_up_to()))
+    })?;
     let document: Document = serde_json::from_str(text).map_err(|error| {
         use serde_json::error::Category;
         let sentence = match error.classify() {
             Category::Syntax | Category::Eof => format!("the document is not JSON: {error}"),
-            _ => format!("the document is not a StoreBench result: {error}; send it with `fonio storebench submit`"),
+            _ => format!(
+                "the document is not a StoreBench result: {error}; send it with `fonio storebench submit`"
+            ),
         };
         Problem::bad(sentence)
     })?;
@@ -91,7 +95,8 @@ fn parse(bytes: &[u8]) -> Result<Submission, Problem> {
         .take(PLACES_MAX)
         .map(|problem| Place { path: problem.path, sentence: problem.sentence })
         .collect();
-    let first = places.first().map_or_else(String::new, |place| format!("{}: {}", place.path, place.sentence));
+    let first =
+        places.first().map_or_else(String::new, |place| format!("{}: {}", place.path, place.sentence));
     let sentence = format!("the document is refused, and nothing was stored: {first}");
     Err(Problem { places, ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, sentence) })
 }
@@ -174,8 +179,13 @@ pub(crate) fn percentile(figure: usize, value: f64, better: i64, results: i64) -
 }
 
 /// `DELETE /api/v1/results/{id}`, with `Authorization: Bearer TOKEN`.
-pub(super) async fn delete(State(service): State<Service>, Path(id): Path<String>, headers: HeaderMap) -> Answer {
-    let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+pub(super) async fn delete(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let authorization =
+        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let given = authorization.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, given)) = given else {
         let sentence = "only the sender can delete a result; send the header Authorization: Bearer TOKEN";

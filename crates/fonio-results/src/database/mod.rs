@@ -222,7 +222,9 @@ impl Location {
     pub fn back_up(&self, to: &std::path::Path) -> Result<(), DatabaseError> {
         match self {
             Location::Folder(folder) => sqlite::back_up(folder, to),
-            Location::Server(url) => Err(DatabaseError::NoBackup { url: Location::Server(url.clone()).shown() }),
+            Location::Server(url) => {
+                Err(DatabaseError::NoBackup { url: Location::Server(url.clone()).shown() })
+            }
         }
     }
 }
@@ -284,7 +286,9 @@ pub enum DatabaseError {
         reason: String,
     },
     /// The server of the database cannot be reached.
-    #[error("cannot connect to {place}: {reason}; check that PostgreSQL runs, and the name and password in --database")]
+    #[error(
+        "cannot connect to {place}: {reason}; check that PostgreSQL runs, and the name and password in --database"
+    )]
     Unreachable {
         /// The database, without a password.
         place: String,

@@ -60,7 +60,11 @@ pub(super) fn open_writer(url: &str) -> Result<Box<dyn Connection>, DatabaseErro
 }
 
 fn explain(error: postgres::Error) -> DatabaseError {
-    if error.code() == Some(&SqlState::DISK_FULL) { DatabaseError::Full } else { DatabaseError::Postgres(error) }
+    if error.code() == Some(&SqlState::DISK_FULL) {
+        DatabaseError::Full
+    } else {
+        DatabaseError::Postgres(error)
+    }
 }
 
 impl Postgres {

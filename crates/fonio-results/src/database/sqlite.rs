@@ -94,9 +94,12 @@ fn open(folder: &Path, flags: OpenFlags, lock: Option<File>) -> Result<Sqlite, D
 fn explain(error: rusqlite::Error, place: &Path) -> DatabaseError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => DatabaseError::Full,
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt | ErrorCode::CannotOpen | ErrorCode::ReadOnly) => {
-            DatabaseError::Unreadable { place: place.display().to_string(), reason: error.to_string() }
-        }
+        Some(
+            ErrorCode::NotADatabase
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly,
+        ) => DatabaseError::Unreadable { place: place.display().to_string(), reason: error.to_string() },
         _ => DatabaseError::Sqlite(error),
     }
 }
@@ -165,7 +168,9 @@ impl Connection for Sqlite {
                     match column {
                         Column::Ints(values) => statement.raw_bind_parameter(at + 1, values[row])?,
                         Column::Reals(values) => statement.raw_bind_parameter(at + 1, values[row])?,
-                        Column::Texts(values) => statement.raw_bind_parameter(at + 1, values[row].as_deref())?,
+                        Column::Texts(values) => {
+                            statement.raw_bind_parameter(at + 1, values[row].as_deref())?
+                        }
                         Column::Bytes(values) => statement.raw_bind_parameter(at + 1, &values[row][..])?,
                     }
                 }

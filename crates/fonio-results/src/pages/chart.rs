@@ -142,7 +142,8 @@ struct Scale {
 
 impl Scale {
     fn of(unit: Unit, curves: &[Curve], mark: Option<f64>) -> Scale {
-        let values = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
+        let values =
+            || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
         // Below a factor of ten, a linear axis has more useful ticks.
@@ -173,16 +174,24 @@ impl Scale {
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let factors: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let (low, high) = (libm::pow(10.0, self.low), libm::pow(10.0, self.high));
-        let all = (first..=last).flat_map(|power| factors.iter().map(move |factor| factor * libm::pow(10.0, f64::from(power))));
+        let all = (first..=last)
+            .flat_map(|power| factors.iter().map(move |factor| factor * libm::pow(10.0, f64::from(power))));
         all.filter(|value| (low * 0.999..=high * 1.001).contains(value)).collect()
     }
 
     fn steps(&self) -> Vec<f64> {
         let span = self.high - self.low;
         let power = libm::pow(10.0, libm::floor(libm::log10(span)));
-        let step = [0.2, 0.5, 1.0].map(|factor| factor * power).into_iter().find(|step| span / step <= 6.0).unwrap_or(power * 2.0);
+        let step = [0.2, 0.5, 1.0]
+            .map(|factor| factor * power)
+            .into_iter()
+            .find(|step| span / step <= 6.0)
+            .unwrap_or(power * 2.0);
         let first = (self.low / step).ceil() as i64;
-        (first..first + 8).map(|at| at as f64 * step).take_while(|value| *value <= self.high * 1.0001).collect()
+        (first..first + 8)
+            .map(|at| at as f64 * step)
+            .take_while(|value| *value <= self.high * 1.0001)
+            .collect()
     }
 }
 
@@ -201,17 +210,24 @@ mod tests {
 
     fn curve(values: &[f64]) -> Curve {
         let step = 1.0 / values.len() as f64;
-        let points = values.iter().zip(0..).map(|(value, at)| Point { value: *value, share: step * f64::from(at + 1) });
+        let points = values
+            .iter()
+            .zip(0..)
+            .map(|(value, at)| Point { value: *value, share: step * f64::from(at + 1) });
         Curve { label: "x".to_owned(), points: points.collect(), band: Some(0.1) }
     }
 
     fn ticks(values: &[f64]) -> Vec<String> {
-        let texts = Texts { id: "t", title: String::new(), description: String::new(), caption: String::new() };
+        let texts =
+            Texts { id: "t", title: String::new(), description: String::new(), caption: String::new() };
         let chart = draw(texts, Unit::MbPerS, &[curve(values)], None);
         for line in &chart.lines {
             for place in line.points.split(' ') {
                 let (x, y) = place.split_once(',').unwrap();
-                assert!((LEFT..=RIGHT).contains(&x.parse().unwrap()) && (TOP..=BOTTOM).contains(&y.parse().unwrap()));
+                assert!(
+                    (LEFT..=RIGHT).contains(&x.parse().unwrap())
+                        && (TOP..=BOTTOM).contains(&y.parse().unwrap())
+                );
             }
         }
         chart.x_ticks.into_iter().map(|tick| tick.label).collect()

@@ -49,7 +49,8 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
             let one = read::result(connection, &a)?.ok_or_else(no_result)?;
             let other = read::result(connection, &b)?.ok_or_else(no_result)?;
             if one.key_id != other.key_id {
-                let (one, other) = (read::key_by_id(connection, one.key_id)?, read::key_by_id(connection, other.key_id)?);
+                let (one, other) =
+                    (read::key_by_id(connection, one.key_id)?, read::key_by_id(connection, other.key_id)?);
                 return Err(Problem::new(
                     StatusCode::CONFLICT,
                     format!(

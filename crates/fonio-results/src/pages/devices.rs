@@ -108,12 +108,9 @@ fn revision(connection: &mut dyn Connection, lookup: &Lookup, device: &Device) -
         .into_iter()
         .map(|key| key_part(connection, lookup, device, key))
         .collect();
-    let latest = read::latest_of_device(connection, device.device_id, LATEST)?.into_iter().map(|(id, received, key)| Latest {
-        short_id: short(&id),
-        id,
-        received: day(received),
-        key,
-    });
+    let latest = read::latest_of_device(connection, device.device_id, LATEST)?
+        .into_iter()
+        .map(|(id, received, key)| Latest { short_id: short(&id), id, received: day(received), key });
     Ok(Revision {
         slug: device.revision_slug.clone(),
         name: device.revision.clone(),
@@ -122,7 +119,12 @@ fn revision(connection: &mut dyn Connection, lookup: &Lookup, device: &Device) -
     })
 }
 
-fn key_part(connection: &mut dyn Connection, lookup: &Lookup, device: &Device, key: Key) -> Result<KeyPart, Problem> {
+fn key_part(
+    connection: &mut dyn Connection,
+    lookup: &Lookup,
+    device: &Device,
+    key: Key,
+) -> Result<KeyPart, Problem> {
     let mut rows = Vec::new();
     for (at, figure) in figures::ranked().iter().enumerate() {
         let own = lookup.summary(connection, device.device_id, key.key_id, at)?;

@@ -125,12 +125,17 @@ fn part(
         let at = figures::find(name).expect("it is ranked");
         let figure: &Ranked = &figures::ranked()[at];
         let summary = lookup.summary(connection, 0, key_id, at)?;
-        let (Some(low), Some(median), Some(high)) = (summary.quantile(0.05), summary.quantile(0.5), summary.quantile(0.95))
+        let (Some(low), Some(median), Some(high)) =
+            (summary.quantile(0.05), summary.quantile(0.5), summary.quantile(0.95))
         else {
             continue;
         };
         unit = Some(figure.unit);
-        curves.push(Curve { label: figure.label.clone(), points: summary.points(POINTS), band: Some(summary.band()) });
+        curves.push(Curve {
+            label: figure.label.clone(),
+            points: summary.points(POINTS),
+            band: Some(summary.band()),
+        });
         rows.push(DistributionRow {
             label: figure.label.clone(),
             count: count(summary.count()),
@@ -140,7 +145,8 @@ fn part(
         });
     }
     let Some(unit) = unit else { return Ok(None) };
-    let medians: Vec<String> = rows.iter().map(|row| format!("{}: median {}", row.label, row.median)).collect();
+    let medians: Vec<String> =
+        rows.iter().map(|row| format!("{}: median {}", row.label, row.median)).collect();
     let texts = Texts {
         id,
         title: heading.to_owned(),

@@ -36,7 +36,8 @@ pub fn router() -> Router<Service> {
 }
 
 async fn style() -> Response {
-    let headers = [(header::CONTENT_TYPE, "text/css; charset=utf-8"), (header::CACHE_CONTROL, "max-age=3600")];
+    let headers =
+        [(header::CONTENT_TYPE, "text/css; charset=utf-8"), (header::CACHE_CONTROL, "max-age=3600")];
     (headers, include_str!("../../templates/style.css")).into_response()
 }
 
@@ -99,7 +100,8 @@ async fn home(State(service): State<Service>, uri: axum::http::Uri) -> Page {
     Parameters::of(&uri, &[])?;
     let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
     let total = keys.iter().map(|key| key.results).sum();
-    let server = if service.public_url.is_empty() { "URL".to_owned() } else { service.public_url.to_string() };
+    let server =
+        if service.public_url.is_empty() { "URL".to_owned() } else { service.public_url.to_string() };
     Ok(html(&Home { total: count(total), keys, server }))
 }
 
@@ -186,7 +188,9 @@ mod tests {
 
     #[test]
     fn days_and_counts_are_written_for_people() {
-        for (seconds, expected) in [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_478_400, "2026-11-24")] {
+        for (seconds, expected) in
+            [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_478_400, "2026-11-24")]
+        {
             assert_eq!(day(seconds), expected);
         }
         assert_eq!(count(1234), "1234");

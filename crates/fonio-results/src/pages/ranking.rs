@@ -79,7 +79,8 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
                 None => keys.first().cloned().ok_or_else(|| Problem::unknown("there are no results yet"))?,
             };
             let summary = lookup.summary(connection, 0, key.key_id, at)?;
-            let page = read::ranking(connection, &summary, lookup.scope(0, key.key_id, at), of, behind, ROWS)?;
+            let page =
+                read::ranking(connection, &summary, lookup.scope(0, key.key_id, at), of, behind, ROWS)?;
             Ok((keys, key, summary, page))
         })
         .await?;
@@ -127,7 +128,11 @@ pub(super) fn distribution(figure: &Ranked, summary: &Summary, mark: Option<f64>
     let (low, high) = (summary.quantile(0.05), summary.quantile(0.95));
     let spread = match (low, high) {
         (Some(low), Some(high)) => {
-            format!("90 % of the results are between {} and {}", figure.unit.format(low.value), figure.unit.format(high.value))
+            format!(
+                "90 % of the results are between {} and {}",
+                figure.unit.format(low.value),
+                figure.unit.format(high.value)
+            )
         }
         _ => "there are no results".to_owned(),
     };
@@ -135,7 +140,10 @@ pub(super) fn distribution(figure: &Ranked, summary: &Summary, mark: Option<f64>
     let texts = Texts {
         id: "ecdf",
         title: format!("Distribution of {}", figure.label),
-        description: format!("The share of results with less, from 0 to 100 %: {spread}.{}", marked.clone().unwrap_or_default()),
+        description: format!(
+            "The share of results with less, from 0 to 100 %: {spread}.{}",
+            marked.clone().unwrap_or_default()
+        ),
         caption: format!(
             "Share of {} results with less. The band contains the distribution of all such devices with 95 %.{}",
             count(summary.count()),

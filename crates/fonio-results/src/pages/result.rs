@@ -58,8 +58,11 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
             let key = read::key_by_id(connection, stored.key_id)?;
             let device = read::device_by_id(connection, stored.device_id)?;
             let is_hidden = stored.hidden_reason.is_some();
-            let standings =
-                if is_hidden { Vec::new() } else { percentiles(connection, lookup, stored.key_id, &document)? };
+            let standings = if is_hidden {
+                Vec::new()
+            } else {
+                percentiles(connection, lookup, stored.key_id, &document)?
+            };
             let first = standings.first().and_then(|standing| figures::find(&standing.figure));
             let chart = match first {
                 Some(at) => {
@@ -100,7 +103,8 @@ fn standing(standings: &[Percentile]) -> String {
             count(first.results),
             percentile_text(first)
         ),
-        None => "This is the first result with its comparison key, so there is nothing to compare it with.".to_owned(),
+        None => "This is the first result with its comparison key, so there is nothing to compare it with."
+            .to_owned(),
     }
 }
 
@@ -161,7 +165,9 @@ fn facts(document: &Document, key: &str, revision: &str, received_at: i64) -> Ve
     add(
         "Capacity check",
         Some(match &document.capacity_check {
-            CapacityCheck::Genuine { complete: true, .. } => "genuine, checked on the complete device".to_owned(),
+            CapacityCheck::Genuine { complete: true, .. } => {
+                "genuine, checked on the complete device".to_owned()
+            }
             CapacityCheck::Genuine { complete: false, .. } => "genuine where it was checked".to_owned(),
             CapacityCheck::Fake { reason, .. } => format!("fake: {reason}"),
             CapacityCheck::NotChecked { reason } => format!("not checked: {reason}"),

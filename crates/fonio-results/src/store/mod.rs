@@ -1,12 +1,12 @@
 //! The results in the database: one thread writes ([`write`]), several read ([`read`]).
 
 pub mod bins;
+mod cache;
 pub mod order;
 pub mod read;
-pub mod summary;
-mod cache;
 mod remove;
 pub mod seeding;
+pub mod summary;
 pub mod write;
 
 pub use cache::{Scope, Summaries};

@@ -67,7 +67,9 @@ mod tests {
     #[test]
     fn ranks_are_those_of_published_tables() {
         // Medians: Conover, Practical Nonparametric Statistics; the 95 % interval of 10 values is from the 2nd to the 9th.
-        for (count, expected) in [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (20, Some((6, 15))), (100, Some((40, 61)))] {
+        for (count, expected) in
+            [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (20, Some((6, 15))), (100, Some((40, 61)))]
+        {
             assert_eq!(interval(count, 0.5), expected, "{count}");
         }
     }

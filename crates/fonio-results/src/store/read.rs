@@ -324,8 +324,13 @@ pub fn ranking(
     limit: i64,
 ) -> Result<Page, DatabaseError> {
     let after = behind.unwrap_or(Position { score: f64::MIN, seq: 0 });
-    let values: [Value; 5] =
-        [scope.key_id.into(), scope.figure_id.into(), after.score.into(), after.seq.into(), (limit + 1).into()];
+    let values: [Value; 5] = [
+        scope.key_id.into(),
+        scope.figure_id.into(),
+        after.score.into(),
+        after.seq.into(),
+        (limit + 1).into(),
+    ];
     let rows = match of {
         Of::Results => connection.query(
             "SELECT p.score, p.seq, r.id, d.device_id, d.slug, d.revision_slug, d.kind, d.maker, d.model, d.revision, \
@@ -360,7 +365,13 @@ pub fn ranking(
             Some(_) => preceding + at + 1,
             None => better_rows + 1,
         };
-        places.push(Place { rank, value, seq: row.int(1), id: row.text(2).to_owned(), device: device(row, 3) });
+        places.push(Place {
+            rank,
+            value,
+            seq: row.int(1),
+            id: row.text(2).to_owned(),
+            device: device(row, 3),
+        });
     }
     let next = shown.last().filter(|_| is_more).map(|row| Position {
         score: row.real(0),

@@ -61,7 +61,13 @@ type Outcome<T> = Result<T, DatabaseError>;
 
 impl Gone {
     /// Removes the row in the ranking, and returns what the bins lose.
-    fn unrank(&self, book: &Book, connection: &mut dyn Connection, figure: usize, value: f64) -> Outcome<Changes> {
+    fn unrank(
+        &self,
+        book: &Book,
+        connection: &mut dyn Connection,
+        figure: usize,
+        value: f64,
+    ) -> Outcome<Changes> {
         let better = figures::ranked()[figure].better;
         let figure_id = book.figure_id(figure);
         let gone = connection.query(
@@ -70,12 +76,19 @@ impl Gone {
         )?;
         assert_eq!(gone.len(), 1, "result {} is ranked once in figure {figure_id}", self.seq);
         let scopes = [0, self.device_id];
-        let change = |device_id| ((Scope { device_id, key_id: self.key_id, figure_id }, better.bin(value)), -1);
+        let change =
+            |device_id| ((Scope { device_id, key_id: self.key_id, figure_id }, better.bin(value)), -1);
         Ok(scopes.into_iter().map(change).collect())
     }
 
     /// Removes the bins of the value if they have become empty.
-    fn empty_bins(&self, book: &Book, connection: &mut dyn Connection, figure: usize, value: f64) -> Outcome<()> {
+    fn empty_bins(
+        &self,
+        book: &Book,
+        connection: &mut dyn Connection,
+        figure: usize,
+        value: f64,
+    ) -> Outcome<()> {
         let bin = figures::ranked()[figure].better.bin(value);
         for scope in [0, self.device_id] {
             connection.query(

@@ -105,8 +105,11 @@ impl Seed {
     ///
     /// As the database.
     pub fn end(mut self, connection: &mut dyn Connection) -> Result<(), DatabaseError> {
-        let better: BTreeMap<i64, _> =
-            figures::ranked().iter().enumerate().map(|(at, figure)| (self.book.figure_id(at), figure.better)).collect();
+        let better: BTreeMap<i64, _> = figures::ranked()
+            .iter()
+            .enumerate()
+            .map(|(at, figure)| (self.book.figure_id(at), figure.better))
+            .collect();
         for ((key_id, figure_id), ranks) in &mut self.ranks {
             let (key_id, figure_id) = (*key_id, *figure_id);
             ranks.sort_unstable_by(|a, b| a.score.total_cmp(&b.score).then(a.seq.cmp(&b.seq)));
@@ -144,9 +147,11 @@ impl Seed {
                 ],
             )?;
         }
-        let group = |rows: Vec<crate::database::Row>| rows.iter().map(|row| (row.int(0), row.int(1))).collect();
+        let group =
+            |rows: Vec<crate::database::Row>| rows.iter().map(|row| (row.int(0), row.int(1))).collect();
         let of_key = group(connection.query("SELECT key_id, COUNT(*) FROM results GROUP BY key_id", &[])?);
-        let of_device = group(connection.query("SELECT device_id, COUNT(*) FROM results GROUP BY device_id", &[])?);
+        let of_device =
+            group(connection.query("SELECT device_id, COUNT(*) FROM results GROUP BY device_id", &[])?);
         count(connection, &of_key, &of_device)?;
         connection.commit()
     }

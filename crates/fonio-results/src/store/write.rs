@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 
 use super::cache::{Scope, Summaries};
-use super::{remove, read};
+use super::{read, remove};
 use crate::database::{Bulk, Column, Connection, DatabaseError, Location};
 use crate::entry::{Device, Entry, Key};
 use crate::{figures, token};
@@ -74,7 +74,10 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Location::open_writer`].
-    pub fn start(location: &Location, summaries: Summaries) -> Result<(Writer, JoinHandle<()>), DatabaseError> {
+    pub fn start(
+        location: &Location,
+        summaries: Summaries,
+    ) -> Result<(Writer, JoinHandle<()>), DatabaseError> {
         let mut connection = location.open_writer()?;
         let book = Book::open(connection.as_mut(), summaries)?;
         let (commands, queue) = sync_channel(QUEUE);
@@ -293,7 +296,8 @@ impl Book {
         entries: &[Entry],
         now_unix_s: i64,
     ) -> Result<Vec<Stored>, DatabaseError> {
-        let outcome = self.transact(connection, |book, connection| book.write(connection, entries, now_unix_s));
+        let outcome =
+            self.transact(connection, |book, connection| book.write(connection, entries, now_unix_s));
         match &outcome {
             Ok(_) => self.next_seq += i64::try_from(entries.len()).expect("a batch is small"),
             Err(_) => {
@@ -335,8 +339,10 @@ impl Book {
         entries: &[Entry],
         now_unix_s: i64,
     ) -> Result<(Vec<Stored>, Changes), DatabaseError> {
-        let stored: Vec<Stored> =
-            entries.iter().map(|_| Stored { id: token::new_id(), delete_token: token::new_token() }).collect();
+        let stored: Vec<Stored> = entries
+            .iter()
+            .map(|_| Stored { id: token::new_id(), delete_token: token::new_token() })
+            .collect();
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in entries {
             let (key_id, device_id) = self.ids(connection, entry)?;
@@ -426,7 +432,11 @@ impl Book {
     }
 
     /// The numbers of an entry's key and device, which are created if they are new.
-    pub(super) fn ids(&mut self, connection: &mut dyn Connection, entry: &Entry) -> Result<(i64, i64), DatabaseError> {
+    pub(super) fn ids(
+        &mut self,
+        connection: &mut dyn Connection,
+        entry: &Entry,
+    ) -> Result<(i64, i64), DatabaseError> {
         Ok((self.key_id(connection, &entry.key)?, self.device_id(connection, &entry.device)?))
     }
 

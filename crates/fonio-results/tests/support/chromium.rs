@@ -40,7 +40,8 @@ impl Chromium {
         let mut browser = Chromium { child, to, from, session: String::new(), messages: 0, _folder: folder };
         let target = browser.ask("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        browser.session = browser.ask("Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned();
+        browser.session =
+            browser.ask("Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned();
         browser.ask("Page.enable", json!({}));
         browser.ask("Accessibility.enable", json!({}));
         browser

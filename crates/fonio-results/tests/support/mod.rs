@@ -44,11 +44,18 @@ impl Postgres {
             } else {
                 Command::new(programs.join(name))
             };
-            command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+                .current_dir(folder.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             command
         };
         let data = folder.path().join("data");
-        let made = program("initdb").args(["--auth=trust", "--username=fonio", "--no-sync", "-D"]).arg(&data).status();
+        let made = program("initdb")
+            .args(["--auth=trust", "--username=fonio", "--no-sync", "-D"])
+            .arg(&data)
+            .status();
         assert!(made.unwrap().success(), "initdb failed");
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let server = program("postgres")
@@ -125,7 +132,8 @@ impl Running {
         let (stop, stopped) = oneshot::channel::<()>();
         let (send_address, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = serve::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
                 send_address.send(listener.local_addr().unwrap()).unwrap();
@@ -142,7 +150,10 @@ impl Running {
 
     /// Sends a request, and returns the answer.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        let mut head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n",
+            body.len()
+        );
         for header in headers {
             head.push_str(&format!("{header}\r\n"));
         }

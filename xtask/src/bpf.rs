@@ -15,7 +15,7 @@ use crate::process;
 pub const FOLDER: &str = "crates/fonio-record/bpf";
 
 /// The programs: `NAME.bpf.c` becomes `NAME.bpf.o`.
-const PROGRAMS: [&str; 2] = ["blocked", "calls"];
+const PROGRAMS: [&str; 3] = ["blocked", "calls", "requests"];
 
 /// The compiler, and the program that removes what debuggers need. The types (BTF) stay.
 const CLANG: &str = "clang-14";

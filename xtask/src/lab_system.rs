@@ -20,7 +20,7 @@ pub fn run(stop: &AtomicBool) -> Result<u32> {
     let archive = Archive::open()?;
     let announce = |text: &str| eprintln!("{text}");
     let mut checks = Checks { broken: 0 };
-    for architecture in Architecture::ALL {
+    for architecture in [Architecture::Amd64, Architecture::Arm64] {
         process::check_signals()?;
         let options = SystemOptions { architecture, disks: vec![DISK_BYTES], ..SystemOptions::default() };
         let began = Instant::now();

@@ -36,6 +36,7 @@ mod test;
 mod tidy;
 mod tools;
 mod verdicts;
+mod watch_bench;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,7 @@ cargo xtask COMMAND
               [--runs N]
               `bench record`: the cost of recording (root): [PAIRS] [SECONDS]
               `bench blocked`: the cost of recording which threads are blocked (root): [SECONDS]
+              `bench watch`: what the watch writes, its processor time and memory (root): [written|cost] [--for TIME]
               `bench statements`: the cost of recording SQL statements (root, python3): [ROUNDS] [ROWS]
               `bench attribution`: how many bytes recordings attribute to the right file, process and unit (root):
               [ROUNDS|short-lived] [ext4|xfs|btrfs] [--on-overlay]; in a whole Debian, with units of systemd and a container:
@@ -93,8 +95,10 @@ cargo xtask COMMAND
               `kernel test`: build it and use it in guests: switched under load, reloaded, devices removed (root; on a machine
               with two processors, ten minutes for each kernel): [KERNEL…] [--rounds N] [--seconds N] [--requests N, of mixed load]
               `kernel decisions`: what mq-deadline, kyber and bfq decide in a guest, beside their models: [--fonio PROGRAM]
-  dist        make programs that need no libraries and Debian packages, in target/dist (clang-14, rustup): [amd64] [arm64];
-              `dist test` also installs the packages in a new Debian of each architecture, in guests, and uses them;
+  dist        make programs that need no libraries, Debian packages and images for containers, in target/dist (clang-14, rustup):
+              [amd64] [arm64] [armhf] [armv6]; fails if the recorder alone has 5 MB or more
+              `dist test` also executes the programs with QEMU, installs the packages in a new Debian of each architecture, in
+              guests, and uses them; `dist container` loads the image with podman in a guest, and records from there;
               `dist path` walks a user's whole path there, with a slow card: install, check, measure a fix while units run, keep
               it, reboot, undo it (15 minutes for each architecture)
               `dist results` makes the results service instead: a program, a package and a folder for a container

@@ -61,6 +61,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "applications" => return crate::kernel::applications::run(rest),
             #[cfg(not(feature = "results"))]
             "applications" => return process::with_results("bench", arguments),
+            "watch" => return crate::watch_bench::run(rest),
             "verdicts" => return crate::verdicts::run(rest),
             #[cfg(feature = "results")]
             "compare" => return crate::compare_bench::run(rest),

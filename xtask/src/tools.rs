@@ -40,6 +40,15 @@ pub const DIST: &[Tool] = &[
     tool("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
     tool("dpkg-deb", "dpkg", "Debian packages"),
     tool("gzip", "gzip", "Debian packages"),
+    tool("tar", "tar", "images for containers"),
+    tool("make", "make", "the C library for 32-bit ARM"),
+    tool("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
+];
+
+/// For running programs for foreign processors here.
+pub const EMULATED: &[Tool] = &[
+    tool("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
+    tool("qemu-aarch64-static", "qemu-user-static", "executing programs for 64-bit ARM"),
 ];
 
 /// For the tests: libFuzzer is C++; the tests run the others.
@@ -50,6 +59,7 @@ pub const TEST: &[Tool] = &[
     tool("fio", "fio", "benchmarks, and replaying exports"),
     tool("blkparse", "blktrace", "reading generated traces"),
     tool("fusermount3", "fuse3", "mounting as a user"),
+    tool("mosquitto", "mosquitto mosquitto-clients", "publishing figures to a broker"),
     tool("qemu-io", "qemu-utils", "clients of emulated network block devices"),
     tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     tool("python3", "python3 python3-venv", "the documented queries in DuckDB"),
@@ -100,13 +110,13 @@ pub const KERNEL: &[Tool] = &[
 /// For guests with a whole Debian.
 pub const SYSTEM_GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
-    tool("qemu-system-aarch64", "qemu-system-arm", "arm64 guests"),
+    tool("qemu-system-aarch64", "qemu-system-arm", "arm64 and armhf guests"),
     tool("qemu-img", "qemu-utils", "the disks of guests"),
 ];
 
 /// All groups.
 pub const ALL: &[&[Tool]] =
-    &[BUILD, ASSETS, BPF, DIST, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
+    &[BUILD, ASSETS, BPF, DIST, EMULATED, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
 
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {

@@ -176,8 +176,8 @@ fn takes_rings(options: &Options, plan: &Plan) -> bool {
 }
 
 fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
-    // Opened through /proc, because the descriptor is only for a path.
+    // Opened through /proc, because the descriptor is only for a path. The width of the type depends on the processor.
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}/.", source.as_fd().as_raw_fd());
-    statfs(path).map(|below| below.f_type.cast_unsigned())
+    statfs(path).map(|below| below.f_type as u64)
 }

@@ -52,11 +52,12 @@ pub(crate) struct OpenState {
 }
 
 /// Properties that change with each write: size, modification time, change time.
-pub(crate) type Version = (i64, i64, u64, i64, u64);
+pub(crate) type Version = (i64, i64, i64, i64, i64);
 
 /// Returns the version of a file.
 pub(crate) fn version_of(stat: &Stat) -> Version {
-    (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
+    // The width of nanoseconds depends on the processor.
+    (stat.st_size, stat.st_mtime, stat.st_mtime_nsec as i64, stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
 impl Node {

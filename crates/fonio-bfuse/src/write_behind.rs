@@ -99,7 +99,7 @@ impl Progress {
 /// Bytes of data in a file. Holes do not count, because nothing is written for them.
 fn data_bytes(stat: &Stat) -> u64 {
     const SECTOR: u64 = 512;
-    stat.st_size.unsigned_abs().min(stat.st_blocks.unsigned_abs() * SECTOR)
+    stat.st_size.unsigned_abs().min(stat.st_blocks as u64 * SECTOR)
 }
 
 impl WriteBehind {

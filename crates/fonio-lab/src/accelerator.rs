@@ -38,8 +38,11 @@ impl Accelerator {
     /// Options for a guest with two processors, as fast as this machine can.
     pub(crate) fn options(self, architecture: Architecture) -> Result<Vec<&'static str>, LabError> {
         let mut options = vec!["-smp", "2"];
-        if architecture == Architecture::Arm64 {
-            options.extend(["-machine", "virt"]);
+        match architecture {
+            Architecture::Amd64 => {}
+            Architecture::Arm64 => options.extend(["-machine", "virt"]),
+            // Debian's kernel for 32 bits reaches only the devices below 4 GiB.
+            Architecture::Armhf => options.extend(["-machine", "virt,highmem=off"]),
         }
         options.extend(match (self, architecture) {
             (Accelerator::Kvm, _) => ["-accel", "kvm", "-cpu", "host"],
@@ -49,6 +52,7 @@ impl Accelerator {
             (Accelerator::Tcg, Architecture::Amd64) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
             // The newer extensions of `max`, such as pointer authentication, take long to simulate.
             (Accelerator::Tcg, Architecture::Arm64) => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a57"],
+            (Accelerator::Tcg, Architecture::Armhf) => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a15"],
         });
         Ok(options)
     }

@@ -16,11 +16,13 @@ pub enum Architecture {
     Amd64,
     /// 64-bit ARM, as in phones and single-board computers.
     Arm64,
+    /// 32-bit ARM from ARMv7 on, with a floating-point unit.
+    Armhf,
 }
 
 impl Architecture {
     /// All architectures.
-    pub const ALL: [Architecture; 2] = [Architecture::Amd64, Architecture::Arm64];
+    pub const ALL: [Architecture; 3] = [Architecture::Amd64, Architecture::Arm64, Architecture::Armhf];
 
     /// The architecture of this machine; `None` if Debian guests do not support it.
     pub fn of_this_machine() -> Option<Architecture> {
@@ -36,6 +38,16 @@ impl Architecture {
         match self {
             Architecture::Amd64 => "amd64",
             Architecture::Arm64 => "arm64",
+            Architecture::Armhf => "armhf",
+        }
+    }
+
+    /// The end of the names of Debian's generic kernels.
+    pub(crate) fn kernel_flavour(self) -> &'static str {
+        match self {
+            Architecture::Amd64 | Architecture::Arm64 => self.name(),
+            // For processors of several makers (multi-platform).
+            Architecture::Armhf => "armmp",
         }
     }
 
@@ -44,6 +56,7 @@ impl Architecture {
         match self {
             Architecture::Amd64 => "qemu-system-x86_64",
             Architecture::Arm64 => "qemu-system-aarch64",
+            Architecture::Armhf => "qemu-system-arm",
         }
     }
 
@@ -51,7 +64,7 @@ impl Architecture {
     pub(crate) fn qemu_package(self) -> &'static str {
         match self {
             Architecture::Amd64 => "qemu-system-x86",
-            Architecture::Arm64 => "qemu-system-arm",
+            Architecture::Arm64 | Architecture::Armhf => "qemu-system-arm",
         }
     }
 
@@ -59,7 +72,7 @@ impl Architecture {
     pub(crate) fn serial_port(self) -> &'static str {
         match self {
             Architecture::Amd64 => "ttyS0",
-            Architecture::Arm64 => "ttyAMA0",
+            Architecture::Arm64 | Architecture::Armhf => "ttyAMA0",
         }
     }
 }
@@ -78,6 +91,7 @@ impl FromStr for Architecture {
         match text {
             "amd64" | "x86_64" | "x86-64" => Ok(Architecture::Amd64),
             "arm64" | "aarch64" => Ok(Architecture::Arm64),
+            "armhf" | "armv7l" => Ok(Architecture::Armhf),
             _ => Err(LabError::NotAnArchitecture { text: text.to_owned() }),
         }
     }
@@ -93,7 +107,9 @@ mod tests {
             assert_eq!(architecture.name().parse::<Architecture>().expect("a name"), architecture);
         }
         assert_eq!("aarch64".parse::<Architecture>().expect("a name"), Architecture::Arm64);
-        let error = "armhf".parse::<Architecture>().expect_err("not supported").to_string();
-        assert!(error.contains("amd64 or arm64"), "{error}");
+        assert_eq!("armv7l".parse::<Architecture>().expect("a name"), Architecture::Armhf);
+        // Debian's name of 32-bit ARM without a floating-point unit.
+        let error = "armel".parse::<Architecture>().expect_err("not supported").to_string();
+        assert!(error.contains("amd64, arm64 or armhf"), "{error}");
     }
 }

@@ -28,6 +28,8 @@ const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MA
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
+/// Overrides the release of Debian from which programs for guests come: `trixie` or `sid`.
+const SUITE: &str = "FONIO_DEBIAN_SUITE";
 
 /// Debian's archive, and what has been fetched from it.
 #[derive(Debug)]
@@ -119,7 +121,7 @@ impl Archive {
         let _lock = self.lock()?;
         self.refresh(announce)?;
         let available = programs::output(self.apt("apt-cache").arg("dumpavail"), "apt")?;
-        let mut kernels = listed(&available, self.architecture.name());
+        let mut kernels = listed(&available, self.architecture.kernel_flavour());
         for kernel in &mut kernels {
             kernel.fetched = self.kernel_folder(kernel).exists();
         }
@@ -211,8 +213,50 @@ impl Archive {
         new.iter().try_for_each(|package| touch(&asked.join(package)))
     }
 
+    /// Returns the folder with the sources of `package`, with Debian's changes; fetches them the first time.
+    ///
+    /// # Errors
+    ///
+    /// If the archive lacks the package or cannot be reached, or if `dpkg-source` is not installed.
+    pub fn source(&self, package: &str, announce: &dyn Fn(&str)) -> Result<PathBuf, LabError> {
+        let suite = self.suite();
+        let place = self.folder.join(format!("source-{suite}-{package}"));
+        if place.exists() {
+            return Ok(place);
+        }
+        let _lock = self.lock()?;
+        announce(&format!("fetching the sources of Debian's package {package} …"));
+        // Lists of their own: whoever needs no sources need not read their lists.
+        let apt = self.folder.join("apt-source");
+        for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
+            fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
+        }
+        let mirror = mirror(&self.mirrors()?, "debian").ok_or(LabError::NoMirror)?;
+        let write = |name: &str, text: String| {
+            let path = apt.join(name);
+            fs::write(&path, text).map_err(LabError::system("write", &path))
+        };
+        write("sources.list", format!("deb-src [signed-by={KEYS}] {mirror} {suite} main\n"))?;
+        write("status", String::new())?;
+        self.fetch(self.apt_with(&apt, "apt-get").args(["-o", "APT::Update::Error-Mode=any", "update"]))?;
+        let scratch = self.scratch()?;
+        self.fetch(self.apt_with(&apt, "apt-get").args(["source", package]).current_dir(scratch.path()))?;
+        let unpacked = entries(scratch.path())?.into_iter().find(|path| path.is_dir());
+        let unpacked = unpacked.ok_or_else(|| {
+            LabError::system("find the sources in", scratch.path())(std::io::ErrorKind::NotFound.into())
+        })?;
+        fs::rename(&unpacked, &place).map_err(LabError::system("make", &place))?;
+        Ok(place)
+    }
+
     /// Debian's release from which programs for guests come.
     pub(crate) fn suite(&self) -> &'static str {
+        // The first release by default; another one where the mirror lacks it.
+        if let Ok(wanted) = std::env::var(SUITE)
+            && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
+        {
+            return suite;
+        }
         // Only guests of this machine's architecture run programs of this machine.
         let runs_own_programs = Architecture::of_this_machine() == Some(self.architecture);
         suite_for(if runs_own_programs { own_c_library() } else { None })
@@ -270,20 +314,28 @@ impl Archive {
                 ));
                 Ok(())
             }
+            // A mirror can be out of step for one release and not for another.
+            Err(LabError::ProgramFailed { complaint, .. }) if self.has_list()? => {
+                for line in complaint.lines().filter_map(not_fetched) {
+                    announce(&format!("left out, because the mirror's list cannot be read: {line}"));
+                }
+                touch(&stamp)
+            }
             Err(LabError::ProgramFailed { complaint, .. }) => Err(LabError::Unreachable { complaint }),
             Err(other) => Err(other),
         }
     }
 
+    /// Whether the list of the release is there from which programs for guests come.
+    fn has_list(&self) -> Result<bool, LabError> {
+        let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
+        let lists = entries(&self.apt_folder().join("state/lists"))?;
+        Ok(lists.iter().any(|path| path.to_string_lossy().contains(&end)))
+    }
+
     /// The contents of `sources.list`.
     fn sources(&self) -> Result<String, LabError> {
-        let uris = match std::env::var(MIRROR) {
-            Ok(mirror) => mirror,
-            Err(_) => {
-                let mut own = Command::new("apt-get");
-                programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")?
-            }
-        };
+        let uris = self.mirrors()?;
         let mirror = mirror(&uris, "debian").ok_or(LabError::NoMirror)?;
         let mut lines = String::new();
         let mut add = |mirror: &str, suites: &[&str]| {
@@ -300,10 +352,23 @@ impl Archive {
         Ok(lines)
     }
 
+    /// The addresses of the mirrors of this machine's apt, or the one that the user wants instead.
+    fn mirrors(&self) -> Result<String, LabError> {
+        if let Ok(mirror) = std::env::var(MIRROR) {
+            return Ok(mirror);
+        }
+        let mut own = Command::new("apt-get");
+        programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")
+    }
+
     /// One of apt's programs, with our configuration. The machine's own (a proxy, for example) applies to the rest.
     fn apt(&self, program: &str) -> Command {
+        self.apt_with(&self.apt_folder(), program)
+    }
+
+    /// The same with the lists in another folder.
+    fn apt_with(&self, apt: &Path, program: &str) -> Command {
         let mut command = Command::new(program);
-        let apt = self.apt_folder();
         for (option, place) in [
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),
@@ -416,6 +481,11 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The address and the reason in a line of apt's complaint.
+fn not_fetched(line: &str) -> Option<&str> {
+    line.split_once("Failed to fetch ").map(|(_, rest)| rest)
+}
+
 /// Name and size of a package's file in a line of `apt-get --print-uris`.
 fn archive_file(line: &str) -> Option<PackageFile> {
     let mut words = line.strip_prefix('\'')?.split(' ').skip(1);
@@ -457,6 +527,14 @@ mod tests {
         assert_eq!(mirror(uris, "debian").as_deref(), Some("http://mirror.example/debian"));
         assert_eq!(mirror(uris, "debian-security").as_deref(), Some("http://mirror.example/debian-security"));
         assert_eq!(mirror("https://vendor.example/apt", "debian"), None);
+    }
+
+    #[test]
+    fn lists_that_apt_does_not_get_are_named() {
+        let line = "E: Failed to fetch http://mirror.example/Packages.xz  File has unexpected size (1 != 2).";
+        let shown = Some("http://mirror.example/Packages.xz  File has unexpected size (1 != 2).");
+        assert_eq!(not_fetched(line), shown);
+        assert_eq!(not_fetched("E: Some index files failed to download."), None);
     }
 
     #[test]

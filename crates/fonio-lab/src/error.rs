@@ -96,7 +96,7 @@ pub enum LabError {
     #[error("guests need an x86-64 machine, and this machine is not one")]
     Architecture,
     /// The text is not the name of an architecture of guests.
-    #[error("`{text}` is not an architecture of guests; write amd64 or arm64")]
+    #[error("`{text}` is not an architecture of guests; write amd64, arm64 or armhf")]
     NotAnArchitecture {
         /// The text.
         text: String,

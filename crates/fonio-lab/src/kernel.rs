@@ -89,9 +89,9 @@ fn newer(a: &Kernel, b: &Kernel) -> Ordering {
     version::compare(&a.version, &b.version)
 }
 
-/// Returns the kernels that are listed in the output of `apt-cache dumpavail` for `architecture`, the oldest first;
+/// Returns the kernels that are listed in the output of `apt-cache dumpavail` and whose names end with `flavour`, the oldest first;
 /// packages that only depend on the newest kernel of a series are not among them.
-pub(crate) fn listed(text: &str, architecture: &str) -> Vec<Kernel> {
+pub(crate) fn listed(text: &str, flavour: &str) -> Vec<Kernel> {
     let paragraphs = || text.split("\n\n").map(Paragraph).filter(|paragraph| paragraph.has_part_of_kernel());
     let sizes: BTreeMap<(&str, &str), u64> = paragraphs()
         .filter_map(|paragraph| {
@@ -100,7 +100,7 @@ pub(crate) fn listed(text: &str, architecture: &str) -> Vec<Kernel> {
         })
         .collect();
     let mut kernels: Vec<Kernel> =
-        paragraphs().filter_map(|paragraph| paragraph.kernel(architecture, &sizes)).collect();
+        paragraphs().filter_map(|paragraph| paragraph.kernel(flavour, &sizes)).collect();
     kernels.sort_by(newer);
     kernels.dedup();
     kernels
@@ -119,9 +119,9 @@ impl<'a> Paragraph<'a> {
         self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::trim))
     }
 
-    fn kernel(self, architecture: &str, sizes: &BTreeMap<(&str, &str), u64>) -> Option<Kernel> {
+    fn kernel(self, flavour: &str, sizes: &BTreeMap<(&str, &str), u64>) -> Option<Kernel> {
         let package = self.field("Package")?;
-        let release = package.strip_prefix("linux-image-")?.strip_suffix(architecture)?.strip_suffix('-')?;
+        let release = package.strip_prefix("linux-image-")?.strip_suffix(flavour)?.strip_suffix('-')?;
         let flavours = ["cloud", "rt", "unsigned", "dbg"];
         let is_generic = !release.split('-').any(|part| flavours.contains(&part));
         let version = self.field("Version")?;
@@ -135,9 +135,7 @@ impl<'a> Paragraph<'a> {
         let depends = self.field("Depends").unwrap_or_default().split(", ");
         let names = depends.filter_map(|depends| depends.split(' ').next());
         let parts: Vec<String> = names
-            .filter(|name| {
-                name.starts_with("linux-") && name.ends_with(&format!("-{release}-{architecture}"))
-            })
+            .filter(|name| name.starts_with("linux-") && name.ends_with(&format!("-{release}-{flavour}")))
             .map(str::to_owned)
             .collect();
         let all = parts.iter().map(String::as_str).chain([package]);

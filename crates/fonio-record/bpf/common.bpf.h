@@ -12,7 +12,7 @@ typedef long long s64;
 
 #define SEC(name) __attribute__((section(name), used))
 #define KERNEL __attribute__((preserve_access_index))
-#define INLINE static __attribute__((always_inline))
+#define INLINE static __attribute__((always_inline, unused))
 #define UINT(name, value) int (*name)[value]
 #define TYPE(name, value) value *name
 

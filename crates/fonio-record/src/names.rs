@@ -45,6 +45,11 @@ impl ThreadNames {
         }
     }
 
+    /// The number of known threads.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// The threads that are new since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<NewThread> {
         std::mem::take(&mut self.new)
@@ -68,6 +73,11 @@ impl ThreadNames {
             sink.thread(&row)?;
         }
         Ok(())
+    }
+
+    /// The process of a thread, and its name as the kernel gave it.
+    pub(crate) fn raw(&self, tid: u32) -> Option<(u32, [u8; COMM_MAX])> {
+        self.known.get(&tid).copied()
     }
 
     /// The process and the name of a thread.

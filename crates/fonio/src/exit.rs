@@ -43,14 +43,6 @@ pub fn of_error(error: &anyhow::Error) -> u8 {
 /// The exit code of [`Exit::NotValid`].
 const NOT_VALID: u8 = 3;
 
-/// The exit codes before `-- COMMAND`, as in `env` and `timeout`: fonio itself failed, the command cannot be run, or it
-/// does not exist.
-pub const FAILED: u8 = 125;
-/// See [`FAILED`].
-pub const CANNOT_RUN: u8 = 126;
-/// See [`FAILED`].
-pub const NOT_FOUND: u8 = 127;
-
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(match exit {

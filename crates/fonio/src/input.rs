@@ -13,6 +13,8 @@ use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
+use fonio_watch::Kept;
+use fonio_watch::kept::is_kept;
 
 use crate::cli::Reading;
 use crate::progress::Progress;
@@ -21,6 +23,8 @@ use crate::progress::Progress;
 pub enum Subject {
     /// A recording of fonio.
     Recording(Box<Recording>),
+    /// A stall that a watch kept.
+    Kept(Box<Kept>, PathBuf),
     /// A foreign trace.
     Trace(Trace),
 }
@@ -43,6 +47,9 @@ impl Subject {
                     bail!("{}: no such file, and no {}.blktrace.0", path.display(), path.display());
                 }
                 return Ok(Subject::Trace(Trace { paths: set }));
+            }
+            if path != Path::new("-") && is_kept(path) {
+                return Ok(Subject::Kept(Box::new(Kept::read(path)?), path.clone()));
             }
             return Ok(Subject::Trace(Trace { paths: vec![path.clone()] }));
         }
@@ -90,6 +97,7 @@ impl Subject {
     pub fn name(&self) -> String {
         match self {
             Subject::Recording(recording) => recording.dir().display().to_string(),
+            Subject::Kept(_, path) => path.display().to_string(),
             Subject::Trace(trace) => match &trace.paths[..] {
                 [path] => path.display().to_string(),
                 paths => {
@@ -114,6 +122,7 @@ impl Subject {
                 recording.replay(sink, tables)?;
                 Ok(recording.meta().clone())
             }
+            Subject::Kept(kept, _) => Ok(kept.pour(sink)?),
             Subject::Trace(trace) => {
                 // The rows are put in order before they are handed over: that divides the work about equally.
                 hand_over(sink, |sink| {
@@ -130,7 +139,7 @@ impl Subject {
     pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Trace(trace) => hand_over(sink, |sink| trace.read(reading, sink)),
-            recording @ Subject::Recording(_) => recording.pour(reading, sink),
+            in_order => in_order.pour(reading, sink),
         }
     }
 }

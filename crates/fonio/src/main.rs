@@ -17,7 +17,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::commands::{
     bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
-    status, sync_policy,
+    status, sync_policy, watch,
 };
 
 fn main() -> ExitCode {
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Some(Command::Lab(arguments)) => lab::run(arguments),
         Some(Command::Folder(command)) => folder::run(command),
         Some(Command::SyncPolicy(command)) => sync_policy::run(command),
+        Some(Command::Watch(command)) => watch::run(command, cli.color),
         Some(Command::Role { role }) => run::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),

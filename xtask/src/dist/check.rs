@@ -1,15 +1,32 @@
-//! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the program, and removes it.
+//! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the programs, and removes them.
+//!
+//! Before that, QEMU executes the programs for foreign processors here, with the least processor that each is for: a guest has a
+//! newer one, which would also execute instructions that an old board lacks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use fonio_lab::{Architecture, Archive, System, SystemOptions};
 
+use super::Made;
 use crate::lab_system::text;
-use crate::process;
+use crate::{process, tools};
 
-/// What is done, what its output must contain, and what is wrong otherwise.
-const STEPS: [(&str, &str, &str); 9] = [
+/// A trace of the repository, which the programs explain.
+const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
+/// The places of the files in a guest.
+const FONIO: &str = "/root/fonio.deb";
+const RECORDER: &str = "/root/fonio-recorder.deb";
+const TRACE_THERE: &str = "/root/trace.txt";
+/// Lists the files that a package could leave behind: all but those that are in memory, and those of dpkg and systemd.
+const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
+    -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
+
+/// What is done, what its output must contain, and what it shows.
+type Step = (&'static str, &'static str, &'static str);
+
+const STEPS: [Step; 17] = [
     ("dpkg -i /root/fonio.deb", "Setting up fonio", "the package is installed"),
     ("fonio --version", "fonio ", "the program runs"),
     ("fonio", "", "the status card is printed"),
@@ -23,26 +40,62 @@ const STEPS: [(&str, &str, &str); 9] = [
         "fonio",
         "completions of bash",
     ),
+    ("fonio report /root/trace.txt", "torage", "a trace of another machine is explained"),
+    (
+        "fonio import /root/trace.txt -o /root/imported && fonio report /root/imported",
+        "torage",
+        "the trace becomes a recording",
+    ),
     (
         "fonio record -o /root/rec -- dd if=/dev/zero of=/root/file bs=64k count=64 oflag=sync 2>&1",
         "",
         "a recording",
     ),
     ("fonio report /root/rec", "torage", "a report with a verdict"),
+    ("fonio export --format csv /root/rec | grep -c ,write,", "", "the recording has the writes"),
     ("fonio fix swappiness=10 --keep && fonio fix --undo", "-> 60", "a setting is kept and undone"),
-    ("dpkg --purge fonio && ! ls /usr/bin/fonio 2>/dev/null && echo gone", "gone", "the package is removed"),
+    ("dpkg -i /root/fonio-recorder.deb", "Setting up fonio-recorder", "the recorder is installed"),
+    ("fonio-recorder --help", "--spill-to", "the recorder runs"),
+    (
+        "fonio-recorder -o /root/small -- dd if=/dev/zero of=/root/file bs=64k count=64 oflag=sync 2>&1",
+        "Recorded",
+        "a recording of the recorder alone",
+    ),
+    ("fonio report /root/small", "torage", "fonio explains it"),
+    (
+        "dpkg --purge fonio fonio-recorder && ! ls /usr/bin/fonio* 2>/dev/null && echo gone",
+        "gone",
+        "the packages are removed",
+    ),
+    ("diff /root/before /root/after && echo same", "same", "nothing is left behind"),
 ];
 
-/// Runs all steps in a guest of each architecture.
-pub fn run(packages: &[(Architecture, PathBuf)]) -> Result<()> {
+/// The same on 32-bit ARM, while the package is installed.
+const STEP_OF_32_BITS: Step = (
+    "fonio record --for 2s -o /root/no-bpf 2>&1; fonio report --all /root/no-bpf",
+    "BPF programs for x86-64 and 64-bit ARM only",
+    "the recording says why it is without BPF",
+);
+
+/// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
+pub fn run(all: &[Made]) -> Result<()> {
     let stop = process::outlive_signals()?;
+    tools::ensure(&[tools::SYSTEM_GUEST])?;
     let archive = Archive::open()?;
     let mut broken = 0;
-    for (architecture, package) in packages {
-        let options = SystemOptions { architecture: *architecture, ..SystemOptions::default() };
+    for made in all {
+        broken += emulated(made)?;
+    }
+    for made in all {
+        let architecture = made.target.debian();
+        let options = SystemOptions { architecture, ..SystemOptions::default() };
         let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
-        println!("\nIn Debian on {architecture}, with Linux {}:\n", system.release());
-        broken += steps(&mut system, package)?;
+        println!(
+            "\nThe packages for {} in Debian on {architecture}, with Linux {}:\n",
+            made.target,
+            system.release()
+        );
+        broken += steps(&mut system, made)?;
     }
     if broken > 0 {
         bail!("{broken} steps failed");
@@ -50,18 +103,80 @@ pub fn run(packages: &[(Architecture, PathBuf)]) -> Result<()> {
     Ok(())
 }
 
-fn steps(system: &mut System<'_>, package: &Path) -> Result<u32> {
-    system.put(package, "/root/fonio.deb")?;
+fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
+    let trace = process::root().join(TRACE);
+    for (file, place) in [
+        (made.package.as_path(), FONIO),
+        (made.recorder_package.as_path(), RECORDER),
+        (trace.as_path(), TRACE_THERE),
+    ] {
+        system.put(file, place)?;
+    }
+    text(system, &format!("{FILES} >/root/before"))?;
     let mut broken = 0;
-    for (script, wanted, what) in STEPS {
+    let is_32_bits = made.target.debian() == Architecture::Armhf;
+    // Before the recorder is installed and both are removed.
+    let (before, after) = STEPS.split_at(STEPS.len() - 6);
+    let further = is_32_bits.then_some(STEP_OF_32_BITS);
+    for (script, wanted, what) in before.iter().copied().chain(further).chain(after.iter().copied()) {
         process::check_signals()?;
-        let found = text(system, script);
-        let holds = found.as_ref().is_ok_and(|text| text.contains(wanted));
-        println!("{what:<32} {}", if holds { "yes" } else { "NO *" });
-        if !holds {
-            broken += 1;
-            println!("$ {script}\n{}", found.unwrap_or_else(|error| format!("{error:#}")));
+        if wanted == "same" {
+            text(system, &format!("{FILES} >/root/after"))?;
         }
+        broken += u32::from(!shown(what, script, wanted, text(system, script)));
     }
     Ok(broken)
+}
+
+/// Runs the programs with QEMU's emulation of the target's least processor. Returns how many steps failed.
+fn emulated(made: &Made) -> Result<u32> {
+    let Some(emulator) = made.target.emulator() else { return Ok(0) };
+    tools::ensure(&[tools::EMULATED])?;
+    let processor = made.target.emulated();
+    println!(
+        "\nThe programs for {}, executed by {emulator}{}:\n",
+        made.target,
+        processor.map(|name| format!(" as a {name}")).unwrap_or_default()
+    );
+    let folder = tempfile::tempdir().context("cannot create a folder")?;
+    let imported = folder.path().join("imported").display().to_string();
+    let trace = process::root().join(TRACE).display().to_string();
+    let run = |program: &Path, words: &[&str]| {
+        let mut command = Command::new(emulator);
+        command.args(processor.map(|name| ["-cpu", name]).into_iter().flatten());
+        super::output(command.arg(program).args(words).stdin(Stdio::null()))
+    };
+    let mut broken = 0;
+    for (program, words, wanted, what) in [
+        (&made.program, &["--version"][..], "fonio ", "the program runs"),
+        (&made.program, &[], "", "the status card is printed"),
+        (&made.program, &["report", &trace], "torage", "a trace of another machine is explained"),
+        (&made.program, &["import", &trace, "-o", &imported], "", "the trace becomes a recording"),
+        (&made.program, &["report", &imported], "torage", "the recording is explained"),
+        (&made.program, &["device", "verify"], "", "the device models run"),
+        (&made.recorder, &["--help"], "--spill-to", "the recorder runs"),
+    ] {
+        process::check_signals()?;
+        let script = format!("{} {}", program.display(), words.join(" "));
+        broken += u32::from(!shown(what, &script, wanted, run(program, words)));
+    }
+    // The same input gives the same answer, to the byte, as on this machine's own processor.
+    let own = process::target().join("debug/fonio");
+    if own.exists() {
+        let words = ["report", "--json", &trace];
+        let (here, there) = (super::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
+        let is_same = if here == there { Ok("same".to_owned()) } else { Ok(String::new()) };
+        broken += u32::from(!shown("the answer is that of this machine", "report --json", "same", is_same));
+    }
+    Ok(broken)
+}
+
+/// Prints whether a step did what it should.
+pub fn shown(what: &str, script: &str, wanted: &str, found: Result<String>) -> bool {
+    let holds = found.as_ref().is_ok_and(|text| text.contains(wanted));
+    println!("{what:<40} {}", if holds { "yes" } else { "NO *" });
+    if !holds {
+        println!("$ {script}\n{}", found.unwrap_or_else(|error| format!("{error:#}")));
+    }
+    holds
 }

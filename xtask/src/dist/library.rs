@@ -5,13 +5,13 @@
 //! are needed: a shared library has no `main`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use fonio_lab::{Architecture, Archive};
+use fonio_lab::Archive;
 
-use super::{cargo_home, linker, output};
+use super::target::Target;
+use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
 /// The names under which the linker looks for libraries, and the files. Of those after the first two, glibc 2.34 and later need
@@ -26,28 +26,28 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Rust's name of the architecture with glibc, the folder of its libraries in Debian, and its dynamic linker.
-fn names_of(architecture: Architecture) -> (&'static str, &'static str, &'static str) {
-    match architecture {
-        Architecture::Amd64 => ("x86_64-unknown-linux-gnu", "x86_64-linux-gnu", "ld-linux-x86-64.so.2"),
-        Architecture::Arm64 => ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu", "ld-linux-aarch64.so.1"),
+/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker. `None` where Debian
+/// has no glibc for the processor: ARMv6.
+fn names_of(target: Target) -> Option<(&'static str, &'static str, &'static str)> {
+    match target {
+        Target::Amd64 => Some(("x86_64-unknown-linux-gnu", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")),
+        Target::Arm64 => Some(("aarch64-unknown-linux-gnu", "aarch64-linux-gnu", "ld-linux-aarch64.so.1")),
+        Target::Armhf => {
+            Some(("armv7-unknown-linux-gnueabihf", "arm-linux-gnueabihf", "ld-linux-armhf.so.3"))
+        }
+        Target::Armv6 => None,
     }
 }
 
-/// Builds the library in the users' configuration, and returns its path.
-pub fn build(architecture: Architecture) -> Result<PathBuf> {
-    let (target, folder, loader) = names_of(architecture);
-    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
-    let sysroot = Path::new(&sysroot);
-    if !sysroot.join("lib/rustlib").join(target).exists() {
-        println!("Rust's library for {target} is missing.");
-        process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-            .context("rustup adds it; without rustup, install Rust's library for that target")?;
-    }
-    let archive = Archive::open()?.for_architecture(architecture)?;
+/// Builds the library in the users' configuration, and returns its path; `None` if there is none for the target.
+pub fn build(of: Target) -> Result<Option<PathBuf>> {
+    let Some((target, folder, loader)) = names_of(of) else { return Ok(None) };
+    let sysroot = sysroot()?;
+    program::component_of_target(target, &sysroot)?;
+    let archive = Archive::open()?.for_architecture(of.debian())?;
     let debian = archive.userland(&["libc6", "libgcc-s1"], &|text| eprintln!("{text}"))?.root;
     let debian = debian.join("usr/lib").join(folder);
-    let links = process::scratch("dist")?.join(format!("link-{architecture}"));
+    let links = process::scratch("dist")?.join(format!("link-{of}"));
     if links.exists() {
         fs::remove_dir_all(&links).with_context(|| format!("cannot remove {}", links.display()))?;
     }
@@ -62,7 +62,7 @@ pub fn build(architecture: Architecture) -> Result<PathBuf> {
     // these libraries. Flags are for the target only.
     let mut flags = format!(
         "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
-        linker(sysroot)?.display(),
+        linker(&sysroot)?.display(),
         links.display()
     );
     for (from, to) in [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo")] {
@@ -73,5 +73,5 @@ pub fn build(architecture: Architecture) -> Result<PathBuf> {
     cargo.env(of_cargo("RUSTFLAGS"), flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
-    Ok(process::target().join(target).join("release/libfonio_sqlite_sync.so"))
+    Ok(Some(process::target().join(target).join("release/libfonio_sqlite_sync.so")))
 }

@@ -1,32 +1,49 @@
-//! `cargo xtask dist`: programs that need no libraries, and Debian packages of them, for amd64 and arm64.
+//! `cargo xtask dist`: programs that need no libraries, Debian packages of them, and images for containers.
 //!
-//! Rust's targets for musl bring the C library and a linker. The C in our dependencies (SQLite, zstd) is compiled by clang
-//! for both architectures, with musl's headers from Debian's archive, which are unpacked and not installed. The library of the sync
-//! policy is linked with glibc (`library.rs`).
+//! The library of the sync policy is linked with glibc (`library.rs`); everything else is static (`program.rs`).
 
+mod arm;
 mod check;
+mod container;
+mod engine;
 mod library;
 mod package;
 mod path;
+mod program;
 mod results;
+mod target;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
-use fonio_lab::{Architecture, Archive};
+use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
+use self::program::{FONIO, RECORDER, RESULTS};
+use self::target::Target;
 use crate::{process, tools};
 
 /// What can be done with the packages in guests.
-const TESTS: [(&str, Test); 2] = [("test", check::run), ("path", path::run)];
+const TESTS: [(&str, Test); 3] = [("test", check::run), ("container", engine::run), ("path", path::run)];
 
-/// A test of the packages for some architectures.
-type Test = fn(&[(Architecture, PathBuf)]) -> Result<()>;
+/// A test of what users get, for some targets.
+type Test = fn(&[Made]) -> Result<()>;
 
-/// Runs `dist [test|path] [ARCHITECTURE…]`.
+/// What users get for a target.
+struct Made {
+    target: Target,
+    /// The static programs: fonio, and the recorder alone.
+    program: PathBuf,
+    recorder: PathBuf,
+    /// The packages of the same.
+    package: PathBuf,
+    recorder_package: PathBuf,
+    /// An archive with an image for containers.
+    container: PathBuf,
+}
+
+/// Runs `dist [test|container|path] [ARCHITECTURE…]`.
 pub fn run(arguments: &[String]) -> Result<()> {
     if let [word, names @ ..] = arguments
         && word == "results"
@@ -36,34 +53,40 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let named = |word: &String| TESTS.iter().find(|(name, _)| name == word);
     let test = arguments.first().and_then(named).map(|(_, test)| test);
     let names = if test.is_some() { &arguments[1..] } else { arguments };
-    let named: Result<Vec<Architecture>, _> = names.iter().map(|name| name.parse()).collect();
-    let architectures = if names.is_empty() { Architecture::ALL.to_vec() } else { named? };
+    let named: Result<Vec<Target>> = names.iter().map(|name| name.parse()).collect();
+    let targets = if names.is_empty() { Target::ALL.to_vec() } else { named? };
     tools::ensure(&[tools::BUILD, tools::DIST])?;
-    let mut packages = Vec::new();
-    for architecture in architectures {
-        let program = build(architecture, "fonio")?;
-        let library = library::build(architecture)?;
-        packages.push((architecture, package::make(architecture, &program, &library)?));
+    let mut all = Vec::new();
+    for target in targets {
+        let program = program::build(target, FONIO)?;
+        let recorder = program::build(target, RECORDER)?;
+        let library = library::build(target)?;
+        let package = package::of_fonio(target, &program, library.as_deref())?;
+        let recorder_package = package::of_recorder(target, &recorder)?;
+        let container = container::make(target, &program)?;
+        all.push(Made { target, program, recorder, package, recorder_package, container });
     }
     sums()?;
-    for (architecture, package) in &packages {
-        println!("{architecture}: {}", within(package));
+    for made in &all {
+        let files = [&made.program, &made.package, &made.recorder, &made.recorder_package, &made.container];
+        for file in files {
+            let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
+            println!("{:<6} {:>7.2} MB  {}", made.target.name(), bytes as f64 / 1e6, within(file));
+        }
     }
-    test.map_or(Ok(()), |test| test(&packages))
+    test.map_or(Ok(()), |test| test(&all))
 }
 
-/// Makes the results service for some architectures.
+/// Makes the results service for some targets: by default for amd64.
 fn results_service(names: &[String]) -> Result<()> {
-    let named: Result<Vec<Architecture>, _> = names.iter().map(|name| name.parse()).collect();
-    let architectures = if names.is_empty() { Architecture::ALL.to_vec() } else { named? };
+    let named: Result<Vec<Target>> = names.iter().map(|name| name.parse()).collect();
+    let targets = if names.is_empty() { vec!["amd64".parse()?] } else { named? };
     tools::ensure(&[tools::BUILD, tools::DIST])?;
-    for architecture in architectures {
-        let program = build(architecture, results::PROGRAM)?;
-        println!("{architecture}: {}", within(&program));
-        println!("{architecture}: {}", within(&results::make(&architecture.to_string(), &program)?));
-        if Architecture::of_this_machine() == Some(architecture) {
-            println!("{architecture}: {}, for podman build", within(&results::container(&program)?));
-        }
+    for target in targets {
+        let program = program::build(target, RESULTS)?;
+        println!("{}: {}", target.name(), within(&program));
+        println!("{}: {}", target.name(), within(&results::make(&target.debian().to_string(), &program)?));
+        println!("{}: {}, for podman build", target.name(), within(&results::container(&program)?));
     }
     if let Some(exposure) = results::exposure() {
         println!("{exposure}");
@@ -82,55 +105,10 @@ fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// Rust's name of the architecture with musl.
-fn target_of(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Amd64 => "x86_64-unknown-linux-musl",
-        Architecture::Arm64 => "aarch64-unknown-linux-musl",
-    }
-}
-
-/// The triple that clang and Debian's headers use.
-fn triple_of(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Amd64 => "x86_64-linux-musl",
-        Architecture::Arm64 => "aarch64-linux-musl",
-    }
-}
-
-/// Builds a program, which has the name of its crate, and copies it to the folder of what users get.
-fn build(architecture: Architecture, name: &str) -> Result<PathBuf> {
-    let (target, triple) = (target_of(architecture), triple_of(architecture));
-    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
-    let sysroot = Path::new(&sysroot);
-    if !sysroot.join("lib/rustlib").join(target).exists() {
-        println!("Rust's library for {target} is missing.");
-        process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-            .context("rustup adds it; without rustup, install Rust's library for that target")?;
-    }
-    let archive = Archive::open()?.for_architecture(architecture)?;
-    let headers = archive.userland(&["musl-dev"], &|text| eprintln!("{text}"))?.root;
-    let headers = headers.join("usr/include").join(triple);
-    ensure!(headers.join("stdio.h").exists(), "Debian's package musl-dev has no {}", headers.display());
-    let flags = format!("--target={triple} -nostdlibinc -isystem {}", headers.display());
-    let variable = |name: &str| format!("{name}_{}", target.replace('-', "_"));
-    let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    let mut cargo = process::cargo();
-    cargo.args(["build", "--release", "--package", name, "--target", target]);
-    cargo.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), flags);
-    cargo.env(of_cargo("LINKER"), linker(sysroot)?);
-    let mut flags = "-Clinker-flavor=ld.lld -Clink-self-contained=yes".to_owned();
-    // Messages of panics name sources; where they were on this machine is nobody's business.
-    for (from, to) in [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo")] {
-        flags += &format!(" --remap-path-prefix={}={to}", from.display());
-    }
-    cargo.env(of_cargo("RUSTFLAGS"), flags);
-    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
-    process::run(&mut cargo)?;
-    let built = process::target().join(target).join("release").join(name);
-    let program = folder()?.join(format!("{name}-{}-{target}", package::VERSION));
-    fs::copy(&built, &program).with_context(|| format!("cannot copy {}", built.display()))?;
-    Ok(program)
+/// The folder of the Rust toolchain.
+fn sysroot() -> Result<PathBuf> {
+    let text = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
+    Ok(PathBuf::from(text))
 }
 
 /// Where cargo keeps the sources of dependencies.

@@ -7,30 +7,54 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use fonio_lab::Architecture;
 
+use super::target::Target;
 use super::{folder, output};
 use crate::process;
 
 /// The version of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The fields that are the same for each package. The program is static, so it needs nothing; the packages that it
-/// recommends contain programs that it starts. The library of the sync policy needs the C library of the programs that load it.
+/// The fields that all packages share.
 const CONTROL: &str = "\
-Package: fonio
 Maintainer: The fonio developers <fonio@localhost>
 Section: admin
 Priority: optional
-Recommends: e2fsprogs, util-linux
-Suggests: fio, sqlite3, qemu-system-x86, fuse3
 Homepage: https://github.com/fonio/fonio
+";
+
+/// The program is static, so the package depends on nothing; the packages that it recommends contain programs that it starts.
+/// The library of the sync policy needs the C library of the programs that load it.
+const FONIO: Fields = Fields {
+    name: "fonio",
+    relations: "Recommends: e2fsprogs, util-linux\nSuggests: fio, sqlite3, qemu-system-x86, fuse3\n",
+    description: "\
 Description: shows what uses your flash, what it costs, and which change fixes it
  fonio (phone-io) records what programs read and write on SD cards, eMMC, UFS and
  disks, and which threads wait for it. It says whether storage is the problem, who
  causes it, and which change helps; it applies the change, proves the gain with
  measurements, and undoes it.
-";
+",
+};
+
+const RECORDER: Fields = Fields {
+    name: "fonio-recorder",
+    relations: "",
+    description: "\
+Description: records what uses your flash, for fonio on another machine
+ fonio-recorder records what programs read and write on SD cards, eMMC, UFS and
+ disks, and which threads wait for it. It is small, and explains nothing: `fonio
+ report` explains the recording on another machine.
+",
+};
+
+/// The fields of one package.
+struct Fields {
+    name: &'static str,
+    /// To other packages.
+    relations: &'static str,
+    description: &'static str,
+}
 
 /// Files of the package that come from the program itself, by the arguments that print them.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -39,44 +63,67 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/fonio.fish"),
 ];
 
-/// The unit of the sync policy, which `fonio fix sync-policy` starts with the units that need it.
-const UNIT: &str = "crates/fonio-sqlite-sync/fonio-sync-policy.service";
+/// The units of systemd, which fonio starts itself when they are needed. Each goes to `usr/lib/systemd/system` under its name.
+const UNITS: &[&str] =
+    &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio/fonio-watch.service"];
 
-/// Makes the package of a built program and the library of the sync policy.
-pub fn make(architecture: Architecture, program: &Path, library: &Path) -> Result<PathBuf> {
-    let tree = process::scratch("dist")?.join(architecture.name());
-    if tree.exists() {
-        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
-    }
+/// Makes the package of fonio: a built program and, if there is one for the target, the library of the sync policy.
+pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Result<PathBuf> {
+    let tree = empty_tree(&FONIO, target)?;
     // The definition of the command line is the same on each architecture, and this machine can run its own.
     let own = process::target().join("debug/fonio");
-    let speaking = if runs_here(architecture) { program.to_owned() } else { own_program(&own)? };
+    let speaking = if target.emulator().is_none() { program.to_owned() } else { own_program(&own)? };
     install(program, &tree.join("usr/bin/fonio"), 0o755)?;
-    install(library, &tree.join("usr/lib/fonio/libfonio_sqlite_sync.so"), 0o644)?;
-    let unit = process::root().join(UNIT);
-    install(&unit, &tree.join("usr/lib/systemd/system/fonio-sync-policy.service"), 0o644)?;
+    if let Some(library) = library {
+        install(library, &tree.join("usr/lib/fonio/libfonio_sqlite_sync.so"), 0o644)?;
+    }
+    for unit in UNITS {
+        let unit = process::root().join(unit);
+        let name = unit.file_name().context("a unit has a name")?;
+        install(&unit, &tree.join("usr/lib/systemd/system").join(name), 0o644)?;
+    }
     manual(&speaking, &tree.join("usr/share/man/man1"))?;
     for (shell, path) in COMPLETIONS {
         let text = output(Command::new(&speaking).args(["completions", shell]))?;
         write(&tree.join(path), text.as_bytes())?;
     }
-    let documents = tree.join("usr/share/doc/fonio");
+    pack(&FONIO, target, &tree)
+}
+
+/// Makes the package of the recorder alone.
+pub fn of_recorder(target: Target, program: &Path) -> Result<PathBuf> {
+    let tree = empty_tree(&RECORDER, target)?;
+    install(program, &tree.join("usr/bin/fonio-recorder"), 0o755)?;
+    pack(&RECORDER, target, &tree)
+}
+
+/// A folder for the files of a package.
+fn empty_tree(fields: &Fields, target: Target) -> Result<PathBuf> {
+    let tree = process::scratch("dist")?.join(format!("{}-{target}", fields.name));
+    if tree.exists() {
+        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
+    }
+    Ok(tree)
+}
+
+/// Adds what each package has, and packs it.
+fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
+    let documents = tree.join("usr/share/doc").join(fields.name);
     write(&documents.join("copyright"), copyright()?.as_bytes())?;
     let changes = fs::read(process::root().join("CHANGELOG.md")).context("cannot read CHANGELOG.md")?;
     write(&documents.join("changelog.gz"), &gzipped(&changes)?)?;
-    let kib = size(&tree)?.div_ceil(1024);
-    let control =
-        format!("{CONTROL}Version: {VERSION}\nArchitecture: {architecture}\nInstalled-Size: {kib}\n");
-    // The description must be last.
-    let (fields, description) = control.split_once("Description:").context("the control file has one")?;
-    let (description, more) = description.split_once("Version:").context("the version follows")?;
-    write(
-        &tree.join("DEBIAN/control"),
-        format!("{fields}Version:{more}Description:{description}").as_bytes(),
-    )?;
-    let package = folder()?.join(format!("fonio_{VERSION}_{architecture}.deb"));
+    let kib = size(tree)?.div_ceil(1024);
+    let control = format!(
+        "Package: {}\nVersion: {VERSION}\nArchitecture: {}\nInstalled-Size: {kib}\n{CONTROL}{}{}",
+        fields.name,
+        target.debian(),
+        fields.relations,
+        fields.description
+    );
+    write(&tree.join("DEBIAN/control"), control.as_bytes())?;
+    let package = folder()?.join(format!("{}_{VERSION}_{target}.deb", fields.name));
     let mut pack = Command::new("dpkg-deb");
-    pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(&tree).arg(&package).stdout(Stdio::null());
+    pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(tree).arg(&package).stdout(Stdio::null());
     // The same sources make the same bytes.
     let committed =
         output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
@@ -85,10 +132,6 @@ pub fn make(architecture: Architecture, program: &Path, library: &Path) -> Resul
     }
     process::run(&mut pack)?;
     Ok(package)
-}
-
-fn runs_here(architecture: Architecture) -> bool {
-    Architecture::of_this_machine() == Some(architecture)
 }
 
 /// Builds the program for this machine.
@@ -109,7 +152,7 @@ fn manual(program: &Path, to: &Path) -> Result<()> {
 }
 
 /// Both licences.
-fn copyright() -> Result<String> {
+pub fn copyright() -> Result<String> {
     let read = |name: &str| {
         fs::read_to_string(process::root().join(name)).with_context(|| format!("cannot read {name}"))
     };
@@ -121,7 +164,7 @@ fn copyright() -> Result<String> {
 }
 
 /// Compresses without a name and a time, so that the result is always the same.
-fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
+pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip =
         Command::new("gzip").args(["-9", "-n"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut to = gzip.stdin.take().context("its input is piped")?;
@@ -133,14 +176,16 @@ fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(out.stdout)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a file that everybody may read.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let parent = path.parent().context("a file is in a folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)
 }
 
-fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+/// Copies a file, with these permissions.
+pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     write(to, &bytes)?;
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)

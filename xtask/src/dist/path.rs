@@ -4,11 +4,14 @@
 //! another unit copies large files. The stranger installs the package, asks `fonio check` what is wrong, tries the command
 //! that it ends in while both units run, keeps it, reboots, and undoes it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use fonio_lab::{Architecture, Archive, System, SystemOptions};
+use fonio_lab::{Archive, System, SystemOptions};
 
+use super::Made;
+use super::program::{self, FONIO};
+use super::target::Target;
 use crate::emulated::Emulated;
 use crate::lab_system::{ok, text};
 use crate::process;
@@ -102,19 +105,20 @@ impl Steps<'_, '_> {
 }
 
 /// Walks the path in a guest of each architecture; returns an error if a step was not as promised.
-pub fn run(packages: &[(Architecture, PathBuf)]) -> Result<()> {
+pub fn run(all: &[Made]) -> Result<()> {
     // The card is served by the program for this machine.
-    let here = Architecture::of_this_machine().context("this machine is neither amd64 nor arm64")?;
-    let fonio = super::build(here)?;
+    let here = Target::ALL.into_iter().find(|target| target.emulator().is_none());
+    let fonio = program::build(here.context("this machine is neither amd64 nor arm64")?, FONIO)?;
     let stop = process::outlive_signals()?;
     let archive = Archive::open()?;
     let mut broken = 0;
-    for (architecture, package) in packages {
+    for made in all {
+        let architecture = made.target.debian();
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("card");
         let card = Emulated::served(&fonio, CARD, CARD_BYTES, &socket)?;
         let options = SystemOptions {
-            architecture: *architecture,
+            architecture,
             packages: vec!["sqlite3".to_owned()],
             served: vec![socket],
             ..SystemOptions::default()
@@ -122,7 +126,7 @@ pub fn run(packages: &[(Architecture, PathBuf)]) -> Result<()> {
         let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
         println!("\nIn Debian on {architecture}, with Linux {}, and a card like {CARD}:", system.release());
         let mut steps = Steps { system: &mut system, broken: 0 };
-        steps.all(package)?;
+        steps.all(&made.package)?;
         broken += steps.broken;
         system.stop()?;
         drop(card);

@@ -11,7 +11,7 @@ use super::{folder, output, package};
 use crate::process;
 
 /// The name of the program, its crate and its package.
-pub const PROGRAM: &str = "fonio-results";
+const PROGRAM: &str = "fonio-results";
 
 const UNIT: &str = "packages/results/fonio-results.service";
 

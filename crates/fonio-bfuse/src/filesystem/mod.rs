@@ -307,5 +307,5 @@ impl FileSystem {
 
 /// The change time of an inode, in nanoseconds since 1970.
 fn change_time(stat: &Stat) -> i64 {
-    stat.st_ctime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec.cast_signed())
+    stat.st_ctime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as i64)
 }

@@ -27,14 +27,15 @@ pub(crate) fn process_use() -> ProcessUse {
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
         return ProcessUse::default();
     }
+    // These numbers are not negative; their widths depend on the processor.
     let time = |value: libc::timeval| {
-        Duration::new(value.tv_sec.unsigned_abs(), u32::try_from(value.tv_usec).unwrap_or(0) * 1000)
+        Duration::new(value.tv_sec as u64, u32::try_from(value.tv_usec).unwrap_or(0) * 1000)
     };
     ProcessUse {
         user: time(usage.ru_utime),
         system: time(usage.ru_stime),
-        switches_voluntary: usage.ru_nvcsw.unsigned_abs(),
-        switches_involuntary: usage.ru_nivcsw.unsigned_abs(),
+        switches_voluntary: usage.ru_nvcsw as u64,
+        switches_involuntary: usage.ru_nivcsw as u64,
     }
 }
 

@@ -93,16 +93,17 @@ pub(crate) struct Attributes {
 
 /// Converts the attributes of the file below.
 pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
-    let time = |seconds: i64, nanoseconds: u64| {
+    // The widths of these fields depend on the processor.
+    let time = |seconds: i64, nanoseconds: i64| {
         (seconds.cast_unsigned(), u32::try_from(nanoseconds).expect("a second has 10^9 nanoseconds"))
     };
     Attributes {
         inode: stat.st_ino,
         size: stat.st_size.cast_unsigned(),
-        sectors: stat.st_blocks.cast_unsigned(),
-        atime: time(stat.st_atime, stat.st_atime_nsec),
-        mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-        ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        sectors: stat.st_blocks as u64,
+        atime: time(stat.st_atime, stat.st_atime_nsec as i64),
+        mtime: time(stat.st_mtime, stat.st_mtime_nsec as i64),
+        ctime: time(stat.st_ctime, stat.st_ctime_nsec as i64),
         mode: stat.st_mode,
         links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
         uid: stat.st_uid,

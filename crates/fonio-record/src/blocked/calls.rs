@@ -10,6 +10,7 @@ pub(super) struct Call {
     pub has_file: bool,
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! numbers {
     ($($blocked_in:ident $has_file:literal: $($name:ident)*;)*) => {
         &[$($((libc::$name, Call { blocked_in: BlockedIn::$blocked_in, has_file: $has_file })),*),*]

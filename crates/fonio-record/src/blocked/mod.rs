@@ -13,6 +13,7 @@
 //! Each wait is given exactly once: by [`drain`](BlockedProbe::drain), or in [`ShortWaits`]; [`Lost`] counts the exceptions.
 //! The kernel removes programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
 
+mod always;
 mod calls;
 mod layout;
 mod open;
@@ -35,7 +36,7 @@ use crate::bpf::{self, Unavailable};
 use crate::machine::{Machine, read_text};
 use crate::names::ThreadNames;
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
-pub(crate) use open::place as place_in_procfs;
+pub(crate) use open::{blocked_threads as blocked_in_procfs, place as place_in_procfs};
 pub(crate) use place::Place;
 use place::Places;
 pub(crate) use probe::{NotRecorded, Probe};
@@ -141,8 +142,14 @@ impl std::fmt::Debug for BlockedProbe {
 impl BlockedProbe {
     /// Loads the programs into the kernel, without beginning.
     pub(crate) fn load(machine: &Machine) -> Result<BlockedProbe, Unavailable> {
+        BlockedProbe::load_sized(machine, &[])
+    }
+
+    /// Does the same with these sizes of some maps.
+    fn load_sized(machine: &Machine, sizes: &[bpf::Size]) -> Result<BlockedProbe, Unavailable> {
         let switch_has_state = u8::from(bpf::switch_has_state());
-        let mut programs = bpf::load(OBJECT, &PROGRAMS, &[("switch_has_state", switch_has_state)])?;
+        let constants = [("switch_has_state", switch_has_state)];
+        let mut programs = bpf::load_sized(OBJECT, &PROGRAMS, &constants, sizes)?;
         let settings = bpf::map(&mut programs, "settings", Array::try_from)?;
         let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
         let open_slots = bpf::map(&mut programs, "open_slots", Array::try_from)?;

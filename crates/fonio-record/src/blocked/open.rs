@@ -28,7 +28,7 @@ pub(super) fn is_blocked(machine: &Machine, tid: u32) -> bool {
 }
 
 /// The threads that are blocked uninterruptibly now.
-pub(super) fn blocked_threads(machine: &Machine) -> Vec<u32> {
+pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let processes = std::fs::read_dir(machine.proc("")).into_iter().flatten().filter_map(number);
     let threads = processes.flat_map(|pid: u32| {

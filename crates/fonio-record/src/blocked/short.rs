@@ -8,6 +8,7 @@ use std::io;
 use fonio_core::{BlockedCount, BlockedIn, Nanos, RowSink, Timestamp, WaitReason};
 use rustc_hash::FxHashMap;
 
+use super::always::ShortCount;
 use super::layout::{IOWAIT, ShortKey};
 use super::place;
 
@@ -106,6 +107,23 @@ impl ShortWaits {
         }
     }
 
+    /// Takes all sums, without their times.
+    pub(crate) fn take(&mut self) -> Vec<ShortCount> {
+        self.slots.clear();
+        let mut sums: Vec<(Key, Sum)> = self.sums.drain().collect();
+        sums.sort_unstable_by_key(|(key, _)| *key);
+        sums.into_iter()
+            .map(|(key, sum)| ShortCount {
+                tid: key.tid,
+                blocked_in: key.blocked_in,
+                reason: key.reason,
+                below: below(key.class),
+                count: sum.count,
+                total: Nanos(sum.total_ns),
+            })
+            .collect()
+    }
+
     /// The number of waits of a thread, and their time in nanoseconds.
     #[cfg(test)]
     pub(crate) fn sum_of(&self, tid: u32) -> (u64, u64) {
@@ -154,7 +172,7 @@ fn class_of(lasted: Nanos) -> u8 {
 }
 
 /// The duration below which all durations of a class are.
-fn below(class: u8) -> Nanos {
+pub(super) fn below(class: u8) -> Nanos {
     // The column is signed.
     let ns = 1_u64.checked_shl(class.into()).and_then(|us| us.checked_mul(1000));
     Nanos(ns.unwrap_or(u64::MAX).min(i64::MAX as u64))

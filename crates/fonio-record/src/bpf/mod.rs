@@ -16,12 +16,27 @@ pub(crate) use unavailable::Unavailable;
 /// The name of a program, and the tracepoint to which it attaches.
 pub(crate) type Program = (&'static str, &'static str);
 
+/// The name of a map, and its number of entries; for a ring buffer, its bytes.
+pub(crate) type Size = (&'static str, u32);
+
 /// Loads an object into the kernel, with the values of its constants. The programs do not run yet.
 pub(crate) fn load(
     object: &[u8],
     programs: &[Program],
     constants: &[(&'static str, u8)],
 ) -> Result<Ebpf, Unavailable> {
+    load_sized(object, programs, constants, &[])
+}
+
+/// Does the same, with other sizes of some maps than the object states.
+pub(crate) fn load_sized(
+    object: &[u8],
+    programs: &[Program],
+    constants: &[(&'static str, u8)],
+    sizes: &[Size],
+) -> Result<Ebpf, Unavailable> {
+    let uname = rustix::system::uname();
+    unavailable::check_processor(std::env::consts::ARCH, &uname.machine().to_string_lossy())?;
     unavailable::check_release(&release())?;
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);
@@ -31,6 +46,9 @@ pub(crate) fn load(
     loader.btf(Some(&btf));
     for (name, value) in constants {
         loader.set_global(name, value, true);
+    }
+    for (name, entries) in sizes {
+        loader.set_max_entries(name, *entries);
     }
     let mut loaded = loader.load(object).map_err(|error| Unavailable::from_object(&error))?;
     for (name, tracepoint) in programs {

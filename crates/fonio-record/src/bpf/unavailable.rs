@@ -20,6 +20,12 @@ const VERIFIER_LINES: usize = 3;
 pub(crate) enum Unavailable {
     #[error("it takes Linux 5.15 or later, and this is Linux {0}")]
     OldKernel(String),
+    #[error("fonio has BPF programs for x86-64 and 64-bit ARM only, and this is a program for {0}")]
+    OtherProcessor(&'static str),
+    #[error(
+        "this fonio is a program of 32 bits ({program}), and Linux here is of 64 bits ({linux}): it takes fonio for {linux}, whose static program also runs in a system of 32 bits"
+    )]
+    Of32Bits { program: &'static str, linux: String },
     #[error(
         "the kernel does not describe its types ({BTF} is missing); it takes a kernel with CONFIG_DEBUG_INFO_BTF=y"
     )]
@@ -93,6 +99,18 @@ fn failed(doing: &'static str, error: &(dyn Error + 'static)) -> Unavailable {
     Unavailable::Failed { doing, why: why.join(": ") }
 }
 
+/// Checks that the BPF programs know the processor's registers and the numbers of its system calls. `program` is the
+/// architecture for which this program was compiled, and `linux` what `uname -m` prints.
+pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), Unavailable> {
+    match program {
+        "x86_64" | "aarch64" => Ok(()),
+        _ if matches!(linux, "x86_64" | "aarch64") => {
+            Err(Unavailable::Of32Bits { program, linux: linux.to_owned() })
+        }
+        _ => Err(Unavailable::OtherProcessor(program)),
+    }
+}
+
 /// Checks the version in the text of `uname -r`; text without one passes.
 pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -151,6 +169,21 @@ mod tests {
         let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
         let expected = "it takes Linux 5.15 or later, and this is Linux 5.10";
         assert_eq!(said, Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn other_processors_are_named() {
+        for (program, linux, said) in [
+            ("x86_64", "x86_64", None),
+            ("aarch64", "aarch64", None),
+            ("arm", "armv7l", Some("a program for arm")),
+            ("riscv64", "riscv64", Some("a program for riscv64")),
+            ("arm", "aarch64", Some("it takes fonio for aarch64")),
+        ] {
+            let error = check_processor(program, linux).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), said.is_some(), "{program} on {linux}");
+            assert!(error.unwrap_or_default().contains(said.unwrap_or_default()), "{program} on {linux}");
+        }
     }
 
     #[test]

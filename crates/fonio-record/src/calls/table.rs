@@ -23,8 +23,10 @@ enum Kind {
 }
 
 /// Added to the kind of a call that writes from its buffer.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const WRITES: u8 = 64;
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! calls {
     ($($kind:ident $writes:literal: $($number:ident $name:literal)*;)*) => {
         &[$($((libc::$number, $name, Kind::$kind as u8 + if $writes { WRITES } else { 0 })),*),*]

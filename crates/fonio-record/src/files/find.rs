@@ -21,7 +21,7 @@ const HANDLE_64: i32 = 0x81;
 const HANDLE_BTRFS: i32 = 0x4d;
 /// A folder of each file system, opened when it is needed. They are closed after each round of look-ups: an open folder
 /// prevents that its file system is unmounted.
-pub(super) struct Roots<'a> {
+pub(crate) struct Roots<'a> {
     machine: &'a Machine,
     folders: FxHashMap<u32, Option<Root>>,
 }
@@ -67,7 +67,7 @@ impl Numbers {
 }
 
 impl Roots<'_> {
-    pub(super) fn new(machine: &Machine) -> Roots<'_> {
+    pub(crate) fn new(machine: &Machine) -> Roots<'_> {
         Roots { machine, folders: FxHashMap::default() }
     }
 
@@ -76,7 +76,7 @@ impl Roots<'_> {
     }
 
     /// The path of the file, and a descriptor of it (`O_PATH`).
-    pub(super) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
+    pub(crate) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
         let machine = self.machine;
         let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
             let mounts = machine.mounts();

@@ -28,10 +28,10 @@ use rustc_hash::FxHashMap;
 use crate::machine::Machine;
 use crate::pace::now;
 use crate::threads::Threads;
-use content::{begins_as_sqlite, beside, content};
+pub(crate) use content::content;
+use content::{begins_as_sqlite, beside};
 use fanotify::Watch;
-use find::Roots;
-pub(crate) use find::subvolume;
+pub(crate) use find::{Roots, subvolume};
 use names::Names;
 use overlay::Overlay;
 

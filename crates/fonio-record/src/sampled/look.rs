@@ -11,7 +11,7 @@ use crate::machine::{Machine, read_text};
 
 /// A thread that was blocked at a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Blocked {
+pub(crate) struct Blocked {
     pub tid: u32,
     pub pid: u32,
     /// How often it had left a processor. While this stays the same, it is the same wait. `None` if the kernel does not
@@ -24,7 +24,7 @@ pub(super) struct Blocked {
 
 /// The file of a system call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct OpenFile {
+pub(crate) struct OpenFile {
     pub device: DeviceId,
     pub inode: u64,
     pub path: PathBuf,
@@ -32,13 +32,13 @@ pub(super) struct OpenFile {
 
 /// Looks at the threads of the machine.
 #[derive(Debug)]
-pub(super) struct Looker {
+pub(crate) struct Looker {
     machine: Machine,
     own_pid: u32,
 }
 
 impl Looker {
-    pub(super) fn new(machine: &Machine) -> Looker {
+    pub(crate) fn new(machine: &Machine) -> Looker {
         Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
@@ -53,7 +53,7 @@ impl Looker {
     ///
     /// Whether somebody is must not decide whether to look: it would have changed until the thread is reached, and short
     /// waits would hardly ever be seen.
-    pub(super) fn blocked(&self) -> Vec<Blocked> {
+    pub(crate) fn blocked(&self) -> Vec<Blocked> {
         let mut found = Vec::new();
         for pid in Task::all_below(&self.machine.proc("")) {
             if pid == self.own_pid {

@@ -25,8 +25,8 @@ use crate::select;
 use crate::stop::{Decision, Seen, StopPolicy};
 use crate::threads::Threads;
 use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
-use look::Looker;
-use tally::Tally;
+pub(crate) use look::Looker;
+pub(crate) use tally::Tally;
 
 /// The shortest time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

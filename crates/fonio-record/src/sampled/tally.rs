@@ -34,7 +34,7 @@ struct Open {
 
 /// The waits so far.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     open: FxHashMap<u32, Open>,
     pub waits: Vec<Wait>,
     pub counts: ShortWaits,
@@ -50,14 +50,14 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Begins at `began`.
-    pub(super) fn new(began: Timestamp) -> Tally {
+    pub(crate) fn new(began: Timestamp) -> Tally {
         let mut tally = Tally { period_began: began.0, last: Some(began.0), ..Tally::default() };
         tally.counts.begin(0, began);
         tally
     }
 
     /// Takes the threads that are blocked at `at`.
-    pub(super) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
+    pub(crate) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
         let before = self.last.replace(at.0).unwrap_or(at.0);
         let interval = at.0.saturating_sub(before);
         self.looks += 1;
@@ -95,7 +95,7 @@ impl Tally {
     }
 
     /// Ends at `ended`. A wait that was seen at the last look goes on.
-    pub(super) fn finish(&mut self, ended: Timestamp) {
+    pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
             self.close(tid, &open, ended.0);
         }

@@ -73,6 +73,7 @@ fn describe(machine: &Machine, device: Device, file_systems: Vec<Mount>) -> Stor
         written_now_bytes: None,
         read_now_bytes: None,
         busy_now_ms: None,
+        busy_ms: None,
     }
 }
 
@@ -243,6 +244,7 @@ fn mmc_manufacturer(id: &str) -> Option<&'static str> {
 impl StorageDevice {
     pub(super) fn add_counters(&mut self, before: Option<&DiskCounters>, after: Option<&DiskCounters>) {
         let Some(after) = after else { return };
+        self.busy_ms = Some(after.busy_ms);
         self.written_bytes = Some(ByteCount(after.written_bytes));
         self.read_bytes = Some(ByteCount(after.read_bytes));
         let Some(before) = before else { return };

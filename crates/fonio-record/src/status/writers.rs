@@ -41,6 +41,11 @@ pub(super) struct DiskCounters {
     pub busy_ms: u64,
 }
 
+/// The counters of each disk since boot.
+pub(super) fn read_disks(machine: &Machine) -> BTreeMap<DeviceId, DiskCounters> {
+    disks(&fs::read_to_string(machine.proc("diskstats")).unwrap_or_default())
+}
+
 impl Counters {
     pub(super) fn read(machine: &Machine) -> Counters {
         let mut counters = Counters::default();
@@ -49,7 +54,7 @@ impl Counters {
             let mut room = CGROUPS_MAX;
             counters.read_cgroup(&unified.dir, String::new(), CGROUP_DEPTH_MAX, &mut room);
         }
-        counters.disks = disks(&fs::read_to_string(machine.proc("diskstats")).unwrap_or_default());
+        counters.disks = read_disks(machine);
         counters
     }
 

@@ -67,7 +67,7 @@ pub struct Kind {
     /// Start a whole Debian with systemd on a disk, instead of a shell with a few programs in memory.
     #[arg(long)]
     pub system: bool,
-    /// The architecture of the guest: amd64 or arm64.
+    /// The architecture of the guest: amd64, arm64 or armhf.
     #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", requires = "system")]
     pub arch: Architecture,
     /// Debian packages that the guest has, besides a small base system. Example: --with podman,fio

@@ -69,7 +69,7 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     };
     let mut options = RecordOptions::new(&out);
     options.duration = Some(arguments.time);
-    record::set_beside(&mut options, &arguments.beside);
+    fonio_recorder::set_beside(&mut options, &arguments.beside);
     options.select = what
         .map(
             |what| {
@@ -78,8 +78,10 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
         )
         .into_iter()
         .collect();
-    let summary = match record::capture(&options) {
-        Err(error) if can_be_sampled(arguments, &error) => record::sample(&options, &error)?,
+    let summary = match fonio_recorder::capture(&options, record::words) {
+        Err(error) if can_be_sampled(arguments, &error) => {
+            fonio_recorder::sample(&options, &error, record::words)?
+        }
         outcome => outcome?,
     };
     Ok((summary.out, temporary))

@@ -39,6 +39,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
     let mut out = BufWriter::new(out);
     // A foreign trace does not name its devices.
     let devices: Vec<Device> = match &subject {
+        Subject::Kept(kept, _) => kept.meta.devices.clone(),
         Subject::Recording(recording) => recording.meta().devices.clone(),
         Subject::Trace(_) => Vec::new(),
     };

@@ -25,3 +25,4 @@ pub mod report;
 pub mod run;
 pub mod status;
 pub mod sync_policy;
+pub mod watch;

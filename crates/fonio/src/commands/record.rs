@@ -1,176 +1,20 @@
 //! `fonio record`.
 
-use std::io::{self, IsTerminal, Write};
-
 use anyhow::Result;
-use fonio_core::{ByteCount, Unit};
-use fonio_record::{
-    BlockedBy, BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
-};
+use fonio_core::BlockedIn;
 
-use crate::cli::{Beside, Blocked, Record};
-use crate::exit::{self, Exit};
+use crate::cli::Record;
+use crate::exit::Exit;
 
-/// Records, prints a summary of the recording and the next command. The exit code is that of the recorded command, so
-/// that a script can put `fonio record --` before any command.
+/// Records, prints a summary of the recording and the next command. The exit code is that of the recorded command.
 pub fn run(arguments: &Record) -> Result<Exit> {
-    match record(arguments) {
-        Err(error) if !arguments.command.is_empty() => {
-            writeln!(io::stderr(), "fonio: {error:#}")?;
-            Ok(Exit::Command(exit_code(&error)))
-        }
-        outcome => outcome,
-    }
-}
-
-fn exit_code(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<RecordError>() {
-        Some(RecordError::Command { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            exit::NOT_FOUND
-        }
-        Some(RecordError::Command { .. }) => exit::CANNOT_RUN,
-        _ => exit::FAILED,
-    }
-}
-
-fn record(arguments: &Record) -> Result<Exit> {
-    let mut options = RecordOptions::new(&arguments.out);
-    options.select = arguments
-        .device
-        .iter()
-        .map(|name| Selector::Device(name.into()))
-        .chain(arguments.path.iter().cloned().map(Selector::Path))
-        .collect();
-    options.duration = arguments.time;
-    options.buffer = ByteCount(arguments.buffer);
-    options.spill_to.clone_from(&arguments.spill);
-    options.sample_interval = Some(arguments.interval);
-    options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
-    options.waits = arguments.waits;
-    options.calls = arguments.calls;
-    set_beside(&mut options, &arguments.beside);
-    options.overwrite = arguments.overwrite;
-    options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
-    options.redact = arguments.redact.key()?;
-    let summary = capture(&options)?;
-    writeln!(io::stdout(), "{}", sentence(&summary))?;
-    writeln!(io::stdout(), "Next: fonio report {}", summary.out.display())?;
-    Ok(match (summary.command_exit, summary.command_signal, summary.stopped_by) {
-        (Some(0), ..) => Exit::Fine,
-        (Some(code), ..) => Exit::Command(code as u8),
-        (None, Some(signal), _) => Exit::Command(128 + signal as u8),
-        // A recording without a time limit normally ends with Ctrl-C, which is not an error then.
-        (None, None, StopReason::Interrupted) if arguments.time.is_some() => Exit::Command(130),
-        (None, None, StopReason::Terminated) => Exit::Command(143),
-        _ => Exit::Fine,
+    Ok(match fonio_recorder::run(arguments, words)? {
+        0 => Exit::Fine,
+        code => Exit::Command(code),
     })
 }
 
-/// Sets what is recorded besides requests.
-pub fn set_beside(options: &mut RecordOptions, beside: &Beside) {
-    options.blocked = match beside.blocked {
-        Blocked::Auto => BlockedBy::Best,
-        Blocked::Bpf => BlockedBy::Bpf,
-        Blocked::Tracefs => BlockedBy::Tracefs,
-        Blocked::None => BlockedBy::No,
-    };
-    options.calls_of.clone_from(&beside.calls_of);
-    options.statements = !beside.no_statements;
-}
-
-/// Records with progress on standard error.
-pub fn capture(options: &RecordOptions) -> Result<RecordSummary> {
-    with_progress(options, |progress| Ok(fonio_record::record(options, progress)?))
-}
-
-/// Samples who is blocked, with progress on standard error. `instead` is the error of [`capture`].
-pub fn sample(options: &RecordOptions, instead: &anyhow::Error) -> Result<RecordSummary> {
-    let Some(instead) = instead.downcast_ref::<RecordError>() else {
-        anyhow::bail!("{instead:#}");
-    };
-    with_progress(options, |progress| Ok(fonio_record::record_sampled(options, instead, progress)?))
-}
-
-fn with_progress(
-    options: &RecordOptions,
-    record: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<RecordSummary>,
-) -> Result<RecordSummary> {
-    let terminal = std::io::stderr().is_terminal();
-    // A recorded command may use the terminal itself, so the progress line is not shown then.
-    let live = terminal && options.command.is_none();
-    let summary = record(&mut |progress| match progress {
-        Progress::Note(note) => eprintln!("{}{note}", if live { "\r\x1b[Knote: " } else { "note: " }),
-        Progress::Started { devices } if terminal => {
-            let names: Vec<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();
-            let what = if names.is_empty() { "every block device".to_owned() } else { names.join(", ") };
-            eprintln!(
-                "Recording {what}{} …",
-                if options.duration.is_none() && options.command.is_none() { " until Ctrl-C" } else { "" }
-            );
-        }
-        Progress::Running { elapsed, trace_bytes, blocked, .. } if live => {
-            let of = options.duration.map(|all| format!(" of {}", all.as_secs())).unwrap_or_default();
-            let blocked = blocked.as_ref().map(blocked_so_far).unwrap_or_default();
-            let trace = match trace_bytes.0 {
-                0 => String::new(),
-                bytes => format!(", {:.1} MiB of trace", mib(bytes)),
-            };
-            let line = format!("{}{of} s{trace}{blocked}", elapsed.as_secs());
-            // A line that wraps could not be replaced by the next one.
-            let columns =
-                terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-            let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
-            eprint!("\r\x1b[K{shown}");
-        }
-        Progress::Writing { trace_bytes, trace_bytes_total, .. } if live => {
-            eprint!(
-                "\r\x1b[KWriting the recording, {:.1} of {:.1} MiB of trace",
-                mib(trace_bytes.0),
-                mib(trace_bytes_total.0)
-            );
-        }
-        _ => {}
-    })?;
-    if live {
-        eprint!("\r\x1b[K");
-    }
-    Ok(summary)
-}
-
-/// The first finding while it records.
-fn blocked_so_far(blocked: &BlockedSoFar) -> String {
-    let time = Unit::Ns.format(blocked.time.0 as f64);
-    let doing = fonio_analysis::figures::what(blocked.blocked_in.name(), None, None);
-    format!("; {} blocked for {time} so far, mostly {doing}", blocked.name)
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
-fn sentence(summary: &RecordSummary) -> String {
-    let seconds = summary.ended.since(summary.began).unwrap_or_default().as_secs_f64();
-    let requests = summary.rows.get("requests").copied().unwrap_or(0);
-    let mut text = format!("Recorded {requests} requests in {seconds:.1} s to {}", summary.out.display());
-    match summary.stopped_by {
-        StopReason::Interrupted => text.push_str("; interrupted, valid up to that point"),
-        StopReason::Terminated => text.push_str("; terminated, valid up to that point"),
-        StopReason::BufferFull => {
-            text.push_str("; it ended early because the buffer was full (--buffer, or --spill-to DIR)");
-        }
-        _ => {}
-    }
-    match (summary.lost.total(), summary.lost.events) {
-        (Some(0), _) => {}
-        (Some(events), _) => text.push_str(&format!("; {events} events were lost, see the report")),
-        (None, 0) => text.push_str("; an unknown number of events was lost, see the report"),
-        (None, events) => text.push_str(&format!("; more than {events} events were lost, see the report")),
-    }
-    match (summary.command_exit, summary.command_signal) {
-        (Some(code), _) if code != 0 => text.push_str(&format!("; the command ended with exit code {code}")),
-        (_, Some(signal)) => text.push_str(&format!("; signal {signal} ended the command")),
-        _ => {}
-    }
-    text.push('.');
-    text
+/// Says where a thread was blocked, as reports do.
+pub fn words(blocked_in: BlockedIn) -> String {
+    fonio_analysis::figures::what(blocked_in.name(), None, None)
 }

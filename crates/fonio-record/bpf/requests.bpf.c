@@ -1,0 +1,403 @@
+// Gives user space each block request when it has completed, with its times, its file, and the control group for which it
+// was made. It is for a watch that runs always, so it has two short programs for each request where tracing has five events.
+//
+// `queued` notes when a bio was queued, by which thread, and for which file; `split` copies the note to the part of a bio
+// that is split off; `issued` adds the time at which the driver got the request; `completed` takes the note of the
+// request's first bio and gives it all. A note that is never taken, of a bio that was merged, falls out of its table.
+//
+// Kernel threads write what others changed. For those, `dirtied` notes the last program that changed a file, and `changing`
+// the last one that changed the metadata of a file system with a journal.
+//
+// A flush request of the kernel has no bio. Its note is that of the first flush that was queued for its device since the last
+// one completed.
+
+#include "common.bpf.h"
+
+// include/linux/blk_types.h: the operation of a bio or request, and the flag that asks for a flush before it.
+enum { OP_MASK = 0xff, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
+// include/linux/sched.h, include/linux/fs.h
+enum { PF_KTHREAD = 0x200000, DIRTY_PAGES = 4 };
+enum { FORMAT_MASK = 0170000, BLOCK_DEVICE = 0060000 };
+// include/linux/page-flags.h: the low bits of `mapping` of a page that is not of a file.
+enum { NOT_OF_FILE = 3 };
+// include/uapi/linux/bpf.h
+enum { RINGBUF_FORCE_WAKEUP = 2, RINGBUF_AVAILABLE = 0 };
+
+// The layout of all that follows is repeated in src/requests/layout.rs.
+enum { RING_BYTES = 524288 };
+enum { OF_JOURNAL = 1, OF_METADATA = 2, BY_KERNEL = 4, UNNOTED = 8 };
+
+static u64 (*const current_cgroup)(void) = (void *)80;
+static u64 (*const ring_query)(void *ring, u64 what) = (void *)134;
+
+struct gendisk {
+	int major;
+	int first_minor;
+} KERNEL;
+struct block_device {
+	struct gendisk *bd_disk;
+	u32 bd_dev;
+} KERNEL;
+struct address_space {
+	struct inode *host;
+} KERNEL;
+struct page {
+	unsigned long compound_head;
+	struct address_space *mapping;
+} KERNEL;
+struct bio_vec {
+	struct page *bv_page;
+} KERNEL;
+struct bvec_iter {
+	u64 bi_sector;
+	u32 bi_size;
+} KERNEL;
+struct bio {
+	struct block_device *bi_bdev;
+	u32 bi_opf;
+	struct bvec_iter bi_iter;
+	void *bi_private;
+	u16 bi_vcnt;
+	struct bio_vec *bi_io_vec;
+} KERNEL;
+struct request_queue {
+	struct gendisk *disk;
+} KERNEL;
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	u32 __data_len;
+	u64 __sector;
+	struct bio *bio;
+	u64 start_time_ns;
+} KERNEL;
+
+struct cause {
+	u64 cgroup;
+	u32 tid;
+	u32 tgid;
+	char comm[COMM_MAX];
+};
+
+struct note {
+	u64 queued_ns;
+	u64 issued_ns;
+	u64 inode;
+	u32 fs;
+	// The thread that queued it.
+	u32 tid;
+	u32 flags;
+	u32 zero;
+	// The program for which it was queued.
+	struct cause cause;
+};
+
+struct completed {
+	struct note note;
+	u64 completed_ns;
+	u64 sector;
+	u32 device;
+	u32 bytes;
+	u32 op_flags;
+	s32 error;
+	u32 cpu;
+	u32 zero;
+};
+
+struct file_key {
+	u64 inode;
+	u64 fs;
+};
+
+struct counters {
+	// Requests for which the ring buffer had no room.
+	u64 lost;
+	u64 given;
+};
+
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 8192);
+	TYPE(key, u64);
+	TYPE(value, struct note);
+} notes SEC(".maps");
+
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 64);
+	TYPE(key, u32);
+	TYPE(value, struct note);
+} flushes SEC(".maps");
+
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 4096);
+	TYPE(key, struct file_key);
+	TYPE(value, struct cause);
+} dirtiers SEC(".maps");
+
+struct {
+	UINT(type, MAP_LRU_HASH);
+	UINT(max_entries, 64);
+	TYPE(key, u32);
+	TYPE(value, struct cause);
+} changers SEC(".maps");
+
+struct {
+	UINT(type, MAP_ARRAY);
+	UINT(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, struct counters);
+} counters SEC(".maps");
+
+struct {
+	UINT(type, MAP_RINGBUF);
+	UINT(max_entries, RING_BYTES);
+} completions SEC(".maps");
+
+INLINE int is_kernel_thread(void)
+{
+	u32 flags = 0;
+	READ(flags, current_task()->flags);
+	return (flags & PF_KTHREAD) != 0;
+}
+
+INLINE void name_current(struct cause *cause)
+{
+	u64 ids = current_ids();
+	cause->cgroup = current_cgroup();
+	cause->tid = (u32)ids;
+	cause->tgid = ids >> 32;
+	current_comm(cause->comm, sizeof(cause->comm));
+}
+
+INLINE u32 number_of(struct gendisk *disk)
+{
+	int major = 0, minor = 0;
+	if (!disk || READ(major, disk->major) || READ(minor, disk->first_minor))
+		return 0;
+	return (u32)major << 20 | ((u32)minor & 0xfffff);
+}
+
+INLINE u32 disk_of(struct bio *bio)
+{
+	struct block_device *device = 0;
+	struct gendisk *disk = 0;
+	if (READ(device, bio->bi_bdev) || !device || READ(disk, device->bd_disk))
+		return 0;
+	return number_of(disk);
+}
+
+INLINE u32 partition_of(struct bio *bio)
+{
+	struct block_device *device = 0;
+	u32 number = 0;
+	if (READ(device, bio->bi_bdev) || !device || READ(number, device->bd_dev))
+		return 0;
+	return number;
+}
+
+// The file to which the first page of a bio belongs, or 0.
+INLINE struct inode *inode_of(struct bio *bio)
+{
+	struct bio_vec *vector = 0;
+	struct page *page = 0;
+	struct address_space *mapping = 0;
+	struct inode *inode = 0;
+	u64 head = 0;
+	u16 count = 0;
+
+	if (READ(count, bio->bi_vcnt) || !count || READ(vector, bio->bi_io_vec) || !vector || READ(page, vector->bv_page))
+		return 0;
+	if (!page || READ(head, page->compound_head))
+		return 0;
+	if (head & 1)
+		page = (struct page *)(head - 1);
+	if (READ(mapping, page->mapping) || !mapping || (u64)mapping & NOT_OF_FILE || READ(inode, mapping->host))
+		return 0;
+	return inode;
+}
+
+// Whether the current thread writes the journal of ext4.
+INLINE int is_journal(const char *comm)
+{
+	return comm[0] == 'j' && comm[1] == 'b' && comm[2] == 'd' && comm[3] == '2' && comm[4] == '/';
+}
+
+SEC("tp_btf/block_bio_queue")
+int queued(u64 *ctx)
+{
+	struct bio *bio = (void *)ctx[0];
+	u64 key = (u64)bio;
+	u32 opf = 0, size = 0;
+	struct note note = { .queued_ns = now_ns() };
+
+	if (READ(opf, bio->bi_opf) || READ(size, bio->bi_iter.bi_size))
+		return 0;
+	struct inode *inode = inode_of(bio);
+	u16 mode = 0;
+	if (inode && !READ(mode, inode->i_mode)) {
+		if ((mode & FORMAT_MASK) == BLOCK_DEVICE)
+			note.flags |= OF_METADATA;
+		else
+			read_identity(inode, &note.inode, &note.fs);
+	}
+	name_current(&note.cause);
+	note.tid = note.cause.tid;
+	if (is_kernel_thread()) {
+		struct cause *cause = 0;
+		note.flags |= BY_KERNEL;
+		if (is_journal(note.cause.comm))
+			note.flags |= OF_JOURNAL;
+		if (note.inode) {
+			struct file_key file = { .inode = note.inode, .fs = note.fs };
+			cause = map_lookup(&dirtiers, &file);
+		} else if (note.flags & (OF_JOURNAL | OF_METADATA)) {
+			u32 fs = partition_of(bio);
+			cause = map_lookup(&changers, &fs);
+		}
+		if (cause)
+			note.cause = *cause;
+	}
+	if (opf & PREFLUSH) {
+		u32 disk = disk_of(bio);
+		map_update(&flushes, &disk, &note, UPDATE_NOEXIST);
+	}
+	if (size)
+		map_update(&notes, &key, &note, UPDATE_ANY);
+	return 0;
+}
+
+// The part that is split off goes first, and its owner is the rest (`bio_chain`).
+SEC("tp_btf/block_split")
+int split(u64 *ctx)
+{
+	struct bio *bio = (void *)ctx[0];
+	u64 key = (u64)bio;
+	void *rest = 0;
+	if (READ(rest, bio->bi_private) || !rest)
+		return 0;
+	u64 rest_key = (u64)rest;
+	struct note *noted = map_lookup(&notes, &rest_key);
+	if (!noted)
+		return 0;
+	struct note note = *noted;
+	map_update(&notes, &key, &note, UPDATE_ANY);
+	return 0;
+}
+
+INLINE u32 disk_of_queue(struct request *request)
+{
+	struct request_queue *queue = 0;
+	struct gendisk *disk = 0;
+	if (!EXISTS(struct request_queue, disk) || READ(queue, request->q) || !queue || READ(disk, queue->disk))
+		return 0;
+	return number_of(disk);
+}
+
+INLINE struct note *note_of(struct request *request, struct bio *bio)
+{
+	if (bio) {
+		u64 key = (u64)bio;
+		return map_lookup(&notes, &key);
+	}
+	u32 disk = disk_of_queue(request);
+	return map_lookup(&flushes, &disk);
+}
+
+SEC("tp_btf/block_rq_issue")
+int issued(u64 *ctx)
+{
+	struct request *request = (void *)ctx[0];
+	struct note *note = note_of(request, request->bio);
+	if (note && !note->issued_ns)
+		note->issued_ns = now_ns();
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int completed(u64 *ctx)
+{
+	struct request *request = (void *)ctx[0];
+	u32 done = (u32)ctx[2], zero = 0;
+	u32 op_flags = request->cmd_flags, op = op_flags & OP_MASK, bytes = request->__data_len;
+	// A part; the rest follows.
+	if (done < bytes)
+		return 0;
+	struct bio *bio = request->bio;
+	// A request that only asks for a flush waits for the kernel's own flush request, which is given instead.
+	if (op >= OP_DRIVER_FIRST || (!bytes && op == OP_WRITE))
+		return 0;
+	struct counters *count = map_lookup(&counters, &zero);
+	if (!count)
+		return 0;
+	u32 disk = bio ? disk_of(bio) : disk_of_queue(request);
+	struct note *note = note_of(request, bio);
+	struct completed *given = ring_reserve(&completions, sizeof(*given), 0);
+	if (!given) {
+		__sync_fetch_and_add(&count->lost, 1);
+	} else {
+		if (note) {
+			given->note = *note;
+		} else {
+			struct note none = { .queued_ns = request->start_time_ns, .flags = UNNOTED };
+			given->note = none;
+		}
+		given->completed_ns = now_ns();
+		given->sector = request->__sector;
+		given->device = disk;
+		given->bytes = bytes;
+		given->op_flags = op_flags;
+		given->error = (s32)ctx[1];
+		given->cpu = processor();
+		given->zero = 0;
+		// User space looks about once a second. It comes earlier if the buffer fills up.
+		u64 full = ring_query(&completions, RINGBUF_AVAILABLE);
+		ring_submit(given, full > RING_BYTES / 2 ? RINGBUF_FORCE_WAKEUP : RINGBUF_NO_WAKEUP);
+		__sync_fetch_and_add(&count->given, 1);
+	}
+	if (bio) {
+		u64 key = (u64)bio;
+		map_delete(&notes, &key);
+	} else {
+		map_delete(&flushes, &disk);
+	}
+	return 0;
+}
+
+SEC("tp_btf/writeback_mark_inode_dirty")
+int dirtied(u64 *ctx)
+{
+	struct inode *inode = (void *)ctx[0];
+	if (!(ctx[1] & DIRTY_PAGES) || is_kernel_thread())
+		return 0;
+	struct file_key file = {};
+	u32 fs = 0;
+	if (!read_identity(inode, &file.inode, &fs))
+		return 0;
+	file.fs = fs;
+	struct cause *known = map_lookup(&dirtiers, &file);
+	if (known && known->tid == (u32)current_ids())
+		return 0;
+	struct cause cause = {};
+	name_current(&cause);
+	map_update(&dirtiers, &file, &cause, UPDATE_ANY);
+	return 0;
+}
+
+SEC("tp_btf/jbd2_handle_start")
+int changing(u64 *ctx)
+{
+	u32 fs = (u32)ctx[0];
+	if (is_kernel_thread())
+		return 0;
+	struct cause *known = map_lookup(&changers, &fs);
+	if (known && known->tid == (u32)current_ids())
+		return 0;
+	struct cause cause = {};
+	name_current(&cause);
+	map_update(&changers, &fs, &cause, UPDATE_ANY);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,231 @@
+//! Names those for whom requests are made and who wait: units, programs without a unit, and threads of the kernel.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::{Party, PartyId, PartyKind};
+use crate::machine::Machine;
+use crate::units::Units;
+
+/// The most threads that are kept, and the most parties. A machine has tens of units.
+const THREADS_MAX: usize = 4096;
+const PARTIES_MAX: usize = 1000;
+/// Control groups are listed again at most this often.
+const LIST_EVERY: Duration = Duration::from_secs(10);
+/// The most control groups in the list.
+const GROUPS_MAX: usize = 10_000;
+/// The name of all parties for which there is no room.
+const OTHERS: &str = "others";
+
+/// A thread as the kernel showed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub tid: u32,
+    /// 0 if it is not known.
+    pub pid: u32,
+    pub comm: [u8; 16],
+    /// The number of its control group.
+    pub cgroup: Option<u64>,
+    pub is_kernel: bool,
+}
+
+/// A thread and its party.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub pid: u32,
+    pub comm: String,
+    pub cgroup: Option<String>,
+    pub party: PartyId,
+    shown: [u8; 16],
+}
+
+/// Threads and parties, each looked up once.
+#[derive(Debug)]
+pub(super) struct Identities {
+    machine: Machine,
+    units: Units,
+    threads: FxHashMap<u32, Known>,
+    parties: Vec<Party>,
+    numbers: FxHashMap<Party, PartyId>,
+    groups: FxHashMap<u64, String>,
+    groups_listed: Option<Instant>,
+}
+
+impl Identities {
+    pub(super) fn new(machine: &Machine) -> Identities {
+        let others = Party { name: OTHERS.to_owned(), kind: PartyKind::Program };
+        Identities {
+            machine: machine.clone(),
+            units: Units::default(),
+            threads: FxHashMap::default(),
+            numbers: std::iter::once((others.clone(), PartyId(0))).collect(),
+            parties: vec![others],
+            groups: FxHashMap::default(),
+            groups_listed: None,
+        }
+    }
+
+    pub(super) fn party(&self, id: PartyId) -> &Party {
+        &self.parties[id.0 as usize]
+    }
+
+    pub(super) fn thread(&self, tid: u32) -> Option<&Known> {
+        self.threads.get(&tid)
+    }
+
+    /// The party of a thread. A number that another thread had before is noticed by the name.
+    pub(super) fn of(&mut self, shown: &Shown) -> PartyId {
+        if let Some(known) = self.threads.get(&shown.tid)
+            && known.shown == shown.comm
+            && (known.pid == shown.pid || shown.pid == 0)
+        {
+            return known.party;
+        }
+        let comm = text(&shown.comm);
+        let (party, cgroup) = match shown.is_kernel {
+            true => {
+                (self.number(Party { name: kernel_name(&comm).to_owned(), kind: PartyKind::Kernel }), None)
+            }
+            false => self.look_up(shown, &comm),
+        };
+        if self.threads.len() >= THREADS_MAX && !self.threads.contains_key(&shown.tid) {
+            self.threads.clear();
+        }
+        self.threads.insert(shown.tid, Known { pid: shown.pid, comm, cgroup, party, shown: shown.comm });
+        party
+    }
+
+    fn look_up(&mut self, shown: &Shown, comm: &str) -> (PartyId, Option<String>) {
+        let task = self.machine.task(shown.tid);
+        // A process that has ended meanwhile is not there any more, but its control group mostly is.
+        let cgroup = task.cgroups().and_then(|groups| groups.telling().map(str::to_owned));
+        let cgroup = cgroup.or_else(|| self.group(shown.cgroup?));
+        let user = task.owner().and_then(|owner| owner.user);
+        let party = match self.units.of(cgroup.as_deref(), user) {
+            Some(name) => Party { name, kind: PartyKind::Unit },
+            None => Party { name: self.program(shown.pid, comm), kind: PartyKind::Program },
+        };
+        (self.number(party), cgroup)
+    }
+
+    /// The name of a program: that of its process, since threads have names of their own.
+    fn program(&self, pid: u32, comm: &str) -> String {
+        let process = (pid != 0).then(|| self.machine.task(pid).name()).flatten();
+        process.filter(|name| !name.is_empty()).unwrap_or_else(|| comm.to_owned())
+    }
+
+    fn number(&mut self, party: Party) -> PartyId {
+        if let Some(id) = self.numbers.get(&party) {
+            return *id;
+        }
+        if self.parties.len() >= PARTIES_MAX {
+            return PartyId(0);
+        }
+        let id = PartyId(self.parties.len() as u32);
+        self.parties.push(party.clone());
+        self.numbers.insert(party, id);
+        id
+    }
+
+    /// The path of a control group by its number, which is the inode number of its folder.
+    fn group(&mut self, number: u64) -> Option<String> {
+        if let Some(path) = self.groups.get(&number) {
+            return Some(path.clone());
+        }
+        if self.groups_listed.is_some_and(|listed| listed.elapsed() < LIST_EVERY) {
+            return None;
+        }
+        self.groups_listed = Some(Instant::now());
+        self.groups.clear();
+        let mounts = self.machine.mounts();
+        let root = mounts.iter().find(|mount| mount.filesystem == "cgroup2")?.dir.clone();
+        list(&root, &root, &mut self.groups);
+        self.groups.get(&number).cloned()
+    }
+}
+
+fn list(root: &Path, dir: &Path, found: &mut FxHashMap<u64, String>) {
+    if found.len() >= GROUPS_MAX {
+        return;
+    }
+    if let (Ok(metadata), Ok(below)) = (dir.metadata(), dir.strip_prefix(root)) {
+        found.insert(metadata.ino(), format!("/{}", below.display()));
+    }
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let dirs: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    dirs.iter().for_each(|dir| list(root, dir, found));
+}
+
+fn text(comm: &[u8; 16]) -> String {
+    let length = comm.iter().position(|byte| *byte == 0).unwrap_or(comm.len());
+    String::from_utf8_lossy(&comm[..length]).into_owned()
+}
+
+/// The kind of a kernel thread: `kworker/u8:3-ext4` is one of many.
+fn kernel_name(comm: &str) -> &str {
+    let name = comm.split(['/', ':']).next().unwrap_or(comm);
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(tid: u32, comm: &str) -> Shown {
+        let mut bytes = [0; 16];
+        bytes[..comm.len()].copy_from_slice(comm.as_bytes());
+        Shown { tid, pid: tid, comm: bytes, cgroup: None, is_kernel: false }
+    }
+
+    fn machine(tid: u32, cgroup: &str) -> (tempfile::TempDir, Machine) {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join(format!("proc/{tid}"));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
+        std::fs::write(dir.join("comm"), "server\n").unwrap();
+        let machine = Machine::at(root.path());
+        (root, machine)
+    }
+
+    #[test]
+    fn a_thread_belongs_to_its_unit_or_program() {
+        let (_root, machine) = machine(7, "/system.slice/mosquitto.service");
+        let mut identities = Identities::new(&machine);
+        let unit = identities.of(&shown(7, "worker"));
+        assert_eq!(
+            identities.party(unit),
+            &Party { name: "mosquitto.service".into(), kind: PartyKind::Unit }
+        );
+        assert_eq!(identities.of(&shown(7, "worker")), unit);
+        // Another thread has the number now, and has ended.
+        let gone = identities.of(&shown(8, "sync"));
+        assert_eq!(identities.party(gone), &Party { name: "sync".into(), kind: PartyKind::Program });
+        let kernel = identities.of(&Shown { is_kernel: true, ..shown(9, "kworker/u8:3-e") });
+        assert_eq!(identities.party(kernel), &Party { name: "kworker".into(), kind: PartyKind::Kernel });
+    }
+
+    #[test]
+    fn threads_without_a_unit_have_the_name_of_their_program() {
+        let (_root, machine) = machine(7, "/");
+        let mut identities = Identities::new(&machine);
+        let party = identities.of(&shown(7, "pool-3"));
+        assert_eq!(identities.party(party).name, "server");
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut identities = Identities::new(&machine(1, "/").1);
+        for tid in 10..10 + 2 * THREADS_MAX as u32 {
+            identities.of(&shown(tid, &format!("x{tid}")));
+        }
+        assert!(identities.threads.len() <= THREADS_MAX && identities.parties.len() <= PARTIES_MAX);
+        let last = identities.of(&shown(9, "new"));
+        assert_eq!(identities.party(last).name, OTHERS);
+    }
+}

@@ -1,0 +1,496 @@
+//! What a watch sees all the time at little cost: each request when it has completed, each long wait of a thread, and sums of
+//! the short ones, with the unit or program of each.
+//!
+//! With BPF (Linux 5.15 or later, root), two programs give this (`requests`, `blocked/always.rs`). Without it, an observer looks
+//! at procfs about twice a second: it sees long waits only, and no requests. [`Observer::limited_because`] says why.
+//!
+//! An observer holds no history. Its tables are bounded, so it can run for years.
+
+mod identities;
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Nanos, Op, Sector, Timestamp, WaitReason};
+pub use fonio_tracefs::ring_buffer::Inode;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+use crate::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
+use crate::bpf::Unavailable;
+use crate::files::{Roots, content};
+use crate::machine::Machine;
+use crate::pace::now;
+use crate::requests::{GivenCause, GivenRequest, RequestsProbe};
+use crate::sampled::{Looker, Tally};
+use crate::swap;
+use identities::{Identities, Shown};
+
+/// The shortest time between two looks at procfs, and the pause after one in multiples of the time that it took: looks use at
+/// most 0.25 % of one processor.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const PAUSE_PER_LOOK: u32 = 400;
+/// The most files whose paths are kept, and how long: a number can be used again for another file.
+const PATHS_MAX: usize = 2048;
+const PATH_HOLDS: Duration = Duration::from_secs(600);
+/// How often the places of swap are read.
+const SWAP_EVERY: Duration = Duration::from_secs(60);
+
+/// A unit, a program without one, or a kind of kernel thread.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Party {
+    /// The name of the unit, container or package; else of the program, or of the kernel's thread without its number.
+    pub name: String,
+    /// What the name is.
+    pub kind: PartyKind,
+}
+
+/// What a [`Party`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartyKind {
+    /// A systemd unit, a container, an add-on or an Android package.
+    Unit,
+    /// A program that belongs to none of these.
+    Program,
+    /// A thread of the kernel.
+    Kernel,
+}
+
+/// The number of a [`Party`] of one observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartyId(pub u32);
+
+/// A completed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ObservedRequest {
+    pub device: DeviceId,
+    pub op: Op,
+    /// The flags SYNC, META, FUA, PREFLUSH and READAHEAD; others are not seen.
+    pub flags: Flags,
+    /// `None` for a flush.
+    pub sector: Option<Sector>,
+    pub bytes: ByteCount,
+    /// When its first bio was queued. Of a flush, the first that it served.
+    pub queued: Timestamp,
+    /// `None` if that was not seen.
+    pub issued: Option<Timestamp>,
+    pub completed: Timestamp,
+    /// 0 or a negative errno.
+    pub error: i32,
+    /// The processor on which it completed.
+    pub cpu: u32,
+    /// The thread that queued it.
+    pub tid: Option<u32>,
+    /// The thread for which it was made, if that is another one.
+    pub cause_tid: Option<u32>,
+    /// For whom it was made.
+    pub party: Option<PartyId>,
+    /// `None` also for direct I/O, whose pages do not show the file.
+    pub file: Option<Inode>,
+    pub content: Content,
+}
+
+impl ObservedRequest {
+    /// Response time: from queue to completion.
+    pub fn response(&self) -> Nanos {
+        self.completed.since(self.queued).unwrap_or_default()
+    }
+}
+
+/// A wait of a thread that lasted long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ObservedWait {
+    pub tid: u32,
+    pub party: PartyId,
+    pub began: Timestamp,
+    /// `None` if it has not ended.
+    pub ended: Option<Timestamp>,
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    pub file: Option<Inode>,
+    pub waker_tid: Option<u32>,
+}
+
+/// Short waits of one thread, counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ObservedCount {
+    pub tid: u32,
+    pub party: PartyId,
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    /// Each was shorter than this, and at least half as long.
+    pub below: Nanos,
+    pub count: u64,
+    pub total: Nanos,
+}
+
+/// What an observer saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Observed {
+    Request(ObservedRequest),
+    Wait(ObservedWait),
+    Count(ObservedCount),
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ObservedThread {
+    /// `None` if it is not known.
+    pub pid: Option<u32>,
+    pub comm: String,
+    pub cgroup: Option<String>,
+    pub party: PartyId,
+}
+
+/// What is not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unobserved {
+    /// Requests since the beginning, because the kernel's buffer was full.
+    pub requests: u64,
+    /// Waits since the beginning, because the kernel's tables were full.
+    pub waits: u64,
+}
+
+/// Observes the machine from [`Observer::begin`] until it is dropped.
+#[derive(Debug)]
+pub struct Observer {
+    machine: Machine,
+    source: Source,
+    identities: Identities,
+    paths: FxHashMap<Inode, (Instant, Option<(String, Content)>)>,
+    swap: Vec<(DeviceId, std::ops::Range<u64>)>,
+    swap_read: Instant,
+    /// The threads that were blocked when the observer began. Only their waits can have begun before.
+    blocked_before: FxHashSet<u32>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Bpf { requests: Box<RequestsProbe>, blocked: Box<BlockedProbe> },
+    Procfs { looker: Looker, tally: Box<Tally>, pause: Duration, because: String },
+}
+
+impl Observer {
+    /// Begins to observe.
+    pub fn begin() -> Observer {
+        let machine = Machine::here();
+        let source = match bpf(&machine) {
+            Ok(source) => source,
+            Err(unavailable) => Source::Procfs {
+                looker: Looker::new(&machine),
+                tally: Box::new(Tally::new(now())),
+                pause: LOOK_EVERY,
+                because: unavailable.to_string(),
+            },
+        };
+        Observer {
+            identities: Identities::new(&machine),
+            source,
+            paths: FxHashMap::default(),
+            swap: swap::areas(&machine),
+            swap_read: Instant::now(),
+            blocked_before: blocked_in_procfs(&machine).into_iter().collect(),
+            machine,
+        }
+    }
+
+    /// Why only long waits are seen, and no requests; `None` if everything is.
+    pub fn limited_because(&self) -> Option<&str> {
+        match &self.source {
+            Source::Bpf { .. } => None,
+            Source::Procfs { because, .. } => Some(because),
+        }
+    }
+
+    /// Sleeps for `longest`, or less if there is something to take before, or if a signal comes.
+    pub fn sleep(&self, longest: Duration) {
+        let longest = match &self.source {
+            Source::Bpf { .. } => longest,
+            Source::Procfs { pause, .. } => longest.min(*pause),
+        };
+        let time = Timespec {
+            tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(longest.subsec_nanos()),
+        };
+        let filling = self.filling();
+        let mut polled: Vec<PollFd<'_>> = filling.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        // An interrupted sleep is as good as a short one.
+        let _ = poll(&mut polled, Some(&time));
+    }
+
+    fn filling(&self) -> Option<BorrowedFd<'_>> {
+        match &self.source {
+            Source::Bpf { requests, .. } => Some(requests.filling()),
+            Source::Procfs { .. } => None,
+        }
+    }
+
+    /// Gives what was seen since the last call, and returns the present instant.
+    pub fn drain(&mut self, give: &mut dyn FnMut(Observed)) -> Timestamp {
+        if self.swap_read.elapsed() > SWAP_EVERY {
+            self.swap = swap::areas(&self.machine);
+            self.swap_read = Instant::now();
+        }
+        let at = now();
+        match &mut self.source {
+            Source::Bpf { requests, blocked } => {
+                let (identities, swap) = (&mut self.identities, &self.swap);
+                requests.drain(&mut |raw| give(Observed::Request(request(&raw, swap, identities))));
+                drain_blocked(blocked, at, (identities, &self.blocked_before), give);
+            }
+            Source::Procfs { looker, tally, pause, .. } => {
+                let seen = looker.blocked();
+                *pause = LOOK_EVERY.max(until_now(at) * PAUSE_PER_LOOK);
+                let pids: FxHashMap<u32, u32> = seen.iter().map(|thread| (thread.tid, thread.pid)).collect();
+                for (&tid, &pid) in &pids {
+                    self.identities.of(&procfs_thread(&self.machine, tid, pid));
+                }
+                tally.look(at, seen);
+                drain_tally(tally, &self.machine, &mut self.identities, give);
+            }
+        }
+        at
+    }
+
+    /// The waits that have lasted for at least `least` and have not ended. Costs some milliseconds.
+    pub fn open_waits(&mut self, least: Duration) -> Vec<ObservedWait> {
+        let at = now();
+        let is_long = |began: &Timestamp| {
+            at.since(*began).is_some_and(|lasted| Duration::from_nanos(lasted.0) >= least)
+        };
+        match &self.source {
+            Source::Bpf { blocked, .. } => {
+                let open = blocked.open_waits().into_iter().filter(|(_, began)| is_long(began));
+                let open: Vec<(u32, Timestamp)> = open.collect();
+                open.into_iter().filter_map(|(tid, began)| self.open_wait(tid, began)).collect()
+            }
+            // A long wait has ended there once it is seen.
+            Source::Procfs { .. } => Vec::new(),
+        }
+    }
+
+    fn open_wait(&mut self, tid: u32, began: Timestamp) -> Option<ObservedWait> {
+        let task = self.machine.task(tid);
+        // Numbers stay in the kernel's table if the end of a wait was not seen.
+        if task.stat()?.state != 'D' {
+            return None;
+        }
+        let place = crate::blocked::place_in_procfs(&self.machine, tid);
+        let pid = task.owner().and_then(|owner| owner.pid).unwrap_or(0);
+        let is_kernel = place.blocked_in == BlockedIn::KernelThread;
+        let party = self.identities.of(&Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) });
+        Some(ObservedWait {
+            tid,
+            party,
+            began,
+            ended: None,
+            blocked_in: place.blocked_in,
+            reason: place.reason,
+            file: None,
+            waker_tid: None,
+        })
+    }
+
+    /// What is missing.
+    pub fn unobserved(&self) -> Unobserved {
+        match &self.source {
+            Source::Bpf { requests, blocked } => {
+                Unobserved { requests: requests.lost(), waits: blocked.lost() }
+            }
+            Source::Procfs { .. } => Unobserved::default(),
+        }
+    }
+
+    /// A party by its number.
+    pub fn party(&self, id: PartyId) -> &Party {
+        self.identities.party(id)
+    }
+
+    /// What is known of a thread that was seen lately.
+    pub fn thread(&self, tid: u32) -> Option<ObservedThread> {
+        let known = self.identities.thread(tid)?;
+        Some(ObservedThread {
+            pid: (known.pid != 0).then_some(known.pid),
+            comm: known.comm.clone(),
+            cgroup: known.cgroup.clone(),
+            party: known.party,
+        })
+    }
+
+    /// The paths of files and the kinds of their data; `None` for a file that was deleted, or whose file system does not find
+    /// files by their numbers.
+    pub fn paths(&mut self, files: &[Inode]) -> Vec<Option<(String, Content)>> {
+        let mut roots = Roots::new(&self.machine);
+        let mut found = Vec::with_capacity(files.len());
+        for file in files {
+            let fresh = self.paths.get(file).filter(|(at, path)| path.is_some() && at.elapsed() < PATH_HOLDS);
+            let path = match fresh {
+                Some((_, path)) => path.clone(),
+                None => {
+                    let path = roots.find(*file).map(|(path, file)| {
+                        let kind = content(&path, &file);
+                        (path.to_string_lossy().into_owned(), kind)
+                    });
+                    if self.paths.len() >= PATHS_MAX {
+                        self.paths.clear();
+                    }
+                    self.paths.insert(*file, (Instant::now(), path.clone()));
+                    path
+                }
+            };
+            found.push(path);
+        }
+        found
+    }
+
+    /// The disk on which a file system is; `None` if its device has no number of its own, as with btrfs.
+    pub fn disk_of(&self, file_system: DeviceId) -> Option<DeviceId> {
+        (file_system.major() != 0).then(|| self.machine.disk_of(file_system))
+    }
+}
+
+fn bpf(machine: &Machine) -> Result<Source, Unavailable> {
+    let blocked = BlockedProbe::begin_always(machine, now())?;
+    Ok(Source::Bpf { requests: Box::new(RequestsProbe::begin()?), blocked: Box::new(blocked) })
+}
+
+fn until_now(since: Timestamp) -> Duration {
+    crate::pace::until(since, now())
+}
+
+fn procfs_thread(machine: &Machine, tid: u32, pid: u32) -> Shown {
+    let name = machine.task(tid).name().unwrap_or_default();
+    let mut comm = [0; 16];
+    let length = name.len().min(15);
+    comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+    Shown { tid, pid, comm, cgroup: None, is_kernel: false }
+}
+
+fn request(
+    raw: &GivenRequest,
+    swap: &[(DeviceId, std::ops::Range<u64>)],
+    identities: &mut Identities,
+) -> ObservedRequest {
+    let party = raw.cause.map(|cause| identities.of(&shown(raw, &cause)));
+    let is_swap = raw.inode.is_none()
+        && raw.sector.is_some_and(|sector| {
+            swap.iter().any(|(device, range)| *device == raw.device && range.contains(&sector.0))
+        });
+    ObservedRequest {
+        device: raw.device,
+        op: raw.op,
+        flags: raw.flags,
+        sector: raw.sector,
+        bytes: raw.bytes,
+        queued: raw.queued,
+        issued: raw.issued,
+        completed: raw.completed,
+        error: raw.error,
+        cpu: raw.cpu,
+        tid: raw.tid,
+        cause_tid: raw.cause.map(|cause| cause.tid).filter(|cause| Some(*cause) != raw.tid),
+        party,
+        file: raw.inode,
+        content: if is_swap { Content::Swap } else { raw.content },
+    }
+}
+
+fn shown(raw: &GivenRequest, cause: &GivenCause) -> Shown {
+    Shown {
+        tid: cause.tid,
+        pid: cause.pid,
+        comm: cause.comm,
+        cgroup: Some(cause.cgroup),
+        is_kernel: raw.by_kernel && Some(cause.tid) == raw.tid,
+    }
+}
+
+fn drain_blocked(
+    blocked: &mut BlockedProbe,
+    at: Timestamp,
+    (identities, blocked_before): (&mut Identities, &FxHashSet<u32>),
+    give: &mut dyn FnMut(Observed),
+) {
+    let (mut waits, mut counts): (Vec<BlockedWait>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut long = |wait: BlockedWait| {
+        if !wait.began_before || blocked_before.contains(&wait.tid) {
+            waits.push(wait);
+        }
+    };
+    blocked.drain_always(at, &mut long, &mut |count| counts.push(count));
+    let mut party = |tid, blocked_in| {
+        let (pid, comm) = blocked.names.raw(tid).unwrap_or_default();
+        let is_kernel = blocked_in == BlockedIn::KernelThread;
+        identities.of(&Shown { tid, pid, comm, cgroup: None, is_kernel })
+    };
+    for wait in waits {
+        give(Observed::Wait(ObservedWait {
+            tid: wait.tid,
+            party: party(wait.tid, wait.blocked_in),
+            began: wait.began,
+            ended: wait.ended,
+            blocked_in: wait.blocked_in,
+            reason: wait.reason,
+            file: wait.inode,
+            waker_tid: wait.waker_tid,
+        }));
+    }
+    for count in counts {
+        give(Observed::Count(ObservedCount {
+            tid: count.tid,
+            party: party(count.tid, count.blocked_in),
+            blocked_in: count.blocked_in,
+            reason: count.reason,
+            below: count.below,
+            count: count.count,
+            total: count.total,
+        }));
+    }
+}
+
+fn drain_tally(
+    tally: &mut Tally,
+    machine: &Machine,
+    identities: &mut Identities,
+    give: &mut dyn FnMut(Observed),
+) {
+    let mut party = |tid: u32, blocked_in| match identities.thread(tid) {
+        Some(known) => known.party,
+        None => {
+            let is_kernel = blocked_in == BlockedIn::KernelThread;
+            identities.of(&Shown { is_kernel, ..procfs_thread(machine, tid, 0) })
+        }
+    };
+    for wait in std::mem::take(&mut tally.waits) {
+        let blocked_in = wait.blocked_in.unwrap_or(BlockedIn::Unknown);
+        let file = wait.file_id.and_then(|id| tally.files.get(id as usize));
+        give(Observed::Wait(ObservedWait {
+            tid: wait.tid,
+            party: party(wait.tid, blocked_in),
+            began: wait.began,
+            ended: wait.ended,
+            blocked_in,
+            reason: wait.reason,
+            file: file.map(|(file, _)| Inode { fs: file.device, number: file.inode }),
+            waker_tid: None,
+        }));
+    }
+    for count in tally.counts.take() {
+        give(Observed::Count(ObservedCount {
+            tid: count.tid,
+            party: party(count.tid, count.blocked_in),
+            blocked_in: count.blocked_in,
+            reason: count.reason,
+            below: count.below,
+            count: count.count,
+            total: count.total,
+        }));
+    }
+}

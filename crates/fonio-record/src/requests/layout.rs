@@ -1,0 +1,88 @@
+//! The structures that the BPF program and this crate share. They repeat those of `bpf/requests.bpf.c`.
+
+use std::mem::size_of;
+
+/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+const COMM_MAX: usize = 16;
+
+/// The bits of [`Note::flags`].
+pub(super) const OF_JOURNAL: u32 = 1;
+pub(super) const OF_METADATA: u32 = 2;
+pub(super) const BY_KERNEL: u32 = 4;
+pub(super) const UNNOTED: u32 = 8;
+
+/// A program.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cause {
+    pub cgroup: u64,
+    pub tid: u32,
+    pub tgid: u32,
+    pub comm: [u8; COMM_MAX],
+}
+
+/// What is noted of a bio while it waits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Note {
+    pub queued_ns: u64,
+    pub issued_ns: u64,
+    pub inode: u64,
+    pub fs: u32,
+    pub tid: u32,
+    pub flags: u32,
+    pub zero: u32,
+    pub cause: Cause,
+}
+
+/// A request that has completed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Completed {
+    pub note: Note,
+    pub completed_ns: u64,
+    pub sector: u64,
+    pub device: u32,
+    pub bytes: u32,
+    pub op_flags: u32,
+    pub error: i32,
+    pub cpu: u32,
+    pub zero: u32,
+}
+
+/// What the program counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub lost: u64,
+    pub given: u64,
+}
+
+const _: () = assert!(size_of::<Cause>() == 32 && size_of::<Note>() == 72 && size_of::<Completed>() == 112);
+const _: () = assert!(size_of::<Counters>() == 16);
+
+// SAFETY: it is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
+unsafe impl aya::Pod for Counters {}
+
+impl Completed {
+    /// Reads a record of the ring buffer; `None` if it has another size.
+    pub(super) fn read(bytes: &[u8]) -> Option<Completed> {
+        if bytes.len() != size_of::<Completed>() {
+            return None;
+        }
+        // SAFETY: the size is right, `Completed` consists of integers without padding, and the read needs no alignment.
+        Some(unsafe { bytes.as_ptr().cast::<Completed>().read_unaligned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_size_is_refused() {
+        assert!(Completed::read(&[0; size_of::<Completed>()]).is_some());
+        assert!(Completed::read(&[0; size_of::<Completed>() + 1]).is_none());
+        assert!(Completed::read(&[]).is_none());
+    }
+}

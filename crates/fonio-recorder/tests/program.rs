@@ -1,0 +1,58 @@
+//! The program `fonio-recorder` from outside.
+
+use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin_cmd;
+use fonio_testing::{Need, has, skip};
+
+fn recorder() -> Command {
+    cargo_bin_cmd!("fonio-recorder")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn its_help_has_the_options_of_fonio_record() {
+    let out = recorder().arg("--help").assert().success();
+    let help = text(&out.get_output().stdout);
+    for option in
+        ["--device", "--path", "--for", "--output", "--buffer", "--spill-to", "--blocked", "--redact"]
+    {
+        assert!(help.contains(option), "{option}:\n{help}");
+    }
+    assert!(help.contains("fonio report"), "{help}");
+}
+
+#[test]
+fn wrong_arguments_are_explained() {
+    let out = recorder().args(["--for", "0s"]).assert().code(2);
+    let said = text(&out.get_output().stderr);
+    assert!(said.contains("write a time above 0"), "{said}");
+    let out = recorder().args(["--redact-key", "/no/such/file", "--redact", "--for", "1s"]).assert().code(2);
+    let said = text(&out.get_output().stderr);
+    assert!(said.contains("/no/such/file"), "{said}");
+}
+
+#[test]
+fn a_command_is_recorded() {
+    if !has(&[Need::Root]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let recording = dir.path().join("recording");
+    let file = dir.path().join("file");
+    let mut command = recorder();
+    command.arg("-o").arg(&recording).args(["--blocked", "none", "--buffer", "16MiB", "--", "sh", "-c"]);
+    command.arg(format!("head -c 100000 /dev/zero >{} && sync {0} && exit 7", file.display()));
+    let out = command.output().expect("it runs");
+    let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+    if out.status.code() == Some(125) && stderr.contains("tracefs") {
+        skip(Need::Tracefs, stderr);
+        return;
+    }
+    assert_eq!(out.status.code(), Some(7), "{stdout}{stderr}");
+    assert!(stdout.contains("the command ended with exit code 7"), "{stdout}");
+    assert!(stdout.contains("Next: fonio report"), "{stdout}");
+    assert!(recording.join("requests.parquet").exists());
+}

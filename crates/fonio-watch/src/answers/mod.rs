@@ -1,0 +1,59 @@
+//! The questions that a watch answers, from its history. Each answer is plain data with a sentence that states it.
+
+mod stalls;
+mod wear;
+
+pub use stalls::{StallsAnswer, stall_sentence, stalls};
+pub use wear::{Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, wear};
+
+use crate::rings::History;
+use crate::summary::{Summary, UnixSeconds};
+
+impl History {
+    /// All spans since an instant, the finest there are of each time: minutes, before them hours, before them days.
+    pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
+        let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
+        let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
+        // A span that began and ended in one second is not before itself.
+        let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
+        let days = self.days.iter().filter(|day| is_before(day, hours));
+        let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));
+        let all = days.chain(hours).chain(&self.minutes);
+        all.filter(|row| row.ended > since).collect()
+    }
+
+    /// The spans since an instant, added together.
+    pub fn sum_since(&self, since: UnixSeconds) -> Summary {
+        let mut sum = Summary::default();
+        self.since(since).into_iter().for_each(|row| sum.merge(row));
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_counted_twice() {
+        let row = |began: i64, ended: i64| Summary {
+            began,
+            ended,
+            watched_s: (ended - began) as u64,
+            ..Summary::default()
+        };
+        let history = History {
+            minutes: vec![row(7200, 7260), row(7260, 7320)],
+            hours: vec![row(0, 3600), row(3600, 7200), row(7200, 7320)],
+            days: vec![row(-86_400, 0), row(0, 7320)],
+            damaged: 0,
+        };
+        assert_eq!(history.sum_since(i64::MIN).watched_s, 86_400 + 7200 + 120);
+        assert_eq!(history.sum_since(3600).watched_s, 3600 + 120);
+        assert_eq!(history.sum_since(7300).watched_s, 60);
+        assert_eq!(history.sum_since(8000), Summary::default());
+        let short = Summary { watched_s: 1, ..row(50, 50) };
+        let history = History { minutes: vec![short.clone()], hours: vec![short], ..History::default() };
+        assert_eq!(history.sum_since(0).watched_s, 1);
+    }
+}

@@ -1,0 +1,309 @@
+//! What stalled, who, in what, and why.
+
+use fonio_core::quantity::Unit;
+use fonio_core::{BlockedIn, Op};
+use fonio_record::observer::{Party, PartyKind};
+use serde::Serialize;
+
+use crate::rings::History;
+use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
+use crate::times;
+
+/// What stalled since an instant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StallsAnswer {
+    /// The answer in one sentence.
+    pub verdict: String,
+    /// Whether something stalled.
+    pub is_problem: bool,
+    /// Since when, by the question.
+    pub since: UnixSeconds,
+    /// For how many seconds the machine was watched since then.
+    pub watched_s: u64,
+    /// Each stall that the history still lists, the longest first.
+    pub stalls: Vec<ToldStall>,
+    /// All stalls, also those that it only counts.
+    pub stalls_in_all: u64,
+    /// What a reader should know, each in one sentence.
+    pub notes: Vec<String>,
+}
+
+/// A stall, with its sentence.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToldStall {
+    /// When it began, in UTC.
+    pub began_utc: String,
+    /// Who was blocked in what, for how long, and why.
+    pub sentence: String,
+    /// The same for programs.
+    #[serde(flatten)]
+    pub stall: Stall,
+}
+
+/// Answers what stalled since an instant.
+pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
+    let sum = history.sum_since(since);
+    let mut stalls: Vec<Stall> = sum.stalls.iter().filter(|stall| stall.began >= since).cloned().collect();
+    // Longer spans list what shorter ones did, if the clock was set back.
+    stalls.sort_by(|a, b| b.lasted_ms.cmp(&a.lasted_ms).then(a.began.cmp(&b.began)));
+    stalls.dedup();
+    let in_all = sum.stalls_in_all.max(stalls.len() as u64);
+    let watched = Unit::S.format(sum.watched_s as f64);
+    let verdict = match (stalls.first(), sum.watched_s) {
+        (None, 0) => format!("Nothing was watched since {}.", times::shown(since)),
+        (None, _) if in_all == 0 => {
+            format!("Nothing stalled since {} ({watched} were watched).", times::shown(since))
+        }
+        (None, _) => {
+            format!("{in_all} stalls since {}; none of them is listed any more.", times::shown(since))
+        }
+        (Some(worst), _) => {
+            let the_worst = if in_all == 1 { "" } else { "The longest: " };
+            let count = if in_all == 1 { "1 stall".to_owned() } else { format!("{in_all} stalls") };
+            format!(
+                "{count} since {} ({watched} were watched). {the_worst}{}",
+                times::shown(since),
+                capital(&stall_sentence(worst), the_worst.is_empty())
+            )
+        }
+    };
+    let told = |stall: Stall| ToldStall {
+        began_utc: times::rfc3339(stall.began),
+        sentence: stall_sentence(&stall),
+        stall,
+    };
+    StallsAnswer {
+        verdict,
+        is_problem: in_all > 0,
+        since,
+        watched_s: sum.watched_s,
+        notes: notes(&sum, history.damaged),
+        stalls: stalls.into_iter().map(told).collect(),
+        stalls_in_all: in_all,
+    }
+}
+
+fn capital(sentence: &str, begins: bool) -> String {
+    let mut letters = sentence.chars();
+    match letters.next().filter(|_| begins) {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => sentence.to_owned(),
+    }
+}
+
+/// Says who was blocked, in what, for how long, and why.
+pub fn stall_sentence(stall: &Stall) -> String {
+    let lasted = Unit::S.format(stall.lasted_ms as f64 / 1000.0);
+    let still = if stall.goes_on { " and longer" } else { "" };
+    let thread = match stall.thread.as_str() {
+        "" => String::new(),
+        thread if thread == stall.party.name => String::new(),
+        thread => format!(" (thread {thread})"),
+    };
+    let file = stall.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();
+    let device = stall.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+    format!(
+        "at {}, {}{thread} was blocked for {lasted}{still} in {}{file}{device}{}.{}",
+        times::shown(stall.began),
+        shown(&stall.party),
+        operation(stall.blocked_in),
+        why(stall),
+        others(&stall.others)
+    )
+}
+
+fn why(stall: &Stall) -> String {
+    let bytes = |bytes: fonio_core::ByteCount| Unit::Bytes.format(bytes.0 as f64);
+    match &stall.why {
+        Why::Unknown => String::new(),
+        Why::NoRequest => {
+            "; hardly any request was in flight meanwhile, so look for a lock or a network file system"
+                .to_owned()
+        }
+        Why::OneRequest { op: Op::Flush, took_ms, .. } => {
+            format!("; the device took {} to flush its cache", Unit::S.format(*took_ms as f64 / 1000.0))
+        }
+        Why::OneRequest { op, bytes: size, took_ms, party } => {
+            let of = party.as_ref().filter(|party| **party != stall.party);
+            let of = of.map(|party| format!(" of {}", shown(party))).unwrap_or_default();
+            format!(
+                "; the device took {} for one {}{of} of {}",
+                Unit::S.format(*took_ms as f64 / 1000.0),
+                op.name(),
+                bytes(*size)
+            )
+        }
+        Why::Behind { party, op, bytes: moved, share_thousandths } => format!(
+            "; meanwhile the device served {} of {} for {}, {} of all data",
+            bytes(*moved),
+            plural(*op),
+            shown(party),
+            Unit::Share.format(*share_thousandths as f64 / 1000.0)
+        ),
+        Why::Own { op, bytes: moved, requests } => {
+            format!("; its own {} filled the time: {requests} with {} in all", plural(*op), bytes(*moved))
+        }
+    }
+}
+
+fn plural(op: Op) -> String {
+    match op {
+        Op::Flush => "flushes".to_owned(),
+        op => format!("{}s", op.name()),
+    }
+}
+
+fn others(others: &[Party]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = others.iter().map(shown).collect();
+    format!(" Also blocked: {}.", names.join(", "))
+}
+
+pub(crate) fn shown(party: &Party) -> String {
+    match party.kind {
+        PartyKind::Kernel => format!("{} (kernel)", party.name),
+        _ => party.name.clone(),
+    }
+}
+
+fn operation(blocked_in: BlockedIn) -> &'static str {
+    match blocked_in {
+        BlockedIn::Read => "read",
+        BlockedIn::Write => "write",
+        BlockedIn::Fsync => "fsync",
+        BlockedIn::Metadata => "an operation on file names",
+        BlockedIn::PageFault => "a page fault",
+        BlockedIn::SwapIn => "swapping in",
+        BlockedIn::DirtyLimit => "a write that the kernel held back (dirty limit)",
+        BlockedIn::Journal => "waiting for the journal",
+        BlockedIn::OtherThread => "waiting for another thread",
+        BlockedIn::AsyncIo => "waiting for asynchronous I/O",
+        BlockedIn::KernelThread | BlockedIn::Other | BlockedIn::Unknown => "a wait for storage",
+    }
+}
+
+/// What a reader of a span should know.
+pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
+    let mut notes = Vec::new();
+    for event in &sum.events {
+        notes.extend(match event {
+            Event::Started { at, limited: Some(because) } => Some(format!(
+                "Since {}, only long waits are seen and no requests, because {because}.",
+                times::shown(*at)
+            )),
+            Event::ClockSet { at, by_s } => Some(format!(
+                "At {}, the clock was set {} by {}; times before are those of the old clock.",
+                times::shown(*at),
+                if *by_s < 0 { "back" } else { "forward" },
+                Unit::S.format(by_s.unsigned_abs() as f64)
+            )),
+            Event::Removed { at, device } => Some(format!("At {}, {device} was removed.", times::shown(*at))),
+            Event::Added { at, device } => Some(format!("At {}, {device} appeared.", times::shown(*at))),
+            Event::NotWritten { at, why } => {
+                Some(format!("At {}, the history could not be written: {why}.", times::shown(*at)))
+            }
+            Event::Started { .. } | Event::Stopped { .. } => None,
+        });
+    }
+    notes.dedup();
+    if sum.unobserved > 0 {
+        notes.push(format!(
+            "{} requests or waits were not seen, because there were too many at once.",
+            sum.unobserved
+        ));
+    }
+    if damaged > 0 {
+        notes.push(format!(
+            "{damaged} parts of the history are damaged and left out, for example by a power cut."
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use fonio_core::ByteCount;
+
+    use super::*;
+
+    fn unit(name: &str) -> Party {
+        Party { name: name.to_owned(), kind: PartyKind::Unit }
+    }
+
+    fn stall(began: i64, lasted_ms: u64, why: Why) -> Stall {
+        Stall {
+            began,
+            lasted_ms,
+            goes_on: false,
+            party: unit("mosquitto.service"),
+            thread: "mosquitto".into(),
+            blocked_in: BlockedIn::Fsync,
+            file: Some("/var/lib/mosquitto/db".into()),
+            device: Some("mmcblk0".into()),
+            others: Vec::new(),
+            why,
+            kept: None,
+        }
+    }
+
+    fn check(stalls: Vec<Stall>, expected: Expect) {
+        let minute = Summary {
+            began: 100_000,
+            ended: 107_200,
+            watched_s: 7200,
+            stalls_in_all: stalls.len() as u64,
+            stalls,
+            ..Summary::default()
+        };
+        let history = History { minutes: vec![minute], ..History::default() };
+        let answer = super::stalls(&history, 100_000);
+        // The time zone is that of the machine.
+        let shift = times::shown(100_000);
+        expected.assert_eq(&answer.verdict.replace(&shift, "THEN"));
+    }
+
+    #[test]
+    fn the_verdict_says_who_and_why() {
+        check(vec![], expect!["Nothing stalled since THEN (2 h 00 min were watched)."]);
+        let behind = Why::Behind {
+            party: unit("backup.service"),
+            op: Op::Write,
+            bytes: ByteCount(212 << 20),
+            share_thousandths: 930,
+        };
+        check(
+            vec![stall(100_000, 4210, behind)],
+            expect![
+                "1 stall since THEN (2 h 00 min were watched). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on mmcblk0; meanwhile the device served 212 MiB of writes for backup.service, 93 % of all data."
+            ],
+        );
+        let mut hung = stall(
+            100_000,
+            60_000,
+            Why::OneRequest {
+                op: Op::Write,
+                bytes: ByteCount(4096),
+                took_ms: 59_000,
+                party: Some(unit("backup.service")),
+            },
+        );
+        hung.goes_on = true;
+        hung.others = vec![Party { name: "kworker".into(), kind: PartyKind::Kernel }, unit("cron.service")];
+        check(
+            vec![stall(100_000, 1500, Why::NoRequest), hung],
+            expect![
+                "2 stalls since THEN (2 h 00 min were watched). The longest: at THEN, mosquitto.service (thread mosquitto) was blocked for 60 s and longer in fsync of /var/lib/mosquitto/db on mmcblk0; the device took 59 s for one write of backup.service of 4 KiB. Also blocked: kworker (kernel), cron.service."
+            ],
+        );
+    }
+
+    #[test]
+    fn nothing_watched_is_not_nothing_stalled() {
+        let answer = super::stalls(&History::default(), 0);
+        assert_eq!((answer.is_problem, answer.watched_s), (false, 0));
+        assert!(answer.verdict.starts_with("Nothing was watched since"), "{}", answer.verdict);
+    }
+}

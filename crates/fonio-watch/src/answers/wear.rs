@@ -1,0 +1,435 @@
+//! Who wears a device out, and when it will be worn out.
+//!
+//! The rate is what the kernel's counters counted. How much a device endures comes from the best source there is, and the answer
+//! says which: what its maker states (the user's settings), the wear that it reports itself, or an assumption with a wide range.
+
+use std::collections::BTreeMap;
+
+use fonio_core::quantity::Unit;
+use fonio_core::{ByteCount, Content};
+use serde::Serialize;
+
+use super::stalls::{notes, shown};
+use crate::rings::History;
+use crate::summary::{HealthReading, Summary, Target, UnixSeconds};
+use crate::times;
+
+const DAY_S: f64 = 86_400.0;
+const YEAR_S: f64 = 365.25 * DAY_S;
+/// A rate over less than this is not one of a usual day.
+const WATCHED_MIN_S: u64 = 3600;
+/// Without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the flash programs 1 to 5 times what
+/// the host writes. So a device endures 100 to 3000 times its size.
+const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
+/// Devices report their wear in steps of 10 %.
+const STEP: f64 = 10.0;
+/// More than this is no prediction any more.
+const YEARS_MAX: f64 = 100.0;
+const ROWS_MAX: usize = 12;
+
+/// Who wears out the devices.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WearAnswer {
+    /// The answer in one sentence for each device.
+    pub verdict: String,
+    /// Since when.
+    pub since: UnixSeconds,
+    /// For how many seconds the machine was watched since then.
+    pub watched_s: u64,
+    /// Each device that was written.
+    pub devices: Vec<WornDevice>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct WornDevice {
+    pub name: String,
+    pub model: Option<String>,
+    pub size: Option<ByteCount>,
+    pub written: ByteCount,
+    /// `None` if too little was watched.
+    pub written_per_day: Option<ByteCount>,
+    pub health: Option<HealthReading>,
+    /// Who wrote, the most first.
+    pub parties: Vec<PartyShare>,
+    /// What was written, the most first.
+    pub files: Vec<FileShare>,
+    /// Written for the journal and the metadata of file systems, as a part of what was attributed.
+    pub file_system_share: f64,
+    /// `None` if too little was watched, or nothing is known.
+    pub estimate: Option<Estimate>,
+}
+
+/// A party's part of what was written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct PartyShare {
+    pub party: String,
+    pub written: ByteCount,
+    pub share: f64,
+}
+
+/// A file's part of what was written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct FileShare {
+    pub file: String,
+    pub party: String,
+    pub written: ByteCount,
+    pub share: f64,
+}
+
+/// How many years are left at the present rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimate {
+    /// At least.
+    pub years_at_least: f64,
+    /// At most; `None` if there is no bound.
+    pub years_at_most: Option<f64>,
+    /// What it rests on.
+    pub basis: Basis,
+}
+
+/// What an estimate rests on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Basis {
+    /// The maker's statement, from the settings.
+    Stated { endurance: ByteCount },
+    /// The wear that the device reports rose while it was watched.
+    Observed { from_percent: u32, to_percent: u32, seconds: u64 },
+    /// The wear that it reports, and its age.
+    Age { used_percent: u32, made: String },
+    /// Its size and usual flash.
+    Assumed { size: ByteCount },
+}
+
+/// Answers who wears out the devices since an instant.
+pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
+    let sum = history.sum_since(since);
+    let mut devices: Vec<WornDevice> = Vec::new();
+    for device in sum.devices.iter().filter(|device| device.written_bytes.0 > 0) {
+        let per_day = (sum.watched_s >= WATCHED_MIN_S)
+            .then(|| ByteCount((device.written_bytes.0 as f64 * DAY_S / sum.watched_s as f64) as u64));
+        let (parties, attributed) = parties(&sum, &device.name);
+        devices.push(WornDevice {
+            name: device.name.clone(),
+            model: device.model.clone(),
+            size: device.size,
+            written: device.written_bytes,
+            written_per_day: per_day,
+            health: device.health.clone(),
+            parties,
+            files: files(&sum, &device.name),
+            file_system_share: file_system_share(&sum, &device.name, attributed),
+            estimate: per_day.and_then(|per_day| {
+                estimate(history, device.size, &device.name, per_day, endurance.get(&device.name).copied())
+            }),
+        });
+    }
+    devices.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.name.cmp(&b.name)));
+    let verdict = match devices.as_slice() {
+        [] if sum.watched_s == 0 => format!("Nothing was watched since {}.", times::shown(since)),
+        [] => format!("Nothing was written since {}.", times::shown(since)),
+        devices => devices.iter().map(sentence).collect::<Vec<_>>().join("\n"),
+    };
+    WearAnswer { verdict, since, watched_s: sum.watched_s, devices, notes: notes(&sum, history.damaged) }
+}
+
+fn parties(sum: &Summary, device: &str) -> (Vec<PartyShare>, u64) {
+    let mut written: BTreeMap<String, u64> = BTreeMap::new();
+    for row in sum.parties.iter().filter(|row| row.device == device && row.written_bytes.0 > 0) {
+        *written.entry(shown(&row.party)).or_default() += row.written_bytes.0;
+    }
+    let total: u64 = written.values().sum();
+    let mut rows: Vec<PartyShare> = written
+        .into_iter()
+        .map(|(party, bytes)| PartyShare {
+            party,
+            written: ByteCount(bytes),
+            share: bytes as f64 / total.max(1) as f64,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.party.cmp(&b.party)));
+    rows.truncate(ROWS_MAX);
+    (rows, total)
+}
+
+fn files(sum: &Summary, device: &str) -> Vec<FileShare> {
+    let of_device = || sum.files.iter().filter(|row| row.device == device);
+    let total: u64 = of_device().map(|row| row.written_bytes.0).sum();
+    let mut rows: Vec<FileShare> = of_device()
+        .map(|row| FileShare {
+            file: target(&row.target),
+            party: shown(&row.party),
+            written: row.written_bytes,
+            share: row.written_bytes.0 as f64 / total.max(1) as f64,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.written.cmp(&a.written).then_with(|| a.file.cmp(&b.file)));
+    rows.truncate(ROWS_MAX);
+    rows
+}
+
+fn target(target: &Target) -> String {
+    match target {
+        Target::File(path) => path.clone(),
+        Target::Unnamed => "(files without a known name)".to_owned(),
+        Target::Journal => "(journal of the file system)".to_owned(),
+        Target::Metadata => "(metadata of the file system)".to_owned(),
+        Target::Swap => "(swap)".to_owned(),
+        Target::Direct => "(direct I/O, file not known)".to_owned(),
+    }
+}
+
+fn file_system_share(sum: &Summary, device: &str, attributed: u64) -> f64 {
+    let of_fs = sum.files.iter().filter(|row| {
+        row.device == device && matches!(row.content, Content::FsJournal | Content::FsMetadata)
+    });
+    of_fs.map(|row| row.written_bytes.0).sum::<u64>() as f64 / attributed.max(1) as f64
+}
+
+fn estimate(
+    history: &History,
+    size: Option<ByteCount>,
+    name: &str,
+    per_day: ByteCount,
+    stated: Option<ByteCount>,
+) -> Option<Estimate> {
+    let per_year = per_day.0 as f64 * YEAR_S / DAY_S;
+    let years = |bytes: f64| bytes / per_year.max(1.0);
+    let readings = readings(history, name);
+    let used = readings.last().and_then(|(_, health)| used_percent(health));
+    // The device states the upper end of a step.
+    let left = |used: f64| (100.0 - used).max(0.0) / 100.0;
+    if let Some(endurance) = stated {
+        let (least, most) = used.map_or((1.0, 1.0), |used| (left(used), left((used - STEP).max(0.0))));
+        let all = years(endurance.0 as f64);
+        return Some(Estimate {
+            years_at_least: all * least,
+            years_at_most: Some(all * most),
+            basis: Basis::Stated { endurance },
+        });
+    }
+    if let Some(used) = used {
+        return by_register(&readings, used);
+    }
+    let size = size?;
+    Some(Estimate {
+        years_at_least: years(size.0 as f64 * ASSUMED_TIMES_SIZE.0),
+        years_at_most: Some(years(size.0 as f64 * ASSUMED_TIMES_SIZE.1)),
+        basis: Basis::Assumed { size },
+    })
+}
+
+/// By the wear that the device reports: how fast it rose while watched; else by its age.
+fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<Estimate> {
+    let (first_at, first) = readings.first().and_then(|(at, health)| Some((*at, used_percent(health)?)))?;
+    let (last_at, last) = readings.last()?;
+    let seconds = u64::try_from(last_at - first_at).unwrap_or(0);
+    if used > first && seconds > 0 {
+        // Between the two steps, at least one step less and at most one more was used.
+        let rate = |percent: f64| percent / (seconds as f64 / YEAR_S);
+        let (fast, slow) = (rate(used - first + STEP), rate((used - first - STEP).max(0.0)));
+        return Some(Estimate {
+            years_at_least: (100.0 - used).max(0.0) / fast,
+            years_at_most: (slow > 0.0).then(|| (100.0 - used + STEP) / slow),
+            basis: Basis::Observed { from_percent: first as u32, to_percent: used as u32, seconds },
+        });
+    }
+    let made = last.made.clone()?;
+    let age = age_years(&made, *last_at)?;
+    let until_worn = |used: f64| age * (100.0 - used).max(0.0) / used;
+    Some(Estimate {
+        years_at_least: until_worn(used),
+        years_at_most: (used > STEP).then(|| until_worn(used - STEP)),
+        basis: Basis::Age { used_percent: used as u32, made },
+    })
+}
+
+/// The age of a device made in `MM/YYYY`; at least a month.
+fn age_years(made: &str, at: UnixSeconds) -> Option<f64> {
+    let (month, year) = made.split_once('/')?;
+    let (month, year): (f64, f64) = (month.parse().ok()?, year.parse().ok()?);
+    let now = 1970.0 + at as f64 / YEAR_S;
+    let age = now - (year + (month - 1.0) / 12.0);
+    (age > 0.0).then(|| age.max(1.0 / 12.0))
+}
+
+fn used_percent(health: &HealthReading) -> Option<f64> {
+    health.life_used_percent.max(health.life_used_b_percent).map(f64::from)
+}
+
+fn readings<'h>(history: &'h History, name: &str) -> Vec<(UnixSeconds, &'h HealthReading)> {
+    let all = history.since(UnixSeconds::MIN).into_iter();
+    let found = all.flat_map(|row| row.devices.iter().map(move |device| (row.ended, device)));
+    let of_device = found.filter(|(_, device)| device.name == name);
+    of_device.filter_map(|(at, device)| Some((at, device.health.as_ref()?))).collect()
+}
+
+fn sentence(device: &WornDevice) -> String {
+    let bytes = |bytes: ByteCount| Unit::Bytes.format(bytes.0 as f64);
+    let written = match device.written_per_day {
+        Some(per_day) => format!("{} a day are written to {}", bytes(per_day), device.name),
+        None => format!("{} were written to {}", bytes(device.written), device.name),
+    };
+    let who = device
+        .parties
+        .first()
+        .map(|first| format!("; {} writes most of it ({})", first.party, Unit::Share.format(first.share)));
+    let when = match (&device.estimate, device.written_per_day) {
+        (Some(estimate), _) => years(estimate),
+        (None, None) => " Watch for an hour at least to learn when it will be worn out.".to_owned(),
+        (None, Some(_)) => " When it will be worn out is not known.".to_owned(),
+    };
+    format!("{written}{}.{when}", who.unwrap_or_default())
+}
+
+fn years(estimate: &Estimate) -> String {
+    let span = |years: f64| match years {
+        _ if years >= 2.0 => format!("{} years", Unit::Number.format((years * 2.0).round() / 2.0)),
+        _ => format!("{} months", Unit::Number.format((years * 12.0).round())),
+    };
+    let least = estimate.years_at_least;
+    let when = match estimate.years_at_most {
+        _ if least >= YEARS_MAX => format!("in more than {}", span(YEARS_MAX)),
+        Some(most) if most >= YEARS_MAX => format!("in {} or later", span(least)),
+        Some(most) if span(most) != span(least) => format!("in {} to {}", span(least), span(most)),
+        Some(_) => format!("in {}", span(least)),
+        None => format!("in {} or later", span(least)),
+    };
+    let basis = match &estimate.basis {
+        Basis::Stated { endurance } => {
+            format!("by its stated endurance of {}", Unit::Bytes.format(endurance.0 as f64))
+        }
+        Basis::Observed { from_percent, to_percent, .. } => {
+            format!("because the wear that it reports rose from {from_percent} to {to_percent} %")
+        }
+        Basis::Age { used_percent, made } => {
+            format!("because it reports that up to {used_percent} % of its life are used since {made}")
+        }
+        Basis::Assumed { .. } => {
+            "by an assumption, since it reports no wear: it endures 100 to 3000 times its size".to_owned()
+        }
+    };
+    format!(" At this rate it is worn out {when}, {basis}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use fonio_record::observer::{Party, PartyKind};
+
+    use super::*;
+    use crate::histogram::Histogram;
+    use crate::summary::{DeviceFigures, FileFigures, PartyFigures};
+
+    const DAY: i64 = 86_400;
+
+    fn day(number: i64, used: Option<u32>) -> Summary {
+        let party = |name: &str| Party { name: name.into(), kind: PartyKind::Unit };
+        let row = |name: &str, gib: u64| PartyFigures {
+            party: party(name),
+            device: "mmcblk0".into(),
+            reads: Histogram::default(),
+            writes: Histogram::default(),
+            flushes: Histogram::default(),
+            read_bytes: ByteCount(0),
+            written_bytes: ByteCount(gib << 30),
+        };
+        let file = |target: Target, content: Content, gib: u64| FileFigures {
+            target,
+            content,
+            party: party("influxdb.service"),
+            device: "mmcblk0".into(),
+            written_bytes: ByteCount(gib << 30),
+        };
+        Summary {
+            began: number * DAY,
+            ended: (number + 1) * DAY,
+            watched_s: DAY as u64,
+            devices: vec![DeviceFigures {
+                name: "mmcblk0".into(),
+                size: Some(ByteCount(32 << 30)),
+                written_bytes: ByteCount(10 << 30),
+                health: used.map(|used| HealthReading {
+                    life_used_percent: Some(used),
+                    made: Some("01/2021".into()),
+                    ..HealthReading::default()
+                }),
+                ..DeviceFigures::default()
+            }],
+            parties: vec![row("influxdb.service", 7), row("cron.service", 3)],
+            files: vec![
+                file(Target::File("/var/lib/influxdb/wal".into()), Content::Data, 6),
+                file(Target::Journal, Content::FsJournal, 4),
+            ],
+            ..Summary::default()
+        }
+    }
+
+    fn check(days: Vec<Summary>, endurance: &[(&str, u64)], expected: Expect) {
+        let history = History { days, ..History::default() };
+        let endurance =
+            endurance.iter().map(|(name, bytes)| ((*name).to_owned(), ByteCount(*bytes))).collect();
+        let answer = wear(&history, 0, &endurance);
+        expected.assert_eq(&answer.verdict);
+    }
+
+    #[test]
+    fn the_verdict_says_who_and_when() {
+        let first = 20_454; // 2026-01-01
+        check(
+            vec![day(first, None)],
+            &[],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11 months to 26.5 years, by an assumption, since it reports no wear: it endures 100 to 3000 times its size."
+            ],
+        );
+        check(
+            vec![day(first, None)],
+            &[("mmcblk0", 30_000_000_000_000)],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 7.5 years, by its stated endurance of 27.3 TiB."
+            ],
+        );
+        check(
+            vec![day(first, Some(30))],
+            &[],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11.5 years to 20 years, because it reports that up to 30 % of its life are used since 01/2021."
+            ],
+        );
+        check(
+            vec![day(first, Some(10)), day(first + 100, Some(40))],
+            &[],
+            expect![
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 5 months to 11 months, because the wear that it reports rose from 10 to 40 %."
+            ],
+        );
+        let mut short = day(first, None);
+        short.watched_s = 60;
+        check(
+            vec![short],
+            &[],
+            expect![
+                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch for an hour at least to learn when it will be worn out."
+            ],
+        );
+        check(vec![], &[], expect!["Nothing was watched since 1970-01-01 00:00:00."]);
+    }
+
+    #[test]
+    fn files_and_the_file_system_have_their_shares() {
+        let history = History { days: vec![day(1, None)], ..History::default() };
+        let answer = wear(&history, 0, &BTreeMap::new());
+        let device = &answer.devices[0];
+        let files: Vec<_> = device.files.iter().map(|row| (row.file.as_str(), row.share)).collect();
+        assert_eq!(files, [("/var/lib/influxdb/wal", 0.6), ("(journal of the file system)", 0.4)]);
+        assert!((device.file_system_share - 0.4).abs() < 1e-9);
+    }
+}

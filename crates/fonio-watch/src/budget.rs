@@ -1,0 +1,77 @@
+//! How much a watch has written to the medium in the last 24 hours, and what it may still write.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fonio_core::ByteCount;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// What a file system writes beside the data of one write: the inode, and its journal's record of it. Measured on ext4 by
+/// `cargo xtask bench watch`.
+const FILE_SYSTEM: ByteCount = ByteCount(28 << 10);
+
+/// Counts writes.
+#[derive(Debug)]
+pub struct Budget {
+    at_most: u64,
+    /// When, by the monotonic clock, and how much.
+    writes: VecDeque<(Duration, u64)>,
+    /// What the history needs in a day.
+    history: u64,
+}
+
+impl Budget {
+    /// At most `at_most` in 24 hours, of which the history takes a write of about `history_write` each `write_every`.
+    pub fn new(at_most: ByteCount, write_every: Duration, history_write: ByteCount) -> Budget {
+        let writes = (DAY.as_secs_f64() / write_every.as_secs_f64().max(1.0)).ceil() as u64;
+        let history = writes.saturating_mul(history_write.0 + FILE_SYSTEM.0);
+        Budget { at_most: at_most.0, writes: VecDeque::new(), history }
+    }
+
+    /// Notes a write of the history or of a kept stall.
+    pub fn note(&mut self, now: Duration, bytes: ByteCount) {
+        self.forget(now);
+        self.writes.push_back((now, bytes.0 + FILE_SYSTEM.0));
+    }
+
+    fn forget(&mut self, now: Duration) {
+        while self.writes.front().is_some_and(|(at, _)| *at + DAY < now) {
+            self.writes.pop_front();
+        }
+    }
+
+    /// Whether a kept stall of this size may be written now, so that the history can still be written all day.
+    pub fn allows(&mut self, now: Duration, bytes: ByteCount) -> bool {
+        self.forget(now);
+        let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
+        // The history's own writes are among those already spent; its share of a day is needed in any case.
+        spent.max(self.history).saturating_add(bytes.0 + FILE_SYSTEM.0) <= self.at_most
+    }
+
+    /// What was written in the last 24 hours, as counted here.
+    pub fn spent(&mut self, now: Duration) -> ByteCount {
+        self.forget(now);
+        ByteCount(self.writes.iter().map(|(_, bytes)| bytes).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_stalls_leave_room_for_the_history() {
+        let hour = Duration::from_secs(3600);
+        // 24 writes of 8 + 28 KiB are 864 KiB.
+        let mut budget = Budget::new(ByteCount(1 << 20), hour, ByteCount(8 << 10));
+        assert!(budget.allows(hour, ByteCount(132 << 10)));
+        assert!(!budget.allows(hour, ByteCount(133 << 10)));
+        for n in 1..=24 {
+            budget.note(hour * n, ByteCount(8 << 10));
+        }
+        budget.note(hour * 24, ByteCount(100 << 10));
+        assert!(!budget.allows(hour * 24, ByteCount(20 << 10)));
+        assert_eq!(budget.spent(hour * 24), ByteCount((24 * 36 + 128) << 10));
+        assert_eq!(budget.spent(hour * 100), ByteCount(0));
+    }
+}

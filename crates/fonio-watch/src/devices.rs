@@ -1,0 +1,190 @@
+//! The watched devices: their counters from minute to minute, their wear, and whether they are still there.
+
+use fonio_core::{ByteCount, DeviceId};
+use fonio_record::status::{DeviceKind, Health, StorageDevice};
+use fonio_record::storage_devices;
+use rustc_hash::FxHashMap;
+
+use crate::summary::{DeviceFigures, Event, HealthReading, UnixSeconds};
+
+/// The devices, as they were at the last look.
+#[derive(Debug, Default)]
+pub struct Devices {
+    /// The names that the user chose; if empty, all disks.
+    chosen: Vec<String>,
+    known: FxHashMap<DeviceId, Known>,
+    looked: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    name: String,
+    model: Option<String>,
+    size: Option<ByteCount>,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counters {
+    read: u64,
+    written: u64,
+    busy_ms: u64,
+}
+
+impl Devices {
+    /// Watches the devices with these names; if there are none, all disks. Devices that are files, memory or stacked on others
+    /// are left out then: what they do is seen on the disks below.
+    pub fn new(chosen: &[String]) -> Devices {
+        let chosen = chosen.iter().map(|name| name.trim_start_matches("/dev/").to_owned()).collect();
+        Devices { chosen, ..Devices::default() }
+    }
+
+    /// The name of a watched device.
+    pub fn name(&self, id: DeviceId) -> Option<&str> {
+        self.known.get(&id).map(|known| known.name.as_str())
+    }
+
+    /// Looks at the devices. Returns what their counters counted since the last look, and what came and went.
+    pub fn look(&mut self, at: UnixSeconds) -> (Vec<DeviceFigures>, Vec<Event>) {
+        self.take(storage_devices(), at)
+    }
+
+    fn take(&mut self, found: Vec<StorageDevice>, at: UnixSeconds) -> (Vec<DeviceFigures>, Vec<Event>) {
+        let (mut rows, mut events) = (Vec::new(), Vec::new());
+        let mut now: FxHashMap<DeviceId, Known> = FxHashMap::default();
+        for device in found {
+            let Some(name) = device.device.name.clone().filter(|name| self.is_watched(name, device.kind))
+            else {
+                continue;
+            };
+            let count = |bytes: Option<ByteCount>| bytes.map_or(0, |bytes| bytes.0);
+            let counters = Counters {
+                read: count(device.read_bytes),
+                written: count(device.written_bytes),
+                busy_ms: device.busy_ms.unwrap_or(0),
+            };
+            let known =
+                Known { name, model: device.device.model.clone(), size: device.device.size_bytes, counters };
+            let before = self.known.remove(&device.device.id);
+            let is_same = |old: &Known| old.name == known.name && old.model == known.model;
+            let before = before.filter(|old| {
+                let same = is_same(old);
+                if !same {
+                    events.push(Event::Removed { at, device: old.name.clone() });
+                }
+                same
+            });
+            if before.is_none() && self.looked {
+                events.push(Event::Added { at, device: known.name.clone() });
+            }
+            // A device that came meanwhile counts from its beginning, one that was there before the watch does not.
+            let from = match before {
+                Some(old) => old.counters,
+                None if self.looked => Counters::default(),
+                None => counters,
+            };
+            rows.push(DeviceFigures {
+                name: known.name.clone(),
+                model: known.model.clone(),
+                size: known.size,
+                read_bytes: ByteCount(counters.read.saturating_sub(from.read)),
+                written_bytes: ByteCount(counters.written.saturating_sub(from.written)),
+                busy_ms: counters.busy_ms.saturating_sub(from.busy_ms),
+                health: device.health.as_ref().map(reading),
+                ..DeviceFigures::default()
+            });
+            now.insert(device.device.id, known);
+        }
+        let mut gone: Vec<String> = self.known.drain().map(|(_, known)| known.name).collect();
+        gone.sort_unstable();
+        events.extend(gone.into_iter().map(|device| Event::Removed { at, device }));
+        self.known = now;
+        self.looked = true;
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        (rows, events)
+    }
+
+    fn is_watched(&self, name: &str, kind: DeviceKind) -> bool {
+        if !self.chosen.is_empty() {
+            return self.chosen.iter().any(|chosen| chosen == name);
+        }
+        !matches!(kind, DeviceKind::Loop | DeviceKind::Zram | DeviceKind::DeviceMapper | DeviceKind::Raid)
+            && !name.starts_with("ram")
+    }
+
+    /// The chosen names that no device has now.
+    pub fn missing(&self) -> Vec<&str> {
+        let is_there = |name: &&str| self.known.values().any(|known| known.name == *name);
+        self.chosen.iter().map(String::as_str).filter(|name| !is_there(name)).collect()
+    }
+}
+
+fn reading(health: &Health) -> HealthReading {
+    HealthReading {
+        life_used_percent: health.life_used_percent,
+        life_used_b_percent: health.life_used_b_percent,
+        reserved_blocks: health.reserved_blocks.clone(),
+        temperature_millicelsius: health.temperature_millicelsius,
+        made: health.made.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::meta::Device;
+
+    use super::*;
+
+    fn device(name: &str, minor: u32, kind: DeviceKind, written: u64) -> StorageDevice {
+        StorageDevice {
+            device: Device {
+                id: DeviceId::new(179, minor),
+                name: Some(name.to_owned()),
+                size_bytes: Some(ByteCount(1 << 30)),
+                ..Device::default()
+            },
+            kind,
+            flash: true,
+            health: None,
+            file_systems: Vec::new(),
+            written_bytes: Some(ByteCount(written)),
+            read_bytes: Some(ByteCount(0)),
+            written_now_bytes: None,
+            read_now_bytes: None,
+            busy_ms: Some(written),
+            busy_now_ms: None,
+        }
+    }
+
+    #[test]
+    fn counters_are_differences_and_devices_come_and_go() {
+        let mut devices = Devices::new(&[]);
+        let written = |rows: &[DeviceFigures]| -> Vec<(String, u64)> {
+            rows.iter().map(|row| (row.name.clone(), row.written_bytes.0)).collect()
+        };
+        let card = |written| device("mmcblk0", 0, DeviceKind::SdCard, written);
+        let stick = |written| device("sda", 1, DeviceKind::Usb, written);
+        let (rows, events) = devices.take(vec![card(500), device("loop0", 9, DeviceKind::Loop, 3)], 0);
+        assert_eq!((written(&rows), events), (vec![("mmcblk0".into(), 0)], vec![]));
+        let (rows, events) = devices.take(vec![card(700), stick(40)], 60);
+        assert_eq!(written(&rows), [("mmcblk0".into(), 200), ("sda".into(), 40)]);
+        assert_eq!(events, [Event::Added { at: 60, device: "sda".into() }]);
+        let (rows, events) = devices.take(vec![stick(40)], 120);
+        assert_eq!(written(&rows), [("sda".into(), 0)]);
+        assert_eq!(events, [Event::Removed { at: 120, device: "mmcblk0".into() }]);
+        // Another card in the slot begins at 0.
+        let (rows, _) = devices.take(vec![card(30), stick(40)], 180);
+        assert_eq!(written(&rows), [("mmcblk0".into(), 30), ("sda".into(), 0)]);
+        assert_eq!(devices.name(DeviceId::new(179, 0)), Some("mmcblk0"));
+    }
+
+    #[test]
+    fn chosen_devices_are_watched_whatever_they_are() {
+        let mut devices = Devices::new(&["/dev/loop0".to_owned(), "sdz".to_owned()]);
+        let (rows, _) = devices.take(
+            vec![device("loop0", 9, DeviceKind::Loop, 3), device("mmcblk0", 0, DeviceKind::SdCard, 1)],
+            0,
+        );
+        assert_eq!((rows.len(), devices.missing()), (1, vec!["sdz"]));
+    }
+}

@@ -1,0 +1,233 @@
+//! The files of a watch: what lasts, on the medium; what is lost at a reboot, in memory.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `STATE/rings` | the history ([`rings`](crate::rings)) |
+//! | `STATE/kept/*.stall` | kept stalls, 4 MiB at most |
+//! | `RUN/running` | the process of the watch, locked while it runs |
+//! | `RUN/unwritten` | the minutes that are not in the history yet; renewed each minute |
+//! | `RUN/kept/*.stall` | kept stalls that are not on the medium yet, 4 MiB at most |
+//!
+//! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`, the next watch takes
+//! `unwritten` up.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use fonio_system::ProcessId;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::WatchError;
+use crate::rings::{decode, encode};
+use crate::summary::Summary;
+
+/// The most bytes of kept stalls in each of the two folders.
+const KEPT_BYTES_MAX: u64 = 4 << 20;
+
+/// Where the files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    /// On the medium.
+    pub state: PathBuf,
+    /// In memory.
+    pub run: PathBuf,
+}
+
+impl Default for Folders {
+    fn default() -> Folders {
+        Folders { state: "/var/lib/fonio/watch".into(), run: fonio_system::state::folder().join("watch") }
+    }
+}
+
+/// What `RUN/running` says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Process {
+    #[serde(flatten)]
+    process: ProcessId,
+    /// It sees everything now.
+    is_ready: bool,
+}
+
+/// Holds the place of the one watch with these folders. It is free when this is dropped, or the process ends.
+#[derive(Debug)]
+pub struct Running {
+    file: File,
+}
+
+impl Folders {
+    /// The history.
+    pub fn rings(&self) -> PathBuf {
+        self.state.join("rings")
+    }
+
+    fn running(&self) -> PathBuf {
+        self.run.join("running")
+    }
+
+    fn unwritten(&self) -> PathBuf {
+        self.run.join("unwritten")
+    }
+
+    /// The folders of kept stalls: in memory, then on the medium.
+    pub fn kept(&self) -> [PathBuf; 2] {
+        [self.run.join("kept"), self.state.join("kept")]
+    }
+
+    /// Makes the folders in memory, and takes the place of the watch. The folder on the medium is made when something is
+    /// written, so that an unwritable one does not end the watch.
+    ///
+    /// # Errors
+    /// [`WatchError::Runs`] if there is a watch already.
+    pub fn begin(&self) -> Result<Running, WatchError> {
+        fonio_system::state::make(&self.run.join("kept")).map_err(WatchError::file(&self.run, "made"))?;
+        let path = self.running();
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(WatchError::file(&path, "opened"))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(WatchError::Runs { pid: self.runs().map_or(0, |process| process.pid) });
+        }
+        let running = Running { file };
+        running.tell(false).map_err(WatchError::file(&path, "written"))?;
+        Ok(running)
+    }
+
+    /// The process of the watch, if one runs.
+    pub fn runs(&self) -> Option<ProcessId> {
+        Some(self.process()?.process)
+    }
+
+    /// The process of the watch, once it sees everything.
+    pub fn is_ready(&self) -> Option<ProcessId> {
+        Some(self.process().filter(|process| process.is_ready)?.process)
+    }
+
+    fn process(&self) -> Option<Process> {
+        let text = fs::read_to_string(self.running()).ok()?;
+        let process: Process = serde_json::from_str(&text).ok()?;
+        process.process.runs().then_some(process)
+    }
+
+    /// Stores the minutes that are not in the history yet, in memory.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn store_unwritten(&self, minutes: &[Summary]) -> io::Result<()> {
+        let new = self.run.join("unwritten.new");
+        fs::write(&new, encode(minutes, 0))?;
+        fs::rename(&new, self.unwritten())
+    }
+
+    /// The minutes that are not in the history yet.
+    pub fn read_unwritten(&self) -> Vec<Summary> {
+        let bytes = fs::read(self.unwritten()).unwrap_or_default();
+        decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
+    }
+
+    /// Makes room in a folder of kept stalls: the oldest go first.
+    pub fn make_room(folder: &Path, bytes: u64) {
+        let mut files: Vec<(PathBuf, u64)> = kept_in(folder);
+        let mut total: u64 = files.iter().map(|(_, length)| length).sum();
+        // Their names begin with their times.
+        files.sort_unstable();
+        for (path, length) in files {
+            if total + bytes <= KEPT_BYTES_MAX {
+                return;
+            }
+            if fs::remove_file(path).is_ok() {
+                total -= length;
+            }
+        }
+    }
+
+    /// The file of a kept stall by its name.
+    pub fn find_kept(&self, name: &str) -> Option<PathBuf> {
+        self.kept().into_iter().map(|folder| folder.join(name)).find(|path| path.exists())
+    }
+}
+
+/// The kept stalls in a folder, with their lengths.
+pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let stalls = entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "stall"));
+    stalls.filter_map(|entry| Some((entry.path(), entry.metadata().ok()?.len()))).collect()
+}
+
+impl Running {
+    /// Tells others that the watch sees everything now.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn ready(&self) -> io::Result<()> {
+        self.tell(true)
+    }
+
+    fn tell(&self, is_ready: bool) -> io::Result<()> {
+        let own = serde_json::to_string(&Process { process: ProcessId::own(), is_ready })?;
+        self.file.set_len(0)?;
+        self.file.write_all_at(own.as_bytes(), 0)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nobody must take the number of another process for the watch.
+        let _ = self.file.set_len(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(dir: &Path) -> Folders {
+        Folders { state: dir.join("state"), run: dir.join("run") }
+    }
+
+    #[test]
+    fn there_is_one_watch_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = folders(dir.path());
+        assert_eq!(folders.runs(), None);
+        let running = folders.begin().unwrap();
+        assert_eq!((folders.runs(), folders.is_ready()), (Some(ProcessId::own()), None));
+        running.ready().unwrap();
+        assert_eq!(folders.is_ready(), Some(ProcessId::own()));
+        let second = folders.begin().unwrap_err().to_string();
+        assert!(
+            second.starts_with(&format!("a watch runs already (process {})", std::process::id())),
+            "{second}"
+        );
+        drop(running);
+        assert_eq!(folders.runs(), None);
+        folders.begin().unwrap();
+    }
+
+    #[test]
+    fn unwritten_minutes_survive() {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = folders(dir.path());
+        assert_eq!(folders.read_unwritten(), []);
+        let _running = folders.begin().unwrap();
+        let minutes = [Summary { began: 7, ..Summary::default() }];
+        folders.store_unwritten(&minutes).unwrap();
+        assert_eq!(folders.read_unwritten(), minutes);
+        fs::write(folders.unwritten(), b"damaged").unwrap();
+        assert_eq!(folders.read_unwritten(), []);
+    }
+
+    #[test]
+    fn the_oldest_kept_stalls_make_room() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["b.stall", "a.stall", "c.stall", "other"] {
+            fs::write(dir.path().join(name), vec![0; 1 << 20]).unwrap();
+        }
+        Folders::make_room(dir.path(), (1 << 20) + (1 << 19));
+        let mut left: Vec<_> = kept_in(dir.path()).into_iter().map(|(path, _)| path).collect();
+        left.sort_unstable();
+        assert_eq!(left, [dir.path().join("b.stall"), dir.path().join("c.stall")]);
+        assert!(dir.path().join("other").exists());
+    }
+}

@@ -1,0 +1,140 @@
+//! A histogram of durations in classes of powers of two: small, exact to merge, and good enough to see what is slow.
+
+use fonio_core::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// The number of classes: the last one begins at 2³⁰ µs, 18 minutes.
+const CLASSES: usize = 32;
+
+/// The number of durations in each class, their sum, and the longest.
+///
+/// Class 0 is below 1 µs; class *k* is from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Up to the highest class that has durations.
+    counts: Vec<u64>,
+    total_us: u64,
+    longest_us: u64,
+}
+
+impl Histogram {
+    /// Adds one duration.
+    pub fn add(&mut self, duration: Nanos) {
+        let us = duration.0 / 1000;
+        self.add_to(us.checked_ilog2().map_or(0, |log| log as usize + 1), 1);
+        self.total_us = self.total_us.saturating_add(us);
+        self.longest_us = self.longest_us.max(us);
+    }
+
+    /// Adds durations of one class: each shorter than `below`, a power of two of microseconds, and at least half as long.
+    pub fn add_counted(&mut self, below: Nanos, count: u64, total: Nanos) {
+        let us = (below.0 / 1000).max(1);
+        self.add_to(us.ilog2() as usize, count);
+        self.total_us = self.total_us.saturating_add(total.0 / 1000);
+        // At least as long as the mean.
+        self.longest_us = self.longest_us.max(total.0 / 1000 / count.max(1));
+    }
+
+    fn add_to(&mut self, class: usize, count: u64) {
+        let class = class.min(CLASSES - 1);
+        if self.counts.len() <= class {
+            self.counts.resize(class + 1, 0);
+        }
+        self.counts[class] += count;
+    }
+
+    /// Adds all durations of another histogram.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (class, count) in other.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            self.add_to(class, *count);
+        }
+        self.total_us = self.total_us.saturating_add(other.total_us);
+        self.longest_us = self.longest_us.max(other.longest_us);
+    }
+
+    /// The number of durations.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The sum of the durations.
+    pub fn total(&self) -> Nanos {
+        Nanos(self.total_us.saturating_mul(1000))
+    }
+
+    /// The longest duration, to the microsecond. Where durations were only counted, their mean at least.
+    pub fn longest(&self) -> Nanos {
+        Nanos(self.longest_us.saturating_mul(1000))
+    }
+
+    /// The mean; `None` of nothing.
+    pub fn mean(&self) -> Option<Nanos> {
+        self.total().0.checked_div(self.count()).map(Nanos)
+    }
+
+    /// An upper bound of the quantile `thousandths` / 1000: the end of its class, or the longest duration if that is less.
+    /// `None` of nothing.
+    pub fn quantile_at_most(&self, thousandths: u64) -> Option<Nanos> {
+        let count = self.count();
+        let rank = u128::from(count) * u128::from(thousandths.min(1000));
+        let mut seen = 0;
+        for (end, count) in self.upper_bounds() {
+            seen += u128::from(count);
+            if seen * 1000 >= rank && seen > 0 {
+                return Some(Nanos(end.0.min(self.longest().0.max(1000))));
+            }
+        }
+        None
+    }
+
+    /// The end of each class, and the number of durations in it.
+    pub fn upper_bounds(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        self.counts.iter().enumerate().map(|(class, count)| (Nanos(1000_u64 << class), *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(durations: &[u64]) -> Histogram {
+        let mut histogram = Histogram::default();
+        durations.iter().for_each(|ns| histogram.add(Nanos(*ns)));
+        histogram
+    }
+
+    #[test]
+    fn durations_are_in_their_classes() {
+        let histogram = of(&[0, 999, 1000, 1999, 2000, 5_000_000]);
+        let filled: Vec<_> = histogram.upper_bounds().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(Nanos(1000), 2), (Nanos(2000), 2), (Nanos(4000), 1), (Nanos(8_192_000), 1)]);
+        assert_eq!(histogram.longest(), Nanos(5_000_000));
+        assert_eq!(histogram.quantile_at_most(500), Some(Nanos(2000)));
+        assert_eq!(histogram.quantile_at_most(1000), Some(Nanos(5_000_000)));
+        assert_eq!((of(&[]).quantile_at_most(500), of(&[]).mean()), (None, None));
+        let mut counted = Histogram::default();
+        counted.add_counted(Nanos(2000), 3, Nanos(4500));
+        assert_eq!(counted.upper_bounds().last(), Some((Nanos(2000), 3)));
+        counted.add(Nanos(u64::MAX));
+        assert_eq!(counted.count(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_the_same_as_adding_all(a in prop::collection::vec(0..u64::MAX / 4, 0..50), b in prop::collection::vec(0..1u64 << 40, 0..50)) {
+            let mut merged = of(&a);
+            merged.merge(&of(&b));
+            let all: Vec<u64> = a.iter().chain(&b).copied().collect();
+            prop_assert_eq!(&merged, &of(&all));
+            // The bound is not below the quantile.
+            let mut sorted: Vec<u64> = all.iter().map(|ns| ns / 1000 * 1000).collect();
+            sorted.sort_unstable();
+            if let Some(bound) = merged.quantile_at_most(900) {
+                let rank = (sorted.len() * 900).div_ceil(1000).max(1) - 1;
+                prop_assert!(bound.0 >= sorted[rank].min(1 << 50) || sorted[rank] >= 1 << 40, "{} {}", bound.0, sorted[rank]);
+            }
+        }
+    }
+}

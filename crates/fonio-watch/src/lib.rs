@@ -1,0 +1,35 @@
+//! Watches storage all the time, in bounded memory and with few writes: who was blocked, who wrote what, how worn the devices
+//! are, and what stalled.
+//!
+//! [`Watch`] is the process that runs; [`Rings`] is its history on the medium; [`Kept`] is the minute before a stall.
+
+pub mod answers;
+mod budget;
+mod clock;
+mod devices;
+mod error;
+pub mod folders;
+mod histogram;
+mod keep;
+pub mod kept;
+mod recent;
+pub mod rings;
+pub mod serve;
+pub mod settings;
+mod shared;
+mod stalls;
+pub mod summary;
+mod tally;
+pub mod times;
+mod watch;
+mod why;
+
+pub use error::WatchError;
+pub use folders::Folders;
+pub use histogram::Histogram;
+pub use kept::Kept;
+pub use rings::{History, Rings};
+pub use settings::Settings;
+pub use shared::{Figures, Shared};
+pub use summary::Summary;
+pub use watch::Watch;

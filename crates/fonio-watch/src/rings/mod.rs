@@ -1,0 +1,245 @@
+//! The history of a watch: a day of minutes, a week of hours and a year of days, in one file of bounded size.
+//!
+//! The file is divided into slots, which are written in turn, so it never grows beyond [`FILE_BYTES_MAX`]:
+//!
+//! | ring | a slot holds | slots | bytes each |
+//! |---|---|---|---|
+//! | day | the minutes since the last write, an hour by default | 26 | 16 KiB |
+//! | week | the same added together | 170 | 4 KiB |
+//! | year | the hours of 24 hours added together | 367 | 4 KiB |
+//!
+//! One write overwrites one slot of the day and one of the week, in place: a file system then writes these 8 to 20 KiB, the
+//! inode and its journal's record of it, and nothing else. Nothing is synced, because an hour of figures is worth less than a
+//! flush; a torn slot fails its checksum and is left out, the others stay.
+//!
+//! A slot is a header ([`slot`]) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
+//! parties and files are added together, then neighbouring minutes.
+
+mod slot;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use fonio_core::ByteCount;
+
+use crate::WatchError;
+use crate::summary::{Bounds, Summary, UnixSeconds};
+use slot::HEADER_BYTES;
+pub(crate) use slot::{decode, encode};
+
+const MAGIC: &[u8; 12] = b"fonio-rings\n";
+const VERSION: u32 = 1;
+/// The file begins with the magic number and the version, alone in a page.
+const PAGE: u64 = 4096;
+/// How long a day is for the year's ring: 24 hours, less half an hour, since a day ends with a write.
+const DAY_S: i64 = 24 * 3600 - 1800;
+
+/// A ring in the file.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    /// Where its first slot is.
+    at: u64,
+    slots: u64,
+    slot_bytes: u64,
+}
+
+const DAY: Ring = Ring { at: PAGE, slots: 26, slot_bytes: 4 * PAGE };
+const WEEK: Ring = Ring { at: DAY.at + DAY.slots * DAY.slot_bytes, slots: 170, slot_bytes: PAGE };
+const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367, slot_bytes: PAGE };
+
+/// The greatest size of the file.
+pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
+
+/// How much a summary of each ring keeps at most; less if it does not fit.
+const MINUTE_BOUNDS: Bounds = Bounds { parties: 24, files: 20, stalls: 20, events: 20 };
+const HOUR_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 10, events: 10 };
+const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5 };
+
+/// The rings, open for writing.
+#[derive(Debug)]
+pub struct Rings {
+    file: File,
+    path: PathBuf,
+    /// The number of the next slot of each ring.
+    next: [u64; 3],
+    /// The hours since the last slot of the year.
+    day: Summary,
+}
+
+/// All that a file of rings holds, in order of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// The minutes of the last day, or more where minutes were joined.
+    pub minutes: Vec<Summary>,
+    /// The hours of the last week.
+    pub hours: Vec<Summary>,
+    /// The days of the last year; the present one is not among them.
+    pub days: Vec<Summary>,
+    /// Slots that were damaged and are left out.
+    pub damaged: u64,
+}
+
+impl Rings {
+    /// Opens the file, or begins one.
+    ///
+    /// # Errors
+    /// [`WatchError`], if the file cannot be opened or is another one.
+    pub fn open(path: &Path) -> Result<Rings, WatchError> {
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(WatchError::file(path, "opened"))?;
+        let mut rings = Rings { file, path: path.to_owned(), next: [0; 3], day: Summary::default() };
+        if !check_header(&rings.file, path)? {
+            return Ok(rings);
+        }
+        let mut last_day = UnixSeconds::MIN;
+        let mut hours = Vec::new();
+        for (ring, next) in [DAY, WEEK, YEAR].into_iter().zip(0..) {
+            for (number, summaries) in slots(&rings.file, ring).flatten() {
+                rings.next[next] = rings.next[next].max(number + 1);
+                match next {
+                    1 => hours.extend(summaries),
+                    2 => last_day = summaries.iter().map(|day| day.ended).fold(last_day, i64::max),
+                    _ => {}
+                }
+            }
+        }
+        hours.sort_by_key(|hour: &Summary| hour.ended);
+        let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
+        // A watch that was off for long begins a new day.
+        since.iter().for_each(|hour| rings.day.merge(hour));
+        Ok(rings)
+    }
+
+    /// Writes the minutes since the last write. Returns the bytes that were given to the file system.
+    ///
+    /// # Errors
+    /// [`WatchError::File`], for example on a full disk; the same minutes can be written again later.
+    pub fn append(&mut self, minutes: &[Summary]) -> Result<ByteCount, WatchError> {
+        let Some(first) = minutes.first() else { return Ok(ByteCount(0)) };
+        let mut hour = Summary { began: first.began, ..Summary::default() };
+        minutes.iter().for_each(|minute| hour.merge(minute));
+        let mut day = self.day.clone();
+        day.merge(&hour);
+        let mut written = self.write_header()?;
+        written += self.write(DAY, 0, slot::fitting(minutes, MINUTE_BOUNDS, DAY.slot_bytes, self.next[0]))?;
+        let hours = slot::fitting(std::slice::from_ref(&hour), HOUR_BOUNDS, WEEK.slot_bytes, self.next[1]);
+        written += self.write(WEEK, 1, hours)?;
+        if day.ended - day.began >= DAY_S {
+            let days = slot::fitting(std::slice::from_ref(&day), DAY_BOUNDS, YEAR.slot_bytes, self.next[2]);
+            written += self.write(YEAR, 2, days)?;
+            day = Summary::default();
+        }
+        // Only now, so that a failed write can be repeated without counting twice.
+        self.day = day;
+        Ok(ByteCount(written))
+    }
+
+    /// Writes the header of a new file.
+    fn write_header(&self) -> Result<u64, WatchError> {
+        let length = self.file.metadata().map_err(WatchError::file(&self.path, "read"))?.len();
+        if length >= PAGE {
+            return Ok(0);
+        }
+        let mut header = vec![0; PAGE as usize];
+        header[..MAGIC.len()].copy_from_slice(MAGIC);
+        header[MAGIC.len()..MAGIC.len() + 4].copy_from_slice(&VERSION.to_le_bytes());
+        self.file.write_all_at(&header, 0).map_err(WatchError::file(&self.path, "written"))?;
+        Ok(PAGE)
+    }
+
+    fn write(&mut self, ring: Ring, which: usize, slot: Vec<u8>) -> Result<u64, WatchError> {
+        let at = ring.at + self.next[which] % ring.slots * ring.slot_bytes;
+        self.file.write_all_at(&slot, at).map_err(WatchError::file(&self.path, "written"))?;
+        self.next[which] += 1;
+        Ok(slot.len() as u64)
+    }
+
+    /// Has the kernel write everything to the device.
+    ///
+    /// # Errors
+    /// [`WatchError::File`].
+    pub fn sync(&self) -> Result<(), WatchError> {
+        self.file.sync_data().map_err(WatchError::file(&self.path, "written"))
+    }
+}
+
+impl History {
+    /// Reads a file of rings. A missing one is empty.
+    ///
+    /// # Errors
+    /// [`WatchError`], if the file cannot be read or is another one.
+    pub fn read(path: &Path) -> Result<History, WatchError> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
+            opened => opened.map_err(WatchError::file(path, "opened"))?,
+        };
+        let mut history = History::default();
+        if !check_header(&file, path)? {
+            return Ok(history);
+        }
+        for (ring, which) in [DAY, WEEK, YEAR].into_iter().zip(0..) {
+            let rows = match which {
+                0 => &mut history.minutes,
+                1 => &mut history.hours,
+                _ => &mut history.days,
+            };
+            let mut read: Vec<(u64, Vec<Summary>)> = Vec::new();
+            for slot in slots(&file, ring) {
+                match slot {
+                    Some(slot) => read.push(slot),
+                    None => history.damaged += 1,
+                }
+            }
+            // By their numbers: the wall clock may have been set in between.
+            read.sort_by_key(|(number, _)| *number);
+            rows.extend(read.into_iter().flat_map(|(_, summaries)| summaries));
+        }
+        Ok(history)
+    }
+}
+
+/// Whether the file has begun. Fails if it is another one.
+fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
+    let mut header = [0; MAGIC.len() + 4];
+    let length = file.metadata().map_err(WatchError::file(path, "read"))?.len();
+    if length == 0 {
+        return Ok(false);
+    }
+    let not_ours = || WatchError::NotOurs { path: path.to_owned(), what: "the history of a watch" };
+    file.read_exact_at(&mut header, 0).map_err(|_| not_ours())?;
+    let (magic, version) = header.split_at(MAGIC.len());
+    if magic != MAGIC {
+        return Err(not_ours());
+    }
+    let found = u32::from_le_bytes([version[0], version[1], version[2], version[3]]);
+    if found > VERSION {
+        return Err(WatchError::Newer { path: path.to_owned(), found, known: VERSION });
+    }
+    Ok(true)
+}
+
+/// The slots of a ring that have been written; `None` for a damaged one.
+fn slots(file: &File, ring: Ring) -> impl Iterator<Item = Option<(u64, Vec<Summary>)>> {
+    let mut bytes = vec![0; ring.slot_bytes as usize];
+    (0..ring.slots).filter_map(move |slot| {
+        bytes.fill(0);
+        // The file ends where nothing has been written yet.
+        let mut read = 0;
+        while read < bytes.len() {
+            match file.read_at(&mut bytes[read..], ring.at + slot * ring.slot_bytes + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return Some(None),
+            }
+        }
+        if bytes[..HEADER_BYTES].iter().all(|byte| *byte == 0) {
+            return None;
+        }
+        Some(decode(&bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! Gives the figures to other programs while the watch runs: over HTTP for Prometheus and Home Assistant's REST sensor, and by
+//! MQTT with Home Assistant's discovery. Both are off unless the settings name an address or a broker.
+
+mod http;
+mod mqtt;
+mod prometheus;
+mod status;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::settings::Settings;
+use crate::{Shared, WatchError};
+
+/// The running servers. They end when this is dropped.
+pub struct Servers {
+    stop: Arc<AtomicBool>,
+    http: Option<(Arc<tiny_http::Server>, JoinHandle<()>)>,
+    mqtt: Option<JoinHandle<()>>,
+}
+
+/// Starts the servers that the settings name. `tell` takes sentences for the log.
+///
+/// # Errors
+/// [`WatchError::Listen`], if the address cannot be used; [`WatchError`], if the password of the broker cannot be read.
+pub fn start(settings: &Settings, shared: Arc<Shared>, tell: fn(&str)) -> Result<Servers, WatchError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let http = settings.listen.map(|address| http::start(address, Arc::clone(&shared))).transpose()?;
+    let mqtt =
+        settings.mqtt.as_ref().map(|mqtt| mqtt::start(mqtt, shared, Arc::clone(&stop), tell)).transpose()?;
+    Ok(Servers { stop, http, mqtt })
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Servers").field("http", &self.address()).finish_non_exhaustive()
+    }
+}
+
+impl Servers {
+    /// The address of the HTTP server, if there is one.
+    pub fn address(&self) -> Option<std::net::SocketAddr> {
+        self.http.as_ref()?.0.server_addr().to_ip()
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some((server, thread)) = self.http.take() {
+            server.unblock();
+            let _ = thread.join();
+        }
+        if let Some(thread) = self.mqtt.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Publishes the figures to a broker of MQTT 3.1.1 each minute, and describes them to Home Assistant by its MQTT discovery
+//! (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
+//!
+//! All messages are at most once (QoS 0): the next minute repeats what is lost. If the connection breaks, it is made again after a
+//! pause, and the sensors are described again. The broker says "offline" if the watch ends without a word.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use mqttbytes::QoS;
+use mqttbytes::v4::{Connect, ConnectReturnCode, Disconnect, LastWill, Packet, Publish};
+use serde_json::{Value, json};
+
+use super::status::{self, Status};
+use crate::settings::Mqtt;
+use crate::{Figures, Shared, WatchError};
+
+const PORT: u16 = 1883;
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The broker waits for one and a half of this for the next message; there is one each minute.
+const KEEP_ALIVE_S: u16 = 120;
+/// The pause before a connection is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The longest answer of a broker that is read.
+const ANSWER_MAX: usize = 4096;
+
+/// Publishes in a thread of its own.
+pub(super) fn start(
+    settings: &Mqtt,
+    shared: Arc<Shared>,
+    stop: Arc<AtomicBool>,
+    tell: fn(&str),
+) -> Result<JoinHandle<()>, WatchError> {
+    let password = match &settings.password_file {
+        Some(path) => {
+            std::fs::read_to_string(path).map_err(WatchError::file(path, "read"))?.trim_end().to_owned()
+        }
+        None => String::new(),
+    };
+    let host = fonio_record::machine::Machine::here().host().name.unwrap_or_else(|| "machine".to_owned());
+    let name = settings.name.clone().unwrap_or(host);
+    let publisher = Publisher { settings: settings.clone(), password, id: identifier(&name), name };
+    let thread = std::thread::Builder::new().name("mqtt".to_owned());
+    thread
+        .spawn(move || publisher.run(&shared, &stop, tell))
+        .map_err(|error| WatchError::Listen { address: settings.broker.clone(), problem: error.to_string() })
+}
+
+/// A name in topics: letters, digits and underscores.
+fn identifier(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+struct Publisher {
+    settings: Mqtt,
+    password: String,
+    id: String,
+    name: String,
+}
+
+impl Publisher {
+    fn run(&self, shared: &Shared, stop: &AtomicBool, tell: fn(&str)) {
+        let mut told = String::new();
+        while !stop.load(Ordering::Relaxed) {
+            let Err(error) = self.publish(shared, stop) else { return };
+            let error = error.to_string();
+            if error != told {
+                tell(&format!(
+                    "cannot publish to the broker {}: {error}; it is tried again",
+                    self.settings.broker
+                ));
+                told = error;
+            }
+            let failed = Instant::now();
+            while failed.elapsed() < AGAIN && !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    }
+
+    /// Publishes until `stop` is set.
+    fn publish(&self, shared: &Shared, stop: &AtomicBool) -> io::Result<()> {
+        let mut stream = self.connect()?;
+        let mut described: Vec<String> = Vec::new();
+        let mut minutes = 0;
+        self.send(&mut stream, &self.topic("availability"), "online", true)?;
+        while !stop.load(Ordering::Relaxed) {
+            let figures = shared.wait(minutes, Duration::from_millis(500));
+            if figures.minutes <= minutes {
+                continue;
+            }
+            minutes = figures.minutes;
+            self.send_figures(&mut stream, &figures, &mut described)?;
+        }
+        self.send(&mut stream, &self.topic("availability"), "offline", true)?;
+        let mut bytes = BytesMut::new();
+        Disconnect.write(&mut bytes).map_err(of_protocol)?;
+        stream.write_all(&bytes)
+    }
+
+    fn send_figures(
+        &self,
+        stream: &mut TcpStream,
+        figures: &Figures,
+        described: &mut Vec<String>,
+    ) -> io::Result<()> {
+        let status = status::of(figures);
+        for (key, description) in self.sensors(&status) {
+            if !described.contains(&key) {
+                let topic =
+                    format!("{}/sensor/fonio_{}/{key}/config", self.settings.discovery_prefix, self.id);
+                self.send(stream, &topic, &description.to_string(), true)?;
+                described.push(key);
+            }
+        }
+        let text = serde_json::to_string(&status)?;
+        self.send(stream, &self.topic("state"), &text, false)
+    }
+
+    fn topic(&self, what: &str) -> String {
+        format!("fonio/{}/{what}", self.id)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let broker = &self.settings.broker;
+        let with_port = if broker.contains(':') { broker.clone() } else { format!("{broker}:{PORT}") };
+        let address = with_port.to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| io::Error::other("its name has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let mut connect = Connect::new(format!("fonio_{}", self.id));
+        connect.keep_alive = KEEP_ALIVE_S;
+        connect.last_will =
+            Some(LastWill::new(self.topic("availability"), b"offline".to_vec(), QoS::AtMostOnce, true));
+        if let Some(user) = &self.settings.user {
+            connect.set_login(user, &self.password);
+        }
+        let mut bytes = BytesMut::new();
+        connect.write(&mut bytes).map_err(of_protocol)?;
+        stream.write_all(&bytes)?;
+        accepted(&mut stream)?;
+        Ok(stream)
+    }
+
+    fn send(&self, stream: &mut TcpStream, topic: &str, text: &str, retain: bool) -> io::Result<()> {
+        let mut publish = Publish::new(topic, QoS::AtMostOnce, text.as_bytes());
+        publish.retain = retain;
+        let mut bytes = BytesMut::new();
+        publish.write(&mut bytes).map_err(of_protocol)?;
+        stream.write_all(&bytes)
+    }
+
+    /// The sensors, each with its key and its description for Home Assistant.
+    fn sensors(&self, status: &Status) -> Vec<(String, Value)> {
+        let mut sensors = vec![
+            self.sensor(
+                "stalls",
+                "Stalls",
+                "{{ value_json.stalls }}",
+                json!({"state_class": "total_increasing", "icon": "mdi:timer-alert-outline"}),
+            ),
+            self.sensor(
+                "last_stall_at",
+                "Last stall",
+                "{{ value_json.last_stall_at }}",
+                json!({
+                    "device_class": "timestamp",
+                    "json_attributes_topic": self.topic("state"),
+                    "json_attributes_template": "{{ {'what': value_json.last_stall} | tojson }}",
+                }),
+            ),
+            self.sensor(
+                "blocked_most_percent",
+                "Blocked on storage",
+                "{{ value_json.blocked_most_percent }}",
+                json!({
+                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:timer-sand",
+                    "json_attributes_topic": self.topic("state"),
+                    "json_attributes_template": "{{ {'unit': value_json.blocked_most} | tojson }}",
+                }),
+            ),
+            self.sensor(
+                "longest_wait_ms",
+                "Longest wait for storage",
+                "{{ value_json.longest_wait_ms }}",
+                json!({
+                    "unit_of_measurement": "ms", "device_class": "duration", "state_class": "measurement",
+                }),
+            ),
+        ];
+        if status.io_pressure_percent.is_some() {
+            sensors.push(self.sensor(
+                "io_pressure_percent",
+                "I/O pressure",
+                "{{ value_json.io_pressure_percent }}",
+                json!({
+                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:gauge",
+                }),
+            ));
+        }
+        for (device, figures) in &status.devices {
+            let of =
+                |field: &str| format!("{{{{ value_json.devices['{}'].{field} }}}}", device.replace('\'', ""));
+            let key = identifier(device);
+            sensors.push(self.sensor(&format!("{key}_written"), &format!("{device} written"), &of("written_bytes"), json!({
+                "unit_of_measurement": "B", "device_class": "data_size", "state_class": "total_increasing",
+            })));
+            if figures.life_used_percent.is_some() {
+                sensors.push(self.sensor(
+                    &format!("{key}_life"),
+                    &format!("{device} life used"),
+                    &of("life_used_percent"),
+                    json!({
+                        "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:sd",
+                    }),
+                ));
+            }
+        }
+        sensors
+    }
+
+    fn sensor(&self, key: &str, name: &str, template: &str, more: Value) -> (String, Value) {
+        let mut description = json!({
+            "name": name,
+            "unique_id": format!("fonio_{}_{key}", self.id),
+            "object_id": format!("fonio_{}_{key}", self.id),
+            "state_topic": self.topic("state"),
+            "value_template": template,
+            "availability_topic": self.topic("availability"),
+            // Three minutes without figures mean that there are none.
+            "expire_after": 180,
+            "device": {
+                "identifiers": [format!("fonio_{}", self.id)],
+                "name": format!("{} storage", self.name),
+                "manufacturer": "fonio",
+                "model": "fonio watch",
+                "sw_version": env!("CARGO_PKG_VERSION"),
+            },
+        });
+        if let (Some(all), Value::Object(more)) = (description.as_object_mut(), more) {
+            all.extend(more);
+        }
+        (key.to_owned(), description)
+    }
+}
+
+/// Reads the broker's answer to the connection.
+fn accepted(stream: &mut TcpStream) -> io::Result<()> {
+    let mut bytes = BytesMut::new();
+    loop {
+        let mut part = [0; 256];
+        let length = stream.read(&mut part)?;
+        if length == 0 || bytes.len() > ANSWER_MAX {
+            return Err(io::Error::other("it does not speak MQTT 3.1.1"));
+        }
+        bytes.extend_from_slice(&part[..length]);
+        match mqttbytes::v4::read(&mut bytes, ANSWER_MAX) {
+            Ok(Packet::ConnAck(answer)) => {
+                return match answer.code {
+                    ConnectReturnCode::Success => Ok(()),
+                    ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
+                        Err(io::Error::other(
+                            "it refuses the user or the password; set `user` and `password-file`",
+                        ))
+                    }
+                    code => Err(io::Error::other(format!("it refuses the connection ({code:?})"))),
+                };
+            }
+            Err(mqttbytes::Error::InsufficientBytes(_)) => {}
+            Ok(_) | Err(_) => return Err(io::Error::other("it does not speak MQTT 3.1.1")),
+        }
+    }
+}
+
+fn of_protocol(error: mqttbytes::Error) -> io::Error {
+    io::Error::other(format!("{error:?}"))
+}

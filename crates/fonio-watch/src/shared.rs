@@ -1,0 +1,63 @@
+//! The figures that servers give away while the watch runs.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fonio_core::ByteCount;
+
+use crate::summary::{Bounds, Summary};
+
+/// What the totals since the beginning keep.
+const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
+
+/// The last minute, and all since the watch began.
+#[derive(Debug, Default)]
+pub struct Shared {
+    figures: Mutex<Figures>,
+    renewed: Condvar,
+}
+
+/// A copy of the figures.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// The last complete minute; `None` in the first one.
+    pub minute: Option<Summary>,
+    /// Since the watch began.
+    pub total: Summary,
+    /// The minutes so far.
+    pub minutes: u64,
+    /// What the watch wrote to the medium in the last 24 hours, as it counts.
+    pub written: ByteCount,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, minute: &Summary) {
+        let mut figures = self.lock();
+        figures.total.merge(minute);
+        figures.total.trim(BOUNDS);
+        figures.minute = Some(minute.clone());
+        figures.minutes += 1;
+        drop(figures);
+        self.renewed.notify_all();
+    }
+
+    pub(crate) fn written(&self, bytes: ByteCount) {
+        self.lock().written = bytes;
+    }
+
+    /// The present figures.
+    pub fn figures(&self) -> Figures {
+        self.lock().clone()
+    }
+
+    /// Waits until there are more than `minutes`, or for `longest`.
+    pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
+        let waited =
+            self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);
+        waited.map_or_else(|poisoned| poisoned.into_inner().0.clone(), |(figures, _)| figures.clone())
+    }
+}

@@ -1,0 +1,168 @@
+//! Finds stalls in the waits that end: spans in which threads of programs were blocked on storage for at least a threshold.
+
+use std::time::Duration;
+
+use fonio_core::{Nanos, Timestamp};
+use fonio_record::observer::{ObservedWait, PartyId};
+
+use crate::recent::is_for_storage;
+
+/// Long waits that follow each other this closely are one stall.
+const GAP: Nanos = Nanos(5_000_000_000);
+/// A stall is told this long after its end: waits that began in it can end later, and requests arrive about once a second.
+const SETTLED: Nanos = Nanos(6_000_000_000);
+/// A stall that goes on is told after this time.
+const GOES_ON: Nanos = Nanos(60_000_000_000);
+/// The most parties that are named.
+const PARTIES_MAX: usize = 8;
+
+/// A stall.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundStall {
+    /// When the first long wait began.
+    pub began: Timestamp,
+    /// When the last one ended, or until when it was seen.
+    pub ended: Timestamp,
+    /// The longest wait.
+    pub worst: ObservedWait,
+    /// The other parties with long waits.
+    pub others: Vec<PartyId>,
+    /// It had not ended.
+    pub goes_on: bool,
+}
+
+/// The stall that is being seen.
+#[derive(Debug)]
+pub struct StallFinder {
+    threshold: Duration,
+    open: Option<FoundStall>,
+    /// Waits that were told while they went on.
+    told: Vec<(u32, Timestamp)>,
+}
+
+impl StallFinder {
+    /// Finds waits of at least `threshold`.
+    pub fn new(threshold: Duration) -> StallFinder {
+        StallFinder { threshold, open: None, told: Vec::new() }
+    }
+
+    /// Takes a wait that ended. Returns the stall before it, if this one begins another.
+    pub fn see(&mut self, wait: &ObservedWait) -> Option<FoundStall> {
+        let ended = wait.ended?;
+        let lasted = ended.since(wait.began).unwrap_or_default();
+        if Duration::from_nanos(lasted.0) < self.threshold || !is_for_storage(wait) {
+            return None;
+        }
+        if let Some(at) = self.told.iter().position(|told| *told == (wait.tid, wait.began)) {
+            self.told.remove(at);
+            return None;
+        }
+        self.add(wait, ended, false)
+    }
+
+    fn add(&mut self, wait: &ObservedWait, ended: Timestamp, goes_on: bool) -> Option<FoundStall> {
+        let new = FoundStall { began: wait.began, ended, worst: *wait, others: Vec::new(), goes_on };
+        let Some(open) = self.open.as_mut().filter(|open| wait.began.0 <= open.ended.0 + GAP.0) else {
+            return self.open.replace(new);
+        };
+        let lasted = |wait: &ObservedWait, until: Timestamp| {
+            wait.ended.unwrap_or(until).0.saturating_sub(wait.began.0)
+        };
+        let mut other = wait.party;
+        if lasted(wait, ended) > lasted(&open.worst, open.ended) {
+            other = open.worst.party;
+            open.worst = *wait;
+        }
+        if other != open.worst.party && !open.others.contains(&other) && open.others.len() < PARTIES_MAX {
+            open.others.push(other);
+        }
+        open.others.retain(|party| *party != open.worst.party);
+        open.began = open.began.min(wait.began);
+        open.ended = open.ended.max(ended);
+        open.goes_on |= goes_on;
+        None
+    }
+
+    /// Takes the waits that have not ended at `now`. Those of a minute and more are told once.
+    pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
+        self.told.retain(|told| waits.iter().any(|wait| (wait.tid, wait.began) == *told));
+        for wait in waits.iter().filter(|wait| is_for_storage(wait)) {
+            let key = (wait.tid, wait.began);
+            if now.0.saturating_sub(wait.began.0) < GOES_ON.0 || self.told.contains(&key) {
+                continue;
+            }
+            self.told.push(key);
+            self.add(wait, now, true);
+        }
+    }
+
+    /// The stall that has ended, if nothing more will be added to it.
+    pub fn ripe(&mut self, now: Timestamp) -> Option<FoundStall> {
+        let is_ripe = self.open.as_ref().is_some_and(|open| now.0 > open.ended.0 + SETTLED.0 || open.goes_on);
+        if is_ripe { self.open.take() } else { None }
+    }
+
+    /// The last stall, when the watch ends.
+    pub fn finish(&mut self) -> Option<FoundStall> {
+        self.open.take()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use fonio_core::{BlockedIn, WaitReason};
+
+    use super::*;
+
+    pub(crate) fn wait(party: u32, began_ms: u64, ended_ms: u64) -> ObservedWait {
+        ObservedWait {
+            tid: party + 100,
+            party: PartyId(party),
+            began: Timestamp(began_ms * 1_000_000),
+            ended: Some(Timestamp(ended_ms * 1_000_000)),
+            blocked_in: BlockedIn::Fsync,
+            reason: WaitReason::Storage,
+            file: None,
+            waker_tid: None,
+        }
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp(ms * 1_000_000)
+    }
+
+    #[test]
+    fn long_waits_that_follow_each_other_are_one_stall() {
+        let mut finder = StallFinder::new(Duration::from_secs(1));
+        let kernel = ObservedWait { blocked_in: BlockedIn::KernelThread, ..wait(9, 0, 5000) };
+        for short in [wait(1, 0, 999), kernel] {
+            assert_eq!(finder.see(&short), None);
+        }
+        assert_eq!(finder.ripe(at(100_000)), None);
+        finder.see(&wait(1, 1000, 2500));
+        finder.see(&wait(2, 1200, 4800));
+        finder.see(&wait(1, 3000, 5000));
+        assert_eq!(finder.ripe(at(8000)), None);
+        let next = finder.see(&wait(3, 20_000, 22_000)).unwrap();
+        assert_eq!((next.began, next.ended, next.worst.party), (at(1000), at(5000), PartyId(2)));
+        assert_eq!(next.others, [PartyId(1)]);
+        assert_eq!(finder.ripe(at(28_001)).unwrap().worst.party, PartyId(3));
+        assert_eq!(finder.finish(), None);
+    }
+
+    #[test]
+    fn a_wait_that_goes_on_is_told_once() {
+        let mut finder = StallFinder::new(Duration::from_secs(1));
+        let hung = ObservedWait { ended: None, ..wait(1, 1000, 0) };
+        finder.see_open(&[hung], at(40_000));
+        assert_eq!(finder.ripe(at(40_000)), None);
+        finder.see_open(&[hung], at(70_000));
+        let told = finder.ripe(at(70_000)).unwrap();
+        assert!(told.goes_on && told.ended == at(70_000));
+        finder.see_open(&[hung], at(130_000));
+        assert_eq!(finder.ripe(at(130_000)), None);
+        // Its end is not a second stall.
+        assert_eq!(finder.see(&wait(1, 1000, 140_000)), None);
+        assert_eq!(finder.finish(), None);
+    }
+}

@@ -1,0 +1,424 @@
+//! What a watch keeps of a span of time, whether a minute or a day: the same figures, so spans add up to longer ones.
+
+use fonio_core::{BlockedIn, ByteCount, Content, Op};
+use fonio_record::observer::{Party, PartyKind};
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+
+/// A second of the wall clock, since 1970.
+pub type UnixSeconds = i64;
+
+/// The figures of a span of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// When the span began, by the wall clock.
+    pub began: UnixSeconds,
+    /// When it ended.
+    pub ended: UnixSeconds,
+    /// How long the machine was watched in it; shorter than the span if the watch or the machine was off.
+    pub watched_s: u64,
+    /// Each device.
+    pub devices: Vec<DeviceFigures>,
+    /// Each party on each device.
+    pub parties: Vec<PartyFigures>,
+    /// How long the threads of each party were blocked.
+    pub blocked: Vec<BlockedFigures>,
+    /// The files that were written most.
+    pub files: Vec<FileFigures>,
+    /// Pressure stall information of the kernel; `None` where it has none.
+    pub pressure: Option<PressureFigures>,
+    /// Requests and waits that were not seen, because there was no room for them.
+    pub unobserved: u64,
+    /// The seconds for which only long waits were seen and no requests.
+    pub limited_s: u64,
+    /// What stalled, in order of time.
+    pub stalls: Vec<Stall>,
+    /// The stalls, also those that are not listed any more.
+    pub stalls_in_all: u64,
+    /// What happened to the watch, in order of time.
+    pub events: Vec<Event>,
+}
+
+/// A device in a span.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct DeviceFigures {
+    pub name: String,
+    /// Tells a card from the one that was in the slot before.
+    pub model: Option<String>,
+    pub size: Option<ByteCount>,
+    /// Response times.
+    pub reads: Histogram,
+    pub writes: Histogram,
+    pub flushes: Histogram,
+    /// By the kernel's counters, which miss nothing.
+    pub read_bytes: ByteCount,
+    pub written_bytes: ByteCount,
+    /// Time for which requests were in flight, by the kernel's counter.
+    pub busy_ms: u64,
+    /// The last reading.
+    pub health: Option<HealthReading>,
+}
+
+/// The wear that a device reports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthReading {
+    /// Used life in percent: the upper end of a range of 10 %; 110 means "exceeded".
+    pub life_used_percent: Option<u32>,
+    /// The same of the second kind of memory.
+    pub life_used_b_percent: Option<u32>,
+    /// Reserved blocks: `normal`, `warning` or `urgent`.
+    pub reserved_blocks: Option<String>,
+    /// Temperature.
+    pub temperature_millicelsius: Option<i64>,
+    /// Month and year of manufacture, `MM/YYYY`.
+    pub made: Option<String>,
+}
+
+/// A party on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PartyFigures {
+    pub party: Party,
+    /// The device's name.
+    pub device: String,
+    /// Response times.
+    pub reads: Histogram,
+    pub writes: Histogram,
+    pub flushes: Histogram,
+    pub read_bytes: ByteCount,
+    pub written_bytes: ByteCount,
+}
+
+/// The blocked threads of a party.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct BlockedFigures {
+    pub party: Party,
+    /// The device's name; `None` if it is not known.
+    pub device: Option<String>,
+    /// Waits for storage.
+    pub waits: Histogram,
+}
+
+/// The kind of data that was written, where it is not a file with a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Target {
+    /// A file.
+    File(String),
+    /// A file that was deleted before its name was looked up, or whose file system does not find files by numbers.
+    Unnamed,
+    /// The journal of a file system.
+    Journal,
+    /// Other metadata of a file system.
+    Metadata,
+    /// Swap.
+    Swap,
+    /// Data past the page cache, which does not show its file.
+    Direct,
+}
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct FileFigures {
+    pub target: Target,
+    pub content: Content,
+    pub party: Party,
+    pub device: String,
+    pub written_bytes: ByteCount,
+}
+
+/// The time for which some, or all, tasks were stalled for a resource (`/proc/pressure`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PressureFigures {
+    pub io_some_ms: u64,
+    pub io_full_ms: u64,
+    pub memory_some_ms: u64,
+    pub cpu_some_ms: u64,
+}
+
+/// Something stalled: threads were blocked on storage for at least the threshold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Stall {
+    pub began: UnixSeconds,
+    pub lasted_ms: u64,
+    /// It had not ended when it was noted.
+    pub goes_on: bool,
+    /// Who was blocked longest.
+    pub party: Party,
+    /// The name of the thread.
+    pub thread: String,
+    pub blocked_in: BlockedIn,
+    pub file: Option<String>,
+    pub device: Option<String>,
+    /// The other parties that were blocked meanwhile.
+    pub others: Vec<Party>,
+    pub why: Why,
+    /// The name of the kept recording.
+    pub kept: Option<String>,
+}
+
+/// Why something stalled, by the requests of that time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Why {
+    /// Requests were not seen.
+    Unknown,
+    /// No request was in flight for most of the time, so the device was not the reason.
+    NoRequest,
+    /// One request took most of the time in the device.
+    OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },
+    /// Requests of others went through the device meanwhile: those that moved most, and its share of all bytes in thousandths.
+    Behind { party: Party, op: Op, bytes: ByteCount, share_thousandths: u64 },
+    /// Its own requests filled the time.
+    Own { op: Op, bytes: ByteCount, requests: u64 },
+}
+
+/// Something that a reader of the figures should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Event {
+    Started { at: UnixSeconds, limited: Option<String> },
+    Stopped { at: UnixSeconds },
+    ClockSet { at: UnixSeconds, by_s: i64 },
+    Removed { at: UnixSeconds, device: String },
+    Added { at: UnixSeconds, device: String },
+    NotWritten { at: UnixSeconds, why: String },
+}
+
+/// How many rows a summary keeps.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Bounds {
+    pub parties: usize,
+    pub files: usize,
+    pub stalls: usize,
+    pub events: usize,
+}
+
+/// A wall clock before this was not set: 2025-01-01. A machine without a clock begins in 1970, or when it was made or stopped.
+const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
+
+/// The name under which rows are added together that have no room of their own.
+pub const OTHERS: &str = "others";
+
+fn others() -> Party {
+    Party { name: OTHERS.to_owned(), kind: PartyKind::Program }
+}
+
+impl Summary {
+    /// Adds a later span.
+    pub fn merge(&mut self, later: &Summary) {
+        if self.watched_s == 0 && self.ended == 0 {
+            self.began = later.began;
+        }
+        self.began = self.began.min(later.began);
+        self.ended = self.ended.max(later.ended);
+        self.watched_s += later.watched_s;
+        self.limited_s += later.limited_s;
+        self.unobserved += later.unobserved;
+        later.devices.iter().for_each(|device| self.device(device));
+        later.parties.iter().for_each(|row| self.party(row));
+        self.blocked_rows(later);
+        later.files.iter().for_each(|row| self.file(row));
+        if let Some(more) = later.pressure {
+            let pressure = self.pressure.get_or_insert_default();
+            pressure.io_some_ms += more.io_some_ms;
+            pressure.io_full_ms += more.io_full_ms;
+            pressure.memory_some_ms += more.memory_some_ms;
+            pressure.cpu_some_ms += more.cpu_some_ms;
+        }
+        self.stalls.extend(later.stalls.iter().cloned());
+        self.stalls_in_all += later.stalls_in_all;
+        self.events.extend(later.events.iter().cloned());
+    }
+
+    /// Adds the figures of a device.
+    pub fn device(&mut self, more: &DeviceFigures) {
+        let same = |known: &&mut DeviceFigures| known.name == more.name && known.model == more.model;
+        let Some(known) = self.devices.iter_mut().find(same) else {
+            self.devices.push(more.clone());
+            return;
+        };
+        known.reads.merge(&more.reads);
+        known.writes.merge(&more.writes);
+        known.flushes.merge(&more.flushes);
+        known.read_bytes.0 += more.read_bytes.0;
+        known.written_bytes.0 += more.written_bytes.0;
+        known.busy_ms += more.busy_ms;
+        known.size = more.size.or(known.size);
+        if more.health.is_some() {
+            known.health.clone_from(&more.health);
+        }
+    }
+
+    /// Adds the figures of a party on a device.
+    pub fn party(&mut self, more: &PartyFigures) {
+        let same = |known: &&mut PartyFigures| known.party == more.party && known.device == more.device;
+        let Some(known) = self.parties.iter_mut().find(same) else {
+            self.parties.push(more.clone());
+            return;
+        };
+        known.reads.merge(&more.reads);
+        known.writes.merge(&more.writes);
+        known.flushes.merge(&more.flushes);
+        known.read_bytes.0 += more.read_bytes.0;
+        known.written_bytes.0 += more.written_bytes.0;
+    }
+
+    /// Adds the rows about blocked threads.
+    pub fn blocked_rows(&mut self, more: &Summary) {
+        more.blocked.iter().for_each(|row| self.blocked_row(row));
+    }
+
+    fn blocked_row(&mut self, more: &BlockedFigures) {
+        let same = |known: &&mut BlockedFigures| known.party == more.party && known.device == more.device;
+        match self.blocked.iter_mut().find(same) {
+            Some(known) => known.waits.merge(&more.waits),
+            None => self.blocked.push(more.clone()),
+        }
+    }
+
+    /// Adds the figures of a file.
+    pub fn file(&mut self, more: &FileFigures) {
+        let same = |known: &&mut FileFigures| {
+            known.target == more.target && known.device == more.device && known.party == more.party
+        };
+        match self.files.iter_mut().find(same) {
+            Some(known) => known.written_bytes.0 += more.written_bytes.0,
+            None => self.files.push(more.clone()),
+        }
+    }
+
+    /// Corrects the times of a span that ended before the clock was set for the first time, by `by_s` seconds; `before` is what
+    /// the clock showed then. A clock that was right before is not corrected: people remember the times that they saw.
+    pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
+        if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
+            return;
+        }
+        self.began += by_s;
+        self.ended += by_s;
+        self.stalls.iter_mut().for_each(|stall| stall.began += by_s);
+    }
+
+    /// Keeps the rows that matter most, and adds the others together. Sums stay the same.
+    pub fn trim(&mut self, bounds: Bounds) {
+        self.trim_parties(bounds.parties);
+        self.trim_blocked(bounds.parties);
+        self.files
+            .sort_by(|a, b| b.written_bytes.cmp(&a.written_bytes).then_with(|| a.target.cmp(&b.target)));
+        let rest = self.files.split_off(bounds.files.min(self.files.len()));
+        for row in rest {
+            self.file(&FileFigures {
+                target: Target::Unnamed,
+                party: others(),
+                content: Content::Unknown,
+                ..row
+            });
+        }
+        // The longest stalls, and the last events.
+        if self.stalls.len() > bounds.stalls {
+            self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.lasted_ms));
+            self.stalls.truncate(bounds.stalls);
+            self.stalls.sort_by_key(|stall| stall.began);
+        }
+        let surplus = self.events.len().saturating_sub(bounds.events);
+        self.events.drain(..surplus);
+    }
+
+    fn trim_parties(&mut self, keep: usize) {
+        let weight =
+            |row: &PartyFigures| row.written_bytes.0.saturating_mul(4).saturating_add(row.read_bytes.0);
+        self.parties.sort_by(|a, b| {
+            weight(b)
+                .cmp(&weight(a))
+                .then_with(|| (&a.party.name, &a.device).cmp(&(&b.party.name, &b.device)))
+        });
+        let rest = self.parties.split_off(keep.min(self.parties.len()));
+        rest.into_iter().for_each(|row| self.party(&PartyFigures { party: others(), ..row }));
+    }
+
+    fn trim_blocked(&mut self, keep: usize) {
+        self.blocked.sort_by(|a, b| {
+            b.waits.total().cmp(&a.waits.total()).then_with(|| a.party.name.cmp(&b.party.name))
+        });
+        let rest = self.blocked.split_off(keep.min(self.blocked.len()));
+        rest.into_iter().for_each(|row| self.blocked_row(&BlockedFigures { party: others(), ..row }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn party(name: &str) -> Party {
+        Party { name: name.to_owned(), kind: PartyKind::Unit }
+    }
+
+    fn written(name: &str, bytes: u64) -> Summary {
+        let mut writes = Histogram::default();
+        writes.add(fonio_core::Nanos(bytes * 1000));
+        Summary {
+            began: 60 * bytes as i64,
+            ended: 60 * bytes as i64 + 60,
+            watched_s: 60,
+            parties: vec![PartyFigures {
+                party: party(name),
+                device: "mmcblk0".into(),
+                reads: Histogram::default(),
+                writes,
+                flushes: Histogram::default(),
+                read_bytes: ByteCount(0),
+                written_bytes: ByteCount(bytes),
+            }],
+            files: vec![FileFigures {
+                target: Target::File(format!("/var/{name}")),
+                content: Content::Data,
+                party: party(name),
+                device: "mmcblk0".into(),
+                written_bytes: ByteCount(bytes),
+            }],
+            ..Summary::default()
+        }
+    }
+
+    fn sum(summary: &Summary) -> (u64, u64, u64) {
+        let parties: u64 = summary.parties.iter().map(|row| row.written_bytes.0).sum();
+        let files: u64 = summary.files.iter().map(|row| row.written_bytes.0).sum();
+        (parties, files, summary.parties.iter().map(|row| row.writes.count()).sum())
+    }
+
+    #[test]
+    fn a_first_time_corrects_what_was_before() {
+        let year_2026 = 1_767_225_600;
+        for (began, before, by_s, expected) in [
+            (60, 200, year_2026, 60 + year_2026),
+            (year_2026, year_2026 + 100, 7200, year_2026),
+            (year_2026, year_2026 + 100, -7200, year_2026),
+            (year_2026, 200, year_2026, year_2026),
+        ] {
+            let mut span = Summary { began, ended: began + 60, ..Summary::default() };
+            span.clock_was_set(before, by_s);
+            assert_eq!((span.began, span.ended - span.began), (expected, 60));
+        }
+    }
+
+    #[test]
+    fn spans_add_up_and_rows_beyond_the_bounds_are_added_together() {
+        let mut all = Summary::default();
+        for minute in 1..=30 {
+            all.merge(&written(&format!("unit{}", minute % 10), minute));
+        }
+        assert_eq!((all.began, all.ended, all.watched_s), (60, 1860, 1800));
+        assert_eq!((all.parties.len(), sum(&all)), (10, (465, 465, 30)));
+        all.trim(Bounds { parties: 3, files: 2, stalls: 1, events: 1 });
+        assert_eq!(sum(&all), (465, 465, 30));
+        let names: Vec<_> = all.parties.iter().map(|row| row.party.name.as_str()).collect();
+        assert_eq!(names, ["unit0", "unit9", "unit8", OTHERS]);
+        assert_eq!(all.files.len(), 3);
+    }
+}

@@ -1,0 +1,46 @@
+//! Writes instants of the wall clock for people, in the machine's time zone, and for file names.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::summary::UnixSeconds;
+
+/// `2026-11-24T02-13-05Z`, which sorts by time and is a file name everywhere.
+pub fn in_file_name(at: UnixSeconds) -> String {
+    formatted(at, TimeZone::UTC, "%Y-%m-%dT%H-%M-%SZ")
+}
+
+/// `2026-11-24 02:13:05` in the machine's time zone.
+pub fn shown(at: UnixSeconds) -> String {
+    formatted(at, TimeZone::system(), "%F %T")
+}
+
+/// `2026-11-24T02:13:05Z` for programs.
+pub fn rfc3339(at: UnixSeconds) -> String {
+    formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
+}
+
+fn formatted(at: UnixSeconds, zone: TimeZone, format: &str) -> String {
+    // The calendar ends in the year 9999; a clock that was set beyond shows its seconds.
+    let time = Timestamp::from_second(at).map(|at| at.to_zoned(zone));
+    time.map_or_else(|_| format!("{at} s"), |time| time.strftime(format).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (at, expected) in [
+            (0, "1970-01-01T00-00-00Z"),
+            (-1, "1969-12-31T23-59-59Z"),
+            (951_782_400, "2000-02-29T00-00-00Z"),
+            (i64::MAX, "9223372036854775807 s"),
+        ] {
+            assert_eq!(in_file_name(at), expected);
+        }
+        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(shown(951_782_400).len(), "2000-02-29 00:00:00".len());
+    }
+}

@@ -1,0 +1,375 @@
+//! The watch itself: one loop that takes what the observer saw about once a second, ends a minute, writes an hour.
+//!
+//! Its life: [`Watch::begin`] takes the place of the one watch and takes up what an earlier one left; [`Watch::run`] goes on
+//! until it is told to stop; then the minutes so far are written and synced. Memory is bounded everywhere: 8 MiB for the last
+//! minute, a few hundred KiB for an hour of minutes.
+//!
+//! A failure to write ends nothing: the minutes stay in memory, the failure becomes an event, and the next hour tries again.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fonio_core::{ByteCount, Timestamp};
+use fonio_record::observer::{Observed, Observer};
+use fonio_system::Pressure;
+
+use crate::WatchError;
+use crate::budget::Budget;
+use crate::clock::{WallClock, monotonic};
+use crate::devices::Devices;
+use crate::folders::{Folders, Running};
+use crate::keep;
+use crate::recent::Recent;
+use crate::rings::Rings;
+use crate::settings::Settings;
+use crate::shared::Shared;
+use crate::stalls::{FoundStall, StallFinder};
+use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
+use crate::tally::Tally;
+
+/// How long the loop sleeps, unless the kernel's buffer fills up before.
+const SLEEP: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+/// How often waits that have not ended are looked for.
+const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
+/// What a minute keeps.
+const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
+/// Minutes that could not be written are joined beyond this number, so that memory stays bounded on a full disk.
+const UNWRITTEN_MAX: usize = 360;
+/// A write of the history, for the budget: a slot of the day and one of the week.
+const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
+/// The most stalls of which a recording is kept in an hour.
+const KEPT_PER_HOUR: usize = 12;
+
+/// A running watch.
+#[derive(Debug)]
+pub struct Watch {
+    settings: Settings,
+    folders: Folders,
+    _running: Running,
+    shared: Arc<Shared>,
+    observer: Observer,
+    devices: Devices,
+    /// What the counters of devices counted in this minute so far.
+    counted: Vec<DeviceFigures>,
+    tally: Tally,
+    recent: Recent,
+    stalls: StallFinder,
+    pressure: Option<PressureFigures>,
+    unobserved: u64,
+    wall: WallClock,
+    minute: Summary,
+    minute_began: Timestamp,
+    /// The minutes that are not in the history yet.
+    unwritten: Vec<Summary>,
+    written_at: Timestamp,
+    rings: Option<Rings>,
+    budget: Budget,
+    /// Kept stalls that are only in memory, in the order in which they came.
+    only_in_memory: VecDeque<String>,
+    kept_at: VecDeque<Timestamp>,
+    tell: fn(&str),
+}
+
+impl Watch {
+    /// Begins. `tell` takes sentences for the log.
+    ///
+    /// # Errors
+    /// [`WatchError::Runs`] if there is a watch already; others if its folders or its history cannot be used.
+    pub fn begin(settings: Settings, folders: Folders, tell: fn(&str)) -> Result<Watch, WatchError> {
+        let running = folders.begin()?;
+        let wall = WallClock::now();
+        let now = monotonic();
+        let at = wall.of(now);
+        let rings = match Rings::open(&folders.rings()) {
+            // The folder is made at the first write.
+            Err(WatchError::File { .. }) => None,
+            opened => Some(opened?),
+        };
+        let mut unwritten = folders.read_unwritten();
+        unwritten.truncate(UNWRITTEN_MAX);
+        let observer = Observer::begin();
+        let mut devices = Devices::new(&settings.devices);
+        let (rows, _) = devices.look(at);
+        for name in devices.missing() {
+            tell(&format!("there is no device {name}; it is watched as soon as it is there"));
+        }
+        let limited = observer.limited_because().map(str::to_owned);
+        if let Some(because) = &limited {
+            tell(&format!("only long waits are seen and no requests, because {because}"));
+        }
+        let mut minute = Summary { began: at, ..Summary::default() };
+        minute.events.push(Event::Started { at, limited });
+        let path = &folders.run;
+        running.ready().map_err(WatchError::file(path, "written"))?;
+        let budget = Budget::new(settings.write_at_most, settings.write_every, HISTORY_WRITE);
+        Ok(Watch {
+            stalls: StallFinder::new(settings.stall),
+            settings,
+            only_in_memory: keep::names_in(&folders.kept()[0]).into(),
+            folders,
+            _running: running,
+            shared: Arc::new(Shared::default()),
+            observer,
+            devices,
+            counted: rows,
+            tally: Tally::default(),
+            recent: Recent::new(now),
+            pressure: read_pressure(),
+            unobserved: 0,
+            wall,
+            minute,
+            minute_began: now,
+            unwritten,
+            written_at: now,
+            rings,
+            budget,
+            kept_at: VecDeque::new(),
+            tell,
+        })
+    }
+
+    /// The figures for servers, renewed each minute.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Watches until `stop` is set, then writes what is left.
+    ///
+    /// # Errors
+    /// [`WatchError`], if the last minutes cannot be written.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<(), WatchError> {
+        let mut looked = monotonic();
+        while !stop.load(Ordering::Relaxed) {
+            let left = MINUTE.saturating_sub(passed(self.minute_began, monotonic()));
+            self.observer.sleep(SLEEP.min(left.max(Duration::from_millis(1))));
+            let now = self.take();
+            if passed(looked, now) >= LOOK_FOR_OPEN {
+                looked = now;
+                let open = self.observer.open_waits(LOOK_FOR_OPEN);
+                self.stalls.see_open(&open, now);
+            }
+            if let Some(stall) = self.stalls.ripe(now) {
+                self.tell_stall(&stall, now);
+            }
+            self.look_at_clock(now);
+            if passed(self.minute_began, now) >= MINUTE {
+                self.end_minute(now);
+                if passed(self.written_at, now) >= self.settings.write_every {
+                    self.write(now);
+                }
+            }
+        }
+        self.finish()
+    }
+
+    /// Takes what was seen. Returns the present instant.
+    fn take(&mut self) -> Timestamp {
+        let mut seen = Vec::new();
+        let now = self.observer.drain(&mut |observed| seen.push(observed));
+        let mut counted = false;
+        for observed in &seen {
+            self.tally.add(observed, &self.devices);
+            self.recent.add(observed, now);
+            counted |= matches!(observed, Observed::Count(_));
+            if let Observed::Wait(wait) = observed
+                && let Some(before) = self.stalls.see(wait)
+            {
+                self.tell_stall(&before, now);
+            }
+        }
+        self.recent.forget(now, counted);
+        now
+    }
+
+    fn tell_stall(&mut self, found: &FoundStall, now: Timestamp) {
+        self.kept_at.retain(|at| passed(*at, now) < Duration::from_secs(3600));
+        let mut told = keep::tell(
+            found,
+            (self.wall, now),
+            &self.recent,
+            &mut self.observer,
+            (&self.devices, &self.tally),
+        );
+        if self.kept_at.len() < KEPT_PER_HOUR {
+            self.kept_at.push_back(now);
+            match keep::store(&told, &self.recent, &self.folders.kept()[0]) {
+                Ok(name) => {
+                    told.stall.kept = Some(name.clone());
+                    self.only_in_memory.push_back(name);
+                }
+                Err(error) => (self.tell)(&format!("a stall could not be kept: {error}")),
+            }
+        }
+        self.minute.stalls_in_all += 1;
+        self.minute.stalls.push(told.stall);
+    }
+
+    /// Notices that the wall clock was set. Minutes of a time before the clock was set at all get the time that they had.
+    fn look_at_clock(&mut self, now: Timestamp) {
+        let wall = WallClock::now();
+        let Some(by_s) = wall.set_since(self.wall) else {
+            // Slow corrections add up.
+            self.wall = wall;
+            return;
+        };
+        let before = self.wall.of(now);
+        self.wall = wall;
+        self.minute.events.push(Event::ClockSet { at: wall.of(now), by_s });
+        for summary in &mut self.unwritten {
+            summary.clock_was_set(before, by_s);
+        }
+        self.minute.clock_was_set(before, by_s);
+        self.minute.began = self.minute.began.min(wall.of(now));
+    }
+
+    fn end_minute(&mut self, now: Timestamp) {
+        let at = self.wall.of(now);
+        let (rows, events) = self.devices.look(at);
+        let mut minute = std::mem::replace(&mut self.minute, Summary { began: at, ..Summary::default() });
+        minute.ended = at.max(minute.began);
+        minute.watched_s = passed(self.minute_began, now).as_secs();
+        minute.events.extend(events);
+        if self.observer.limited_because().is_some() {
+            minute.limited_s = minute.watched_s;
+        }
+        let counted = std::mem::take(&mut self.counted);
+        counted.iter().chain(&rows).for_each(|row| minute.device(row));
+        self.tally.finish(&mut minute, &mut self.observer, &self.devices);
+        let pressure = read_pressure();
+        minute.pressure = pressure.zip(self.pressure).map(|(new, old)| since(new, old));
+        self.pressure = pressure;
+        let unobserved = self.observer.unobserved();
+        let unobserved = unobserved.requests + unobserved.waits;
+        minute.unobserved = unobserved.saturating_sub(self.unobserved);
+        self.unobserved = unobserved;
+        minute.trim(BOUNDS);
+        self.minute_began = now;
+        self.shared.add(&minute);
+        self.unwritten.push(minute);
+        if self.unwritten.len() > UNWRITTEN_MAX {
+            let second = self.unwritten.remove(1);
+            self.unwritten[0].merge(&second);
+            self.unwritten[0].trim(BOUNDS);
+        }
+        if let Err(error) = self.folders.store_unwritten(&self.unwritten) {
+            (self.tell)(&format!("{} cannot be written: {error}", self.folders.run.display()));
+        }
+    }
+
+    /// Writes the minutes so far to the medium, then kept stalls as far as the budget goes.
+    fn write(&mut self, now: Timestamp) {
+        self.written_at = now;
+        match self.write_history(now) {
+            Ok(()) => self.write_kept(now),
+            Err(error) => {
+                let why = error.to_string();
+                // Once is enough: a full disk stays full for hours.
+                let is_new = !matches!(self.unwritten.last().and_then(|minute| minute.events.last()), Some(Event::NotWritten { why: known, .. }) if *known == why);
+                if is_new {
+                    (self.tell)(&format!("the history stays in memory until the next write, because {why}"));
+                }
+                self.minute.events.push(Event::NotWritten { at: self.wall.of(now), why });
+            }
+        }
+    }
+
+    fn write_history(&mut self, now: Timestamp) -> Result<(), WatchError> {
+        if self.rings.is_none() {
+            let state = &self.folders.state;
+            fs::create_dir_all(state).map_err(WatchError::file(state, "made"))?;
+            self.rings = Some(Rings::open(&self.folders.rings())?);
+        }
+        if let Some(rings) = &mut self.rings {
+            // A card that was pulled out, or a file that somebody removed, is opened again the next time.
+            let written = rings.append(&self.unwritten);
+            if written.is_err() || !self.folders.rings().exists() {
+                self.rings = None;
+            }
+            self.budget.note(Duration::from_nanos(now.0), written?);
+        }
+        self.unwritten.clear();
+        self.shared.written(self.budget.spent(Duration::from_nanos(now.0)));
+        let _ = self.folders.store_unwritten(&self.unwritten);
+        Ok(())
+    }
+
+    fn write_kept(&mut self, now: Timestamp) {
+        let [memory, medium] = self.folders.kept();
+        let at = Duration::from_nanos(now.0);
+        let mut left = VecDeque::new();
+        for name in std::mem::take(&mut self.only_in_memory) {
+            let from = memory.join(&name);
+            let Ok(length) = from.metadata().map(|metadata| metadata.len()) else { continue };
+            if !self.budget.allows(at, ByteCount(length)) {
+                left.push_back(name);
+                continue;
+            }
+            match keep::copy(&from, &medium, &name) {
+                Ok(()) => {
+                    self.budget.note(at, ByteCount(length));
+                    let _ = fs::remove_file(from);
+                }
+                Err(error) => {
+                    (self.tell)(&error.to_string());
+                    left.push_back(name);
+                }
+            }
+        }
+        self.only_in_memory = left;
+    }
+
+    /// Ends: writes what is left, and has it on the medium before the end.
+    fn finish(mut self) -> Result<(), WatchError> {
+        let now = self.take();
+        if let Some(stall) = self.stalls.finish() {
+            self.tell_stall(&stall, now);
+        }
+        self.minute.events.push(Event::Stopped { at: self.wall.of(now) });
+        self.end_minute(now);
+        self.write_history(now)?;
+        self.write_kept(now);
+        self.rings.as_ref().map_or(Ok(()), Rings::sync)
+    }
+
+    /// The folder of the history, for messages.
+    pub fn state(&self) -> PathBuf {
+        self.folders.state.clone()
+    }
+}
+
+fn passed(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::from_nanos(to.0.saturating_sub(from.0))
+}
+
+/// The counters of the kernel.
+fn read_pressure() -> Option<PressureFigures> {
+    let read = |resource: &str| Pressure::read(&PathBuf::from("/proc/pressure").join(resource));
+    let ms =
+        |time: Option<Duration>| time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let io = read("io")?;
+    Some(PressureFigures {
+        io_some_ms: ms(io.some),
+        io_full_ms: ms(io.full),
+        memory_some_ms: ms(read("memory").and_then(|memory| memory.some)),
+        cpu_some_ms: ms(read("cpu").and_then(|cpu| cpu.some)),
+    })
+}
+
+fn since(new: PressureFigures, old: PressureFigures) -> PressureFigures {
+    PressureFigures {
+        io_some_ms: new.io_some_ms.saturating_sub(old.io_some_ms),
+        io_full_ms: new.io_full_ms.saturating_sub(old.io_full_ms),
+        memory_some_ms: new.memory_some_ms.saturating_sub(old.memory_some_ms),
+        cpu_some_ms: new.cpu_some_ms.saturating_sub(old.cpu_some_ms),
+    }
+}

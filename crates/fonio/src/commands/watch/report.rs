@@ -1,0 +1,265 @@
+//! `fonio watch report`.
+
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use fonio_core::quantity::Unit;
+use fonio_core::{ByteCount, Nanos};
+use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
+use fonio_watch::{Folders, Histogram, History, Settings, Summary, times};
+use serde::Serialize;
+
+use super::folders;
+use crate::cli::Colour;
+use crate::cli::watch::{Report, What};
+use crate::exit::Exit;
+use crate::output;
+
+/// The rows of each table.
+const ROWS_MAX: usize = 12;
+
+/// The JSON of a report.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stalls: Option<StallsAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wear: Option<WearAnswer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load: Option<Summary>,
+}
+
+/// Shows what the watch has seen.
+pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
+    let folders = folders(&arguments.place)?;
+    let history = history(&folders)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is set to before 1970")?;
+    let since = i64::try_from(now.saturating_sub(arguments.since).as_secs()).unwrap_or(0);
+    let wants = |what: What| arguments.what.is_none_or(|wanted| wanted == what);
+    let settings = Settings::read(arguments.place.config.as_deref())?;
+    let document = Document {
+        schema: "fonio.watch/1",
+        stalls: wants(What::Stalls).then(|| answers::stalls(&history, since)),
+        wear: wants(What::Wear).then(|| answers::wear(&history, since, &settings.endurance)),
+        load: wants(What::Load).then(|| history.sum_since(since)),
+    };
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        writeln!(out)?;
+    } else {
+        print(&document, &folders, output::wants_colour(colour), &mut out)?;
+    }
+    Ok(if history_is_empty(&history) { Exit::NotValid } else { Exit::Fine })
+}
+
+fn history_is_empty(history: &History) -> bool {
+    history.minutes.is_empty() && history.hours.is_empty() && history.days.is_empty()
+}
+
+/// The history on the medium, and the minutes that are not written yet.
+fn history(folders: &Folders) -> Result<History> {
+    for folder in [&folders.state, &folders.run] {
+        if let Err(error) = std::fs::read_dir(folder)
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            bail!("only root may read {}: run `sudo fonio watch report`", folder.display());
+        }
+    }
+    let mut history = History::read(&folders.rings())?;
+    history.minutes.extend(folders.read_unwritten());
+    if history_is_empty(&history) && folders.runs().is_none() {
+        bail!(
+            "no watch has run here; start one with `sudo fonio watch install` (or `start`, until the next boot)"
+        );
+    }
+    Ok(history)
+}
+
+fn print(document: &Document, folders: &Folders, colour: bool, out: &mut impl Write) -> io::Result<()> {
+    let (bold, plain) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let runs = folders.runs().is_some();
+    let mut notes: Vec<&String> = Vec::new();
+    if let Some(stalls) = &document.stalls {
+        let mark = if stalls.is_problem { "✗" } else { "✓" };
+        writeln!(out, "{bold}{mark} {}{plain}", stalls.verdict)?;
+        notes.extend(&stalls.notes);
+    }
+    if let Some(wear) = &document.wear {
+        for line in wear.verdict.lines() {
+            writeln!(out, "{bold}• {line}{plain}")?;
+        }
+        notes.extend(&wear.notes);
+    }
+    if !runs {
+        writeln!(out, "! No watch runs now; `sudo fonio watch start` starts one.")?;
+    }
+    if let Some(stalls) = &document.stalls {
+        print_stalls(stalls, folders, (bold, plain), out)?;
+    }
+    if let Some(wear) = &document.wear {
+        print_wear(wear, (bold, plain), out)?;
+    }
+    if let Some(load) = &document.load {
+        print_load(load, (bold, plain), out)?;
+    }
+    notes.dedup();
+    let mut shown: Vec<&String> = Vec::new();
+    for note in notes {
+        if !shown.contains(&note) {
+            shown.push(note);
+        }
+    }
+    if !shown.is_empty() {
+        writeln!(out, "\n{bold}Notes{plain}")?;
+        shown.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
+    }
+    Ok(())
+}
+
+fn print_stalls(
+    answer: &StallsAnswer,
+    folders: &Folders,
+    (bold, plain): (&str, &str),
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if answer.stalls.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{bold}What stalled{plain} (the longest first)")?;
+    for told in answer.stalls.iter().take(ROWS_MAX) {
+        writeln!(out, "  {}", told.sentence)?;
+    }
+    if answer.stalls.len() > ROWS_MAX {
+        writeln!(out, "  … and {} more; --json lists them", answer.stalls.len() - ROWS_MAX)?;
+    }
+    let kept = answer.stalls.iter().find_map(|told| folders.find_kept(told.stall.kept.as_ref()?));
+    if let Some(path) = kept {
+        writeln!(
+            out,
+            "Next: sudo fonio report {}   explains the minute before the longest kept one",
+            path.display()
+        )?;
+    }
+    Ok(())
+}
+
+fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
+    for device in &answer.devices {
+        writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
+        for row in device.parties.iter().take(ROWS_MAX) {
+            writeln!(out, "  {:>10} {:>7}  {}", bytes(row.written), share(row.share), row.party)?;
+        }
+        writeln!(out, "{bold}What is written to {}{plain}", device.name)?;
+        for row in device.files.iter().take(ROWS_MAX) {
+            writeln!(
+                out,
+                "  {:>10} {:>7}  {}, by {}",
+                bytes(row.written),
+                share(row.share),
+                row.file,
+                row.party
+            )?;
+        }
+        if device.file_system_share > 0.0 {
+            writeln!(
+                out,
+                "  {} are journal and metadata of the file system.",
+                share(device.file_system_share)
+            )?;
+        }
+        if let Some(health) = &device.health {
+            let mut facts = Vec::new();
+            let life = health.life_used_percent.max(health.life_used_b_percent);
+            facts.extend(life.map(|used| format!("life used: up to {used} %")));
+            facts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks: {state}")));
+            let degrees = health.temperature_millicelsius.map(|t| Unit::Millicelsius.format(t as f64));
+            facts.extend(degrees.map(|degrees| format!("temperature: {degrees}")));
+            if !facts.is_empty() {
+                writeln!(out, "  It reports {}.", facts.join(", "))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
+    if load.watched_s == 0 {
+        return Ok(());
+    }
+    let watched = load.watched_s as f64;
+    writeln!(
+        out,
+        "\n{bold}Devices{plain} ({} watched, {} to {})",
+        Unit::S.format(watched),
+        times::shown(load.began),
+        times::shown(load.ended)
+    )?;
+    writeln!(out, "  {:<12} {:>6} {:>26} {:>26} {:>26}", "", "busy", "reads", "writes", "flushes")?;
+    for device in &load.devices {
+        let busy = share(device.busy_ms as f64 / 1000.0 / watched);
+        writeln!(
+            out,
+            "  {:<12} {busy:>6} {:>26} {:>26} {:>26}",
+            device.name,
+            responses(&device.reads),
+            responses(&device.writes),
+            responses(&device.flushes)
+        )?;
+    }
+    let mut blocked: Vec<_> = load.blocked.iter().filter(|row| row.waits.total() > Nanos(0)).collect();
+    blocked.sort_by_key(|row| std::cmp::Reverse(row.waits.total()));
+    if !blocked.is_empty() {
+        writeln!(out, "{bold}Who waits for storage{plain} (all threads together)")?;
+        for row in blocked.iter().take(ROWS_MAX) {
+            let on = row.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
+            writeln!(
+                out,
+                "  {:>9} ({:>6} of the time), longest {:>8}  {}{on}",
+                time(row.waits.total()),
+                share(row.waits.total().0 as f64 / 1e9 / watched),
+                time(row.waits.longest()),
+                row.party.name
+            )?;
+        }
+    }
+    if let Some(pressure) = load.pressure {
+        writeln!(
+            out,
+            "Some task stood still for I/O in {} of the time, for memory in {}, for a processor in {}.",
+            share(pressure.io_some_ms as f64 / 1000.0 / watched),
+            share(pressure.memory_some_ms as f64 / 1000.0 / watched),
+            share(pressure.cpu_some_ms as f64 / 1000.0 / watched)
+        )?;
+    }
+    Ok(())
+}
+
+/// The number of requests, their mean, and what 99 % do not exceed.
+fn responses(histogram: &Histogram) -> String {
+    match (histogram.mean(), histogram.quantile_at_most(990)) {
+        (Some(mean), Some(most)) => {
+            format!(
+                "{} × {}, 99 % ≤ {}",
+                Unit::Count.format(histogram.count() as f64),
+                time(mean),
+                time(most)
+            )
+        }
+        _ => "–".to_owned(),
+    }
+}
+
+fn time(time: Nanos) -> String {
+    Unit::Ns.format(time.0 as f64)
+}
+
+fn bytes(bytes: ByteCount) -> String {
+    Unit::Bytes.format(bytes.0 as f64)
+}
+
+fn share(share: f64) -> String {
+    Unit::Share.format(share)
+}

@@ -1,0 +1,260 @@
+//! `fonio watch` as a user runs it: in folders of its own, on the disks of this machine.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use fonio_system::ProcessId;
+use fonio_testing::{Need, has, skip};
+use serde_json::Value;
+
+/// A watch with folders of its own. It is stopped when this is dropped.
+struct Watch {
+    dir: tempfile::TempDir,
+}
+
+impl Watch {
+    fn new(settings: &str) -> Watch {
+        // On a disk, and not in memory.
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::write(dir.path().join("watch.toml"), settings).unwrap();
+        Watch { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fonio"));
+        command.arg("watch").args(words);
+        command.arg("--state").arg(self.path("state")).arg("--run").arg(self.path("run"));
+        command.arg("--config").arg(self.path("watch.toml")).output().unwrap()
+    }
+
+    #[track_caller]
+    fn done(&self, words: &[&str]) -> String {
+        let out = self.run(words);
+        let [said, error] =
+            [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        assert!(out.status.success(), "{words:?}: {said}{error}");
+        said
+    }
+
+    #[track_caller]
+    fn refused(&self, words: &[&str]) -> String {
+        let out = self.run(words);
+        assert_eq!(out.status.code(), Some(2), "{words:?}");
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    }
+
+    fn pid(&self) -> u32 {
+        let running: Value =
+            serde_json::from_str(&fs::read_to_string(self.path("run/running")).unwrap()).unwrap();
+        u32::try_from(running["pid"].as_u64().unwrap()).unwrap()
+    }
+
+    fn report(&self) -> Value {
+        serde_json::from_str(&self.done(&["report", "--json"])).unwrap()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.run(&["stop"]);
+    }
+}
+
+/// Has a program of its own write a file and sync it.
+fn write_and_sync(file: &Path, mib: u64) {
+    let out = Command::new("dd")
+        .args([
+            "if=/dev/zero",
+            &format!("of={}", file.display()),
+            "bs=1M",
+            &format!("count={mib}"),
+            "conv=fsync",
+        ])
+        .output()
+        .unwrap();
+    assert!(out.status.success());
+}
+
+/// Whether the temporary folder is on a disk that is watched unasked.
+fn is_on_disk(dir: &Path) -> bool {
+    if !has(&[Need::Root, Need::Bpf]) {
+        return false;
+    }
+    let major = std::os::unix::fs::MetadataExt::dev(&dir.metadata().unwrap()) >> 8 & 0xfff;
+    // btrfs and overlays have no device of their own number, and a loop device is not watched unasked.
+    if matches!(major, 0 | 7) {
+        skip(Need::Disk, format!("{} is not on a disk", dir.display()));
+        return false;
+    }
+    true
+}
+
+#[test]
+fn who_wrote_what_and_what_stalled() {
+    let watch = Watch::new("stall = \"10ms\"\n");
+    if !is_on_disk(watch.dir.path()) {
+        return;
+    }
+    watch.done(&["start"]);
+    assert!(watch.done(&["start"]).starts_with("The watch runs already"));
+    assert!(watch.refused(&["run"]).contains("a watch runs already (process"));
+    let file = watch.path("written by dd");
+    write_and_sync(&file, 64);
+    // The wait of dd ended; the watch takes what it saw about once a second, and the end of it settles a stall.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    watch.done(&["stop"]);
+    assert!(watch.done(&["stop"]).starts_with("No watch runs"));
+    let report = watch.report();
+    let devices = report["wear"]["devices"].as_array().unwrap();
+    let rows = devices.iter().flat_map(|device| device["files"].as_array().unwrap());
+    let mut rows = rows.filter(|row| row["file"] == file.to_str().unwrap());
+    let row = rows.next().unwrap_or_else(|| panic!("{report:#}"));
+    assert_eq!(row["party"].as_str().unwrap().split('.').next(), Some("dd"), "{row}");
+    let written = row["written"].as_u64().unwrap();
+    assert!((60 << 20..=66 << 20).contains(&written), "{written}");
+    let stalls = report["stalls"]["stalls"].as_array().unwrap();
+    let stall = stalls.iter().find(|stall| stall["file"] == file.to_str().unwrap());
+    let stall = stall.unwrap_or_else(|| panic!("{:#}", report["stalls"]));
+    assert_eq!((&stall["blocked_in"], &stall["thread"]), (&"fsync".into(), &"dd".into()));
+    let kept = stall["kept"].as_str().unwrap();
+    let kept = [watch.path("run/kept"), watch.path("state/kept")].map(|folder| folder.join(kept));
+    let kept = kept.iter().find(|path| path.exists()).unwrap();
+    let explained =
+        Command::new(assert_cmd::cargo::cargo_bin!("fonio")).arg("report").arg(kept).arg("--json").output();
+    let explained: Value = serde_json::from_slice(&explained.unwrap().stdout).unwrap();
+    assert!(explained.to_string().contains("written by dd"), "{explained:#}");
+    let text = watch.done(&["report"]);
+    assert!(text.starts_with('✗') && text.contains("Next: sudo fonio report "), "{text}");
+}
+
+#[test]
+fn a_killed_watch_loses_nothing_that_was_noted() {
+    let watch = Watch::new("");
+    if !is_on_disk(watch.dir.path()) {
+        return;
+    }
+    watch.done(&["start"]);
+    let pid = watch.pid();
+    watch.done(&["stop"]);
+    assert_eq!(ProcessId::of(pid), None);
+    let before = watch.report()["load"]["events"].as_array().unwrap().len();
+    assert_eq!(before, 2, "it started and stopped");
+    watch.done(&["start"]);
+    let pid = watch.pid();
+    Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    while ProcessId::of(pid).is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // Its place is free.
+    watch.done(&["start"]);
+    watch.done(&["stop"]);
+    let report = watch.report();
+    assert!(report["load"]["events"].as_array().unwrap().len() >= 4, "{report:#}");
+}
+
+/// Runs a script in a mount namespace of its own, in the folder of a watch; returns what it said.
+#[track_caller]
+fn script(watch: &Watch, script: &str) -> String {
+    let options =
+        format!("--state {0}/small/state --run {0}/run --config {0}/watch.toml", watch.dir.path().display());
+    let out = Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "--",
+            "bash",
+            "-c",
+            &format!("set -e; exec 2>&1; {script}"),
+        ])
+        .env("FONIO", assert_cmd::cargo::cargo_bin!("fonio"))
+        .env("OPTIONS", options)
+        .current_dir(watch.dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let watch = Watch::new("");
+    if !is_on_disk(watch.dir.path()) || !has(&[Need::Namespace]) {
+        return;
+    }
+    let said = script(
+        &watch,
+        "mkdir small && mount -t tmpfs -o size=16k none small && dd if=/dev/zero of=small/fill bs=1k count=16 2>/dev/null || true
+        $FONIO watch start $OPTIONS
+        dd if=/dev/zero of=data bs=1M count=8 conv=fsync 2>/dev/null
+        sleep 1
+        kill $(grep -o '\"pid\":[0-9]*' run/running | cut -d: -f2)
+        for i in $(seq 100); do grep -q pid run/running || break; sleep 0.1; done
+        cat run/log
+        rm small/fill && mount -o remount,size=1m small
+        $FONIO watch start $OPTIONS && $FONIO watch stop $OPTIONS
+        $FONIO watch report wear --json $OPTIONS",
+    );
+    assert!(
+        said.contains("the last minutes stay in memory, and the next watch before a reboot takes them up"),
+        "{said}"
+    );
+    assert!(said.contains("No space left on device"), "{said}");
+    // What was in memory is in the history now.
+    let json = &said[said.find("{\n").unwrap()..];
+    let report: Value = serde_json::from_str(json).unwrap();
+    assert!(report["wear"]["devices"][0]["written"].as_u64().unwrap() >= 8 << 20, "{report:#}");
+}
+
+#[test]
+fn a_removed_device_is_told() {
+    if !has(&[Need::Root, Need::Bpf, Need::Loop]) {
+        return;
+    }
+    let watch = Watch::new("");
+    let image = watch.path("card");
+    fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
+    let out = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+    let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    fs::write(watch.path("watch.toml"), format!("devices = [{device:?}, \"nosuch\"]\n")).unwrap();
+    watch.done(&["start"]);
+    let log = fs::read_to_string(watch.path("run/log")).unwrap();
+    let detached = Command::new("losetup").arg("-d").arg(&device).status().unwrap();
+    watch.done(&["stop"]);
+    assert!(detached.success());
+    assert!(log.contains("there is no device nosuch; it is watched as soon as it is there"), "{log}");
+    let report = watch.report();
+    let name = device.trim_start_matches("/dev/");
+    let notes = report["stalls"]["notes"].as_array().unwrap();
+    let is_told = notes.iter().any(|note| note.as_str().unwrap().contains(&format!("{name} was removed")));
+    assert!(is_told, "{notes:?}");
+}
+
+#[test]
+fn mistakes_are_told() {
+    let watch = Watch::new("stall = \"1 fortnight\"\n");
+    let error = watch.refused(&["start"]);
+    assert!(error.contains("watch.toml: TOML parse error at line 1"), "{error}");
+    fs::write(watch.path("watch.toml"), "").unwrap();
+    let error = watch.refused(&["report"]);
+    assert!(error.contains("no watch has run here; start one with `sudo fonio watch install`"), "{error}");
+    fs::create_dir(watch.path("state")).unwrap();
+    fs::write(watch.path("state/rings"), "my diary, which is long enough").unwrap();
+    for words in [["start"], ["report"]] {
+        let error = watch.refused(&words);
+        assert!(error.contains("state/rings is not the history of a watch; move it away"), "{error}");
+    }
+    let damaged = watch.path("x.stall");
+    fs::write(&damaged, b"fonio-stall\n\x01\0\0\0nonsense").unwrap();
+    let out =
+        Command::new(assert_cmd::cargo::cargo_bin!("fonio")).arg("report").arg(&damaged).output().unwrap();
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("x.stall is damaged: "));
+}

@@ -1,0 +1,177 @@
+//! Images for containers, made without a container engine: an archive that `podman load` and `docker load` take.
+//!
+//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`) and has, beside it, the list of older
+//! versions of Docker (`manifest.json`), which names the same blobs. `packages/container/Containerfile` describes the same
+//! image for those who build it with an engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::package::{self, VERSION};
+use super::target::Target;
+use super::{folder, output};
+use crate::process;
+
+/// The name of the image; the version follows after a colon.
+pub const NAME: &str = "localhost/fonio";
+/// Where the program is in the image.
+const PROGRAM: &str = "usr/bin/fonio";
+/// Folders of the image, and their permissions: fonio writes temporary recordings into the first; the second is for recordings
+/// that are kept.
+const FOLDERS: [(&str, u32); 2] = [("tmp", 0o1777), ("data", 0o755)];
+
+/// Blobs of an image, each in a file that is named by its checksum.
+struct Blobs<'a>(&'a Path);
+
+impl Blobs<'_> {
+    /// Adds a blob; returns its description, as manifests have it.
+    fn add(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
+        let sum = sum(bytes);
+        let path = self.0.join("blobs/sha256").join(&sum);
+        fs::create_dir_all(path.parent().context("it is in a folder")?)?;
+        fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(json!({ "mediaType": media_type, "digest": format!("sha256:{sum}"), "size": bytes.len() }))
+    }
+}
+
+/// Makes the archive with the image of a built program.
+pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
+    let place = process::scratch("dist")?.join(format!("container-{target}"));
+    if place.exists() {
+        fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
+    }
+    let image = lay_out(target, program, &place)?;
+    let archive = folder()?.join(format!("fonio-{VERSION}-container-{target}.tar"));
+    fs::write(&archive, tar(&image)?).with_context(|| format!("cannot write {}", archive.display()))?;
+    Ok(archive)
+}
+
+/// Writes the files of the archive below a new folder; returns the folder in which they are.
+fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
+    let (files, image) = (place.join("files"), place.join("image"));
+    package::install(program, &files.join(PROGRAM), 0o755)?;
+    package::write(&files.join("usr/share/doc/fonio/copyright"), package::copyright()?.as_bytes())?;
+    for (name, mode) in FOLDERS {
+        let folder = files.join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    }
+    let layer = tar(&files)?;
+    let (architecture, variant) = target.container();
+    let blobs = Blobs(&image);
+    let created = created();
+    let mut config = json!({
+        "created": created,
+        "architecture": architecture,
+        "os": "linux",
+        "config": {
+            "Entrypoint": [format!("/{PROGRAM}")],
+            "Env": ["PATH=/usr/bin"],
+            "WorkingDir": "/data",
+            "Labels": {
+                "org.opencontainers.image.title": "fonio",
+                "org.opencontainers.image.version": VERSION,
+                "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
+            },
+        },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", sum(&layer))] },
+        "history": [{ "created": created, "created_by": "cargo xtask dist" }],
+    });
+    let mut platform = json!({ "architecture": architecture, "os": "linux" });
+    if let Some(variant) = variant {
+        config["variant"] = variant.into();
+        platform["variant"] = variant.into();
+    }
+    let layer = blobs
+        .add("application/vnd.oci.image.layer.v1.tar+gzip", &package::gzipped(&layer)?)
+        .context("the layer")?;
+    let config = blobs.add("application/vnd.oci.image.config.v1+json", config.to_string().as_bytes())?;
+    let manifest_type = "application/vnd.oci.image.manifest.v1+json";
+    let manifest =
+        json!({ "schemaVersion": 2, "mediaType": manifest_type, "config": config, "layers": [layer] });
+    let mut manifest = blobs.add(manifest_type, manifest.to_string().as_bytes())?;
+    let name = format!("{NAME}:{VERSION}");
+    manifest["platform"] = platform;
+    manifest["annotations"] =
+        json!({ "org.opencontainers.image.ref.name": name, "io.containerd.image.name": name });
+    let write = |file: &str, value: &Value| package::write(&image.join(file), value.to_string().as_bytes());
+    write("oci-layout", &json!({ "imageLayoutVersion": "1.0.0" }))?;
+    write("index.json", &json!({ "schemaVersion": 2, "manifests": [manifest] }))?;
+    write(
+        "manifest.json",
+        &json!([{ "Config": blob(&config), "RepoTags": [name], "Layers": [blob(&layer)] }]),
+    )?;
+    Ok(image)
+}
+
+/// The path of a blob in the archive.
+fn blob(description: &Value) -> String {
+    let digest = description["digest"].as_str().unwrap_or_default();
+    format!("blobs/{}", digest.replace(':', "/"))
+}
+
+fn sum(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The time of the last commit, as RFC 3339 has it: the same sources make the same image.
+fn created() -> String {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
+    output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
+}
+
+/// An archive of a folder's content, which belongs to root there.
+fn tar(folder: &Path) -> Result<Vec<u8>> {
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-cf", "-", "-C"]);
+    // Readers look for `index.json`, not for `./index.json`.
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    let out = tar.arg(folder).args(names).stderr(Stdio::inherit()).output().context("cannot start tar")?;
+    anyhow::ensure!(out.status.success(), "tar failed: {}", out.status);
+    Ok(out.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blob that a description names, whose size and checksum must be those that it states.
+    fn read(image: &Path, description: &Value) -> Vec<u8> {
+        let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
+        assert_eq!(description["size"], bytes.len());
+        assert_eq!(description["digest"], format!("sha256:{}", sum(&bytes)));
+        bytes
+    }
+
+    #[test]
+    fn each_list_of_the_archive_names_the_same_blobs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("program");
+        fs::write(&program, "a program").expect("a file");
+        let image = lay_out(Target::Armv6, &program, &folder.path().join("place")).expect("an image");
+        let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
+        let file = |name: &str| json(&fs::read(image.join(name)).expect("a file"));
+        let index = file("index.json");
+        assert_eq!(index["manifests"][0]["platform"]["variant"], "v6");
+        let manifest = json(&read(&image, &index["manifests"][0]));
+        let config = json(&read(&image, &manifest["config"]));
+        read(&image, &manifest["layers"][0]);
+        assert_eq!((&config["architecture"], &config["variant"]), (&json!("arm"), &json!("v6")));
+        assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/fonio"]));
+        // The layer's checksum in the configuration is that of its content without compression.
+        let content = tar(&folder.path().join("place/files")).expect("an archive");
+        assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sum(&content))]));
+        let old = &file("manifest.json")[0];
+        assert_eq!(old["Config"], blob(&manifest["config"]));
+        assert_eq!(old["Layers"], json!([blob(&manifest["layers"][0])]));
+        assert_eq!(old["RepoTags"][0], format!("{NAME}:{VERSION}"));
+    }
+}

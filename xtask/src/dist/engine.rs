@@ -1,0 +1,75 @@
+//! `cargo xtask dist container`: loads the image with podman in a new Debian, and records the host from there, with the
+//! privileges that `docs/install.md` names and no others.
+
+use anyhow::{Result, bail};
+use fonio_lab::{Archive, System, SystemOptions};
+
+use super::container::NAME;
+use super::package::VERSION;
+use super::{Made, check};
+use crate::lab_system::text;
+use crate::{process, tools};
+
+/// Writes to the disk of the guest, outside of any container, while a script runs.
+const LOAD: &str = "systemd-run --quiet --collect --unit=notes sh -c 'while :; do dd if=/dev/zero of=/root/notes.db bs=16k count=1 \
+    oflag=sync status=none; sleep 0.05; done'";
+/// The options of `podman run` and `docker run`: see `docs/install.md`.
+const PRIVILEGES: &str = "--pid=host --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add DAC_READ_SEARCH --cap-add SYSLOG \
+    --security-opt apparmor=unconfined --volume /sys/kernel/tracing:/sys/kernel/tracing --volume /:/host:ro";
+
+/// Runs all steps in a guest for each image.
+pub fn run(all: &[Made]) -> Result<()> {
+    let stop = process::outlive_signals()?;
+    tools::ensure(&[tools::SYSTEM_GUEST])?;
+    let archive = Archive::open()?;
+    let mut broken = 0;
+    for made in all {
+        let options = SystemOptions {
+            architecture: made.target.debian(),
+            packages: vec!["podman".to_owned()],
+            memory_mib: 1536,
+            ..SystemOptions::default()
+        };
+        let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
+        println!("\nThe image for {} in Debian, with podman and Linux {}:\n", made.target, system.release());
+        system.put(&made.container, "/root/image.tar")?;
+        broken += steps(&mut system)?;
+    }
+    if broken > 0 {
+        bail!("{broken} steps failed");
+    }
+    Ok(())
+}
+
+fn steps(system: &mut System<'_>) -> Result<u32> {
+    let image = format!("{NAME}:{VERSION}");
+    let run = format!("podman run --rm --network none {PRIVILEGES} --volume /root:/data");
+    let mut broken = 0;
+    for (script, wanted, what) in [
+        ("podman load --quiet -i /root/image.tar".to_owned(), image.as_str(), "podman loads the image"),
+        (format!("podman run --rm --network none {image} --version"), "fonio ", "the program runs"),
+        (format!("podman run --rm --network none {image}"), "", "the status card is printed"),
+        (LOAD.to_owned(), "", "a unit of the host writes"),
+        (format!("{run} {image} record --for 8s -o recording"), "Recorded", "the host is recorded"),
+        (
+            format!("podman run --rm --network none --volume /root:/data {image} report recording --all"),
+            "notes.service",
+            "the report names the unit of the host",
+        ),
+        (
+            format!("podman run --rm --network none --volume /root:/data {image} report recording --all"),
+            "/root/notes.db",
+            "the report names the file of the host",
+        ),
+        (
+            "systemctl stop notes; podman rmi --force $(podman images --quiet) >/dev/null && echo gone"
+                .to_owned(),
+            "gone",
+            "the image is removed",
+        ),
+    ] {
+        process::check_signals()?;
+        broken += u32::from(!check::shown(what, &script, wanted, text(system, &script)));
+    }
+    Ok(broken)
+}

@@ -1,0 +1,120 @@
+//! Builds programs that need no libraries.
+//!
+//! Rust's targets for musl bring the C library and a linker. The C in our dependencies (SQLite, zstd) is compiled by clang for
+//! each architecture, with musl's headers from Debian's archive, which are unpacked and not installed. For 32-bit ARM, Rust's
+//! library and the C library are compiled too (`arm.rs`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fonio_lab::Archive;
+
+use super::target::Target;
+use super::{arm, cargo_home, folder, linker, package, sysroot};
+use crate::process;
+
+/// A program that users get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its name, and that of its crate.
+    pub name: &'static str,
+    /// Cargo's profile.
+    profile: &'static str,
+    /// The most bytes that it may have.
+    pub bytes_max: Option<u64>,
+}
+
+/// Everything.
+pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_max: None };
+/// The recorder alone, for devices on which there is little room.
+pub const RECORDER: Program =
+    Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
+
+/// The results service.
+pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
+
+/// Builds a program and copies it to the folder of what users get.
+pub fn build(target: Target, program: Program) -> Result<PathBuf> {
+    let rust = sysroot()?;
+    let mut cargo = process::cargo();
+    cargo.args(["build", "--profile", program.profile, "--package", program.name]);
+    cargo.args(["--target", target.rust()]);
+    let mut flags = "-Clinker-flavor=ld.lld".to_owned();
+    let include = if target.is_built_from_source() {
+        component("rust-src", "Rust's own sources", &rust.join("lib/rustlib/src/rust/library/std"))?;
+        let made = arm::c_library(target, &rust)?;
+        // This option of Cargo is not stable, and needs no other version of Rust.
+        cargo.args(["-Zbuild-std=std,panic_unwind"]).env("RUSTC_BOOTSTRAP", "1");
+        // `io-uring` takes only architectures on which its authors tested it.
+        flags += " -Clink-self-contained=no -Crelocation-model=static --cfg=io_uring_skip_arch_check";
+        flags += &format!(" -Lnative={}", made.join("lib").display());
+        for object in ["crt1.o", "crti.o", "crtn.o"] {
+            flags += &format!(" -Clink-arg={}", made.join("lib").join(object).display());
+        }
+        made.join("include")
+    } else {
+        component_of_target(target.rust(), &rust)?;
+        flags += " -Clink-self-contained=yes";
+        let archive = Archive::open()?.for_architecture(target.debian())?;
+        let headers = archive.userland(&["musl-dev"], &|text| eprintln!("{text}"))?.root;
+        let headers = headers.join("usr/include").join(target.triple());
+        ensure!(headers.join("stdio.h").exists(), "Debian's package musl-dev has no {}", headers.display());
+        headers
+    };
+    // Messages of panics name sources; where they were on this machine is nobody's business.
+    for (from, to) in
+        [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo"), (rust.clone(), "/rust")]
+    {
+        flags += &format!(" --remap-path-prefix={}={to}", from.display());
+    }
+    let of_c = format!(
+        "--target={} {} -nostdlibinc -isystem {}",
+        target.triple(),
+        target.processor().join(" "),
+        include.display()
+    );
+    let variable = |name: &str| format!("{name}_{}", target.rust().replace('-', "_"));
+    let of_cargo =
+        |name: &str| format!("CARGO_TARGET_{}_{name}", target.rust().replace('-', "_").to_uppercase());
+    cargo.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), of_c);
+    cargo.env(of_cargo("LINKER"), linker(&rust)?).env(of_cargo("RUSTFLAGS"), flags);
+    cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    process::run(&mut cargo)?;
+    let built = process::target().join(target.rust()).join(program.profile).join(program.name);
+    let copy = folder()?.join(format!("{}-{}-{}", program.name, package::VERSION, target.rust()));
+    fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
+    let bytes = fs::metadata(&copy).with_context(|| format!("cannot read {}", copy.display()))?.len();
+    println!("{target}: {} has {:.2} MB", program.name, bytes as f64 / 1e6);
+    if let Some(most) = program.bytes_max {
+        ensure!(
+            bytes < most,
+            "{} has {bytes} bytes for {target}, and must have fewer than {most}",
+            program.name
+        );
+    }
+    Ok(copy)
+}
+
+/// Adds Rust's library for a target with rustup, if it is missing.
+pub fn component_of_target(target: &str, rust: &Path) -> Result<()> {
+    if rust.join("lib/rustlib").join(target).exists() {
+        return Ok(());
+    }
+    println!("Rust's library for {target} is missing.");
+    process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
+        .context("rustup adds it; without rustup, install Rust's library for that target")
+}
+
+/// Adds a component of Rust with rustup, if the file or folder `there` is missing.
+fn component(name: &str, what: &str, there: &Path) -> Result<()> {
+    if there.exists() {
+        return Ok(());
+    }
+    println!("{what} ({name}) are missing.");
+    process::run(Command::new("rustup").args(["component", "add", name]).current_dir(process::root()))
+        .with_context(|| format!("rustup adds them; without rustup, unpack them into {}", there.display()))?;
+    ensure!(there.exists(), "rustup added {name}, and there is no {}", there.display());
+    Ok(())
+}

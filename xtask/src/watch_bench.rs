@@ -1,0 +1,340 @@
+//! `cargo xtask bench watch`: what `fonio watch` costs: the bytes that it writes to flash, its processor time and its memory.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_core::quantity::{Unit, parse_duration};
+
+use crate::emulated::{self, Emulated, Options};
+use crate::process;
+
+/// The card that is watched and on which the watch keeps its history, and the one beside it without the watch.
+const CARD: &str = "sd_a1";
+const SIZE: &str = "512MiB";
+/// A slow card, on which a program stalls now and then.
+const SLOW_CARD: &str = "ridata";
+/// How often a program appends a line on both cards, and how often another one stalls on the slow card.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+const STALL_EVERY: Duration = Duration::from_secs(600);
+/// How often the figures so far are printed.
+const TELL_EVERY: Duration = Duration::from_secs(600);
+const DAY_S: f64 = 86_400.0;
+/// The goals: bytes to flash in a day, memory, and a share of a processor at so many requests a second.
+const WRITTEN_MAX: f64 = (1 << 20) as f64;
+const MEMORY_MAX: u64 = 24 << 20;
+const PROCESSOR_MAX: f64 = 0.005;
+const RATE: u64 = 1000;
+/// Clock ticks in a second (`USER_HZ`).
+const TICKS_PER_S: f64 = 100.0;
+
+/// `[written|cost] [--for TIME] [--program FONIO]`; without the last, fonio is built.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let (mut part, mut time, mut program) = (None, None, None);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "written" | "cost" => part = Some(word.as_str()),
+            "--for" => {
+                let text = words.next().context("write a time after --for, such as 2h")?;
+                time = Some(parse_duration(text)?);
+            }
+            "--program" => {
+                program = Some(PathBuf::from(words.next().context("write a path after --program")?))
+            }
+            _ => bail!("the options are written, cost, --for TIME and --program FONIO"),
+        }
+    }
+    let fonio = program.map_or_else(emulated::fonio, Ok)?;
+    process::outlive_signals()?;
+    if part != Some("written") {
+        cost(&fonio, time.filter(|_| part.is_some()).unwrap_or(Duration::from_secs(90)))?;
+    }
+    if part != Some("cost") {
+        written(&fonio, time.unwrap_or(Duration::from_secs(2 * 3600)))?;
+    }
+    Ok(())
+}
+
+/// A watch of some devices. It ends when this is dropped.
+struct Watch {
+    child: Child,
+    fonio: PathBuf,
+    folders: Vec<String>,
+}
+
+impl Watch {
+    fn start(fonio: &Path, dir: &Path, state: &Path, devices: &[&str]) -> Result<Watch> {
+        let config = dir.join("watch.toml");
+        fs::write(&config, format!("devices = {devices:?}\n"))?;
+        let run = dir.join("run");
+        fs::create_dir_all(&run)?;
+        let folders =
+            ["--state", path(state)?, "--run", path(&run)?, "--config", path(&config)?].map(str::to_owned);
+        let mut command = process::bound_to_this(fonio);
+        let child = command.args(["watch", "run"]).args(&folders).stdout(Stdio::null()).spawn()?;
+        Ok(Watch { child, fonio: fonio.to_owned(), folders: folders.to_vec() })
+    }
+
+    fn file(&self, name: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap_or_default()
+    }
+
+    /// Processor time in user and kernel mode, in seconds.
+    fn cpu_s(&self) -> f64 {
+        let stat = self.file("stat");
+        let words: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
+        (ticks(11) + ticks(12)) / TICKS_PER_S
+    }
+
+    /// The sum of a field over the descriptors of BPF programs or maps.
+    fn of_bpf(&self, field: &str) -> u64 {
+        let entries =
+            fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
+        let mut seen = Vec::new();
+        let mut sum = 0;
+        for text in entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()) {
+            let value = |name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+                line.trim().parse::<u64>().ok()
+            };
+            // Programs and their links have the same number; each counts once.
+            let id = (value("prog_id"), value("map_id"));
+            if text.contains("link_type") || seen.contains(&id) {
+                continue;
+            }
+            if let Some(number) = value(field) {
+                seen.push(id);
+                sum += number;
+            }
+        }
+        sum
+    }
+
+    /// The process's share of memory, its greatest resident set, and the kernel's tables.
+    fn memory(&self) -> (u64, u64, u64) {
+        let kib = |text: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+        };
+        let (rollup, status) = (self.file("smaps_rollup"), self.file("status"));
+        (kib(&rollup, "Pss:"), kib(&status, "VmHWM:"), self.of_bpf("memlock"))
+    }
+
+    fn report(&self) -> Result<serde_json::Value> {
+        let out =
+            Command::new(&self.fonio).args(["watch", "report", "--json"]).args(&self.folders).output()?;
+        Ok(serde_json::from_slice(&out.stdout).unwrap_or_default())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn path(path: &Path) -> Result<&str> {
+    path.to_str().context("a path is not UTF-8")
+}
+
+fn name(device: &str) -> &str {
+    device.trim_start_matches("/dev/")
+}
+
+/// The bytes that a device was given.
+fn written_to(device: &str) -> Result<u64> {
+    let path = format!("/sys/block/{}/stat", name(device));
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let sectors = text.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
+    Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512)
+}
+
+fn verdict(holds: bool) -> &'static str {
+    if holds { "holds" } else { "FAILS" }
+}
+
+/// The device sectors with the watch minus those without it, scaled to a day.
+fn written(fonio: &Path, time: Duration) -> Result<()> {
+    let dir = process::scratch("watch")?;
+    let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
+    for dir in [&with_dir, &without_dir, &slow_dir] {
+        fs::create_dir_all(dir)?;
+    }
+    let card = |profile, dir| Options { mounted: Some(("ext4", dir)), ..Options::bare(profile, SIZE) };
+    let with = Emulated::start(fonio, &card(CARD, with_dir.as_path()))?;
+    let without = Emulated::start(fonio, &card(CARD, without_dir.as_path()))?;
+    let slow = Emulated::start(fonio, &card(SLOW_CARD, slow_dir.as_path()))?;
+    println!(
+        "For {}, a program appends a line every {} on both of two cards (ext4), and another one stalls on a third card every {}. \
+         The watch keeps its history on the first card.",
+        Unit::S.format(time.as_secs_f64()),
+        Unit::S.format(LINE_EVERY.as_secs_f64()),
+        Unit::S.format(STALL_EVERY.as_secs_f64())
+    );
+    let sync = || Command::new("sync").arg("-f").args([&with_dir, &without_dir]).status();
+    sync()?;
+    let before = (written_to(&with.device)?, written_to(&without.device)?);
+    let watch = Watch::start(
+        fonio,
+        &dir,
+        &with_dir.join("state"),
+        &[name(&with.device), name(&without.device), name(&slow.device)],
+    )?;
+    let began = Instant::now();
+    let (mut line, mut stall, mut told) = (Duration::ZERO, STALL_EVERY / 2, TELL_EVERY);
+    // The last write of the history is at the end; the file system takes half a minute to pass it on.
+    while began.elapsed() < time + Duration::from_secs(5) {
+        if let Err(error) = process::check_signals() {
+            println!("Interrupted; the figures so far:");
+            sync()?;
+            tell_written(&watch, (&with.device, &without.device), before, began.elapsed())?;
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let at = began.elapsed();
+        if at >= line {
+            line += LINE_EVERY;
+            for dir in [&with_dir, &without_dir] {
+                let mut log = fs::OpenOptions::new().append(true).create(true).open(dir.join("log"))?;
+                writeln!(log, "at {:.0} s, all is well", at.as_secs_f64())?;
+            }
+        }
+        if at >= stall {
+            stall += STALL_EVERY;
+            let file = format!("of={}", slow_dir.join("big").display());
+            let copy = ["if=/dev/zero", &file, "bs=1M", "count=24", "conv=fsync"];
+            process::run(Command::new("dd").args(copy).stderr(Stdio::null()))?;
+        }
+        if at >= told {
+            told += TELL_EVERY;
+            tell_written(&watch, (&with.device, &without.device), before, at)?;
+        }
+    }
+    sync()?;
+    let (difference, per_day) = tell_written(&watch, (&with.device, &without.device), before, time)?;
+    ensure!(difference > 0.0, "the watch wrote nothing, so it did not run");
+    println!(
+        "written: {} (at most {} a day)",
+        verdict(per_day <= WRITTEN_MAX),
+        Unit::Bytes.format(WRITTEN_MAX)
+    );
+    drop(watch);
+    drop((with, without, slow));
+    Ok(())
+}
+
+fn tell_written(
+    watch: &Watch,
+    (with, without): (&str, &str),
+    before: (u64, u64),
+    time: Duration,
+) -> Result<(f64, f64)> {
+    let (with, without) = (written_to(with)? - before.0, written_to(without)? - before.1);
+    let difference = with as f64 - without as f64;
+    let per_day = difference * DAY_S / time.as_secs_f64();
+    let report = watch.report()?;
+    println!(
+        "after {}: {} with the watch, {} without; the difference is {} a day; {} stalls told",
+        Unit::S.format(time.as_secs_f64().round()),
+        Unit::Bytes.format(with as f64),
+        Unit::Bytes.format(without as f64),
+        Unit::Bytes.format(per_day),
+        report["stalls"]["stalls_in_all"]
+    );
+    Ok((difference, per_day))
+}
+
+/// Has the kernel measure the run time of BPF programs; restores the setting when it is dropped.
+struct Statistics(String);
+
+const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+impl Statistics {
+    fn enable() -> Result<Statistics> {
+        let before = fs::read_to_string(STATISTICS).with_context(|| format!("cannot read {STATISTICS}"))?;
+        fs::write(STATISTICS, "1").with_context(|| format!("cannot write {STATISTICS}"))?;
+        Ok(Statistics(before))
+    }
+}
+
+impl Drop for Statistics {
+    fn drop(&mut self) {
+        let _ = fs::write(STATISTICS, self.0.trim());
+    }
+}
+
+/// Processor time and memory, idle and at 1,000 requests a second, and the memory after a stall was kept.
+fn cost(fonio: &Path, time: Duration) -> Result<()> {
+    let dir = process::scratch("watch-cost")?;
+    let slow_dir = dir.join("slow");
+    fs::create_dir_all(&slow_dir)?;
+    let device = Emulated::start(fonio, &Options::bare(CARD, SIZE))?;
+    let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
+    let slow = Emulated::start(fonio, &options)?;
+    let statistics = Statistics::enable()?;
+    let watch = Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.device), name(&slow.device)])?;
+    std::thread::sleep(Duration::from_secs(5));
+    let mut holds = true;
+    for (load, rate) in [("nothing", 0), ("fio, random reads of 4 KiB", RATE)] {
+        process::check_signals()?;
+        let began = (Instant::now(), watch.cpu_s(), watch.of_bpf("run_time_ns"));
+        if rate == 0 {
+            std::thread::sleep(time / 3);
+        } else {
+            fio(&device.device, rate, time)?;
+        }
+        let elapsed = began.0.elapsed().as_secs_f64();
+        let (process, bpf) = (watch.cpu_s() - began.1, (watch.of_bpf("run_time_ns") - began.2) as f64 / 1e9);
+        let share = (process + bpf) / elapsed;
+        holds &= rate == 0 || share <= PROCESSOR_MAX;
+        println!(
+            "{load}, {rate} requests a second for {}: {} of a processor ({} in the process, {} in BPF)",
+            Unit::S.format(elapsed.round()),
+            Unit::Share.format(share),
+            Unit::Share.format(process / elapsed),
+            Unit::Share.format(bpf / elapsed)
+        );
+    }
+    println!("processor: {} (at most {})", verdict(holds), Unit::Share.format(PROCESSOR_MAX));
+    // A stall with a minute of 1,000 requests a second before it.
+    let file = format!("of={}", slow_dir.join("big").display());
+    process::run(
+        Command::new("dd")
+            .args(["if=/dev/zero", &file, "bs=1M", "count=24", "conv=fsync"])
+            .stderr(Stdio::null()),
+    )?;
+    std::thread::sleep(Duration::from_secs(70));
+    let stalls = watch.report()?["stalls"]["stalls_in_all"].as_u64().unwrap_or(0);
+    let (share, most, tables) = watch.memory();
+    let all = most.max(share) + tables;
+    println!(
+        "memory after {stalls} kept stalls: {} in the process ({} at most), {} in tables of the kernel",
+        Unit::Bytes.format(share as f64),
+        Unit::Bytes.format(most as f64),
+        Unit::Bytes.format(tables as f64)
+    );
+    println!(
+        "memory: {} ({}, at most {})",
+        verdict(all <= MEMORY_MAX && stalls > 0),
+        Unit::Bytes.format(all as f64),
+        Unit::Bytes.format(MEMORY_MAX as f64)
+    );
+    drop((watch, statistics));
+    drop((device, slow));
+    fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
+}
+
+fn fio(device: &str, rate: u64, time: Duration) -> Result<()> {
+    let mut fio = Command::new("fio");
+    fio.args(["--name=watch", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync", "--time_based"]);
+    fio.args(["--output=/dev/null", "--numjobs=4", "--group_reporting"]);
+    fio.arg(format!("--filename={device}")).arg(format!("--runtime={}", time.as_secs()));
+    fio.arg(format!("--rate_iops={}", rate / 4));
+    process::run(&mut fio)
+}

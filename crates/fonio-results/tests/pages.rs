@@ -1,5 +1,7 @@
 //! The pages in a browser: wide and narrow, light and dark, and what a screen reader is told.
 
+#![allow(clippy::unwrap_used)] // Tests may.
+
 #[path = "support/chromium.rs"]
 mod chromium;
 mod support;

@@ -1,5 +1,7 @@
 //! The program: its errors, its graceful end and its backup.
 
+#![allow(clippy::unwrap_used)] // Tests may.
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Bad requests are refused in words, and the service stays.
 
+#![allow(clippy::unwrap_used)] // Tests may.
+
 mod support;
 
 use std::io::Write;

@@ -1,5 +1,7 @@
 //! The service through its sockets: the same requests on SQLite and on PostgreSQL.
 
+#![allow(clippy::unwrap_used)] // Tests may.
+
 mod support;
 
 use std::collections::BTreeMap;

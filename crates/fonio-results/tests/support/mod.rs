@@ -1,5 +1,7 @@
 //! A service in this process, on either database, and a client that sends bytes as they are.
 
+#![allow(dead_code)] // Each program of tests uses a part.
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::chown;

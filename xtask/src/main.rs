@@ -29,6 +29,7 @@ mod paper;
 mod process;
 mod receipt;
 mod report_bench;
+mod results_bench;
 #[cfg(feature = "results")]
 mod storebench;
 mod sync_policy;
@@ -83,6 +84,9 @@ cargo xtask COMMAND
               goals hold: [--quick, only the Galaxy S5] [--on PROFILE] [--jobs N] [--fonio PROGRAM] [WORD in the cell's name…]
               `bench applications`: apps launched beside an installer and a backup, under SmartIO and the kernel's schedulers in a
               guest (root, 20 minutes), and what models of schedulers predict, CFQ among them: [--fonio PROGRAM]
+              `bench results`: the results service with 10,000,000 results: ranking pages on one processor, submissions, kill -9, a
+              full disk (root), requests from its OpenAPI document (python3): [ranking] [submissions] [kill] [full] [schema]
+              [--results N] [--seconds S] [--rounds N]; the seeded database (2 KB for each result) is kept
   paper       print tables and figures of the studies, ours beside theirs: [ID…|all] [--full] [--on DEVICE] [--cpu SHARE] [--json]
               [--in lab:KERNEL] [--html FILE, with charts]; tables and figures that need workloads on emulated devices only run when they are
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
@@ -100,6 +104,7 @@ cargo xtask COMMAND
               guests, and uses them; `dist container` loads the image with podman in a guest, and records from there;
               `dist path` walks a user's whole path there, with a slow card: install, check, measure a fix while units run, keep
               it, reboot, undo it (15 minutes for each architecture)
+              `dist results` makes the results service instead: a program, a package and a folder for a container
   act         be a program of a situation of `bench verdicts`; not for people
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm), and compile

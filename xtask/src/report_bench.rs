@@ -50,6 +50,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "fit" => return crate::fit_bench::run(rest),
             "fuse" => return crate::bench_fuse::run(rest),
             "live" => return crate::live_bench::run(rest),
+            "results" => return crate::results_bench::run(rest),
             "receipt" => return crate::receipt::run(rest),
             "sync-policy" => return crate::sync_policy::run(rest),
             #[cfg(feature = "results")]

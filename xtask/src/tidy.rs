@@ -71,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-watch",
         ],
     ),
+    ("fonio-results", &["fonio-bench"]),
     ("fonio-testing", &[]),
     (
         "xtask",

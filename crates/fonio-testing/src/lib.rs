@@ -79,6 +79,8 @@ needs! {
     Cc "cc" "A C compiler with the address sanitizer is installed."
     Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)."
     Uprobes "uprobes" "The kernel has uprobes (CONFIG_UPROBE_EVENTS)."
+    Postgres "postgres" "The programs of PostgreSQL 13 or later are installed."
+    Chromium "chromium" "The program chromium is installed."
     Duckdb "duckdb" "A Python interpreter has DuckDB's package."
     Shared "shared" "The real traces lie beside the repository."
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
@@ -114,6 +116,10 @@ impl Need {
             Need::Clang => programs(&["clang-14", "llvm-strip-14"]),
             Need::Mosquitto => programs(&["mosquitto", "mosquitto_sub"]),
             Need::Cc => programs(&["cc"]),
+            Need::Postgres => {
+                postgres_programs().is_none().then(|| "PostgreSQL's server is not installed".to_owned())
+            }
+            Need::Chromium => programs(&["chromium"]),
             Need::Bpf => file("/sys/kernel/btf/vmlinux"),
             Need::Uprobes => file("/sys/bus/event_source/devices/uprobe/type"),
             Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
@@ -257,6 +263,14 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// The folder of PostgreSQL's programs, which Debian keeps out of `PATH`: the newest version.
+pub fn postgres_programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let version = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let folders = versions.filter_map(|entry| Some((version(&entry.path())?, entry.path().join("bin"))));
+    folders.filter(|(_, folder)| folder.join("initdb").is_file()).max().map(|(_, folder)| folder)
 }
 
 fn is_installed(program: &str) -> bool {

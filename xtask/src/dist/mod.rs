@@ -10,6 +10,7 @@ mod library;
 mod package;
 mod path;
 mod program;
+mod results;
 mod target;
 
 use std::fs;
@@ -19,7 +20,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use self::program::{FONIO, RECORDER};
+use self::program::{FONIO, RECORDER, RESULTS};
 use self::target::Target;
 use crate::{process, tools};
 
@@ -44,6 +45,11 @@ struct Made {
 
 /// Runs `dist [test|container|path] [ARCHITECTURE…]`.
 pub fn run(arguments: &[String]) -> Result<()> {
+    if let [word, names @ ..] = arguments
+        && word == "results"
+    {
+        return results_service(names);
+    }
     let named = |word: &String| TESTS.iter().find(|(name, _)| name == word);
     let test = arguments.first().and_then(named).map(|(_, test)| test);
     let names = if test.is_some() { &arguments[1..] } else { arguments };
@@ -69,6 +75,23 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     }
     test.map_or(Ok(()), |test| test(&all))
+}
+
+/// Makes the results service for some targets: by default for amd64.
+fn results_service(names: &[String]) -> Result<()> {
+    let named: Result<Vec<Target>> = names.iter().map(|name| name.parse()).collect();
+    let targets = if names.is_empty() { vec!["amd64".parse()?] } else { named? };
+    tools::ensure(&[tools::BUILD, tools::DIST])?;
+    for target in targets {
+        let program = program::build(target, RESULTS)?;
+        println!("{}: {}", target.name(), within(&program));
+        println!("{}: {}", target.name(), within(&results::make(&target.debian().to_string(), &program)?));
+        println!("{}: {}, for podman build", target.name(), within(&results::container(&program)?));
+    }
+    if let Some(exposure) = results::exposure() {
+        println!("{exposure}");
+    }
+    sums()
 }
 
 /// The folder of what users get.

@@ -32,6 +32,9 @@ pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_ma
 pub const RECORDER: Program =
     Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
 
+/// The results service.
+pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
+
 /// Builds a program and copies it to the folder of what users get.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;

@@ -1,0 +1,318 @@
+//! Loads a service on this machine, for `cargo xtask bench results`; prints one JSON object. It connects to 127.0.0.1 only.
+//!
+//! - `load ranking PORT RATE SECONDS`: asks for pages of rankings at a constant rate, whether or not answers are late
+//! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE
+//! - `load check PORT FILE`: asks for each result of FILE
+//! - `load query DIR SECONDS`: asks the SQLite database alone for pages of rankings
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_results::database::Location;
+use fonio_results::store::read::{self, Of};
+use fonio_results::store::{Scope, Summaries};
+use fonio_results::{figures, sample};
+use serde_json::{Value, json};
+
+/// Connections of the load generator. More answers than these are never awaited at once.
+const CONNECTIONS: u64 = 64;
+
+/// Rates above this are a mistake.
+const RATE_MAX: f64 = 20_000.0;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let printed = match words.as_slice() {
+        ["ranking", port, rate, seconds] => ranking(port.parse()?, rate.parse()?, seconds.parse()?)?,
+        ["submit", port, rate, seconds, file] => {
+            submit(port.parse()?, rate.parse()?, seconds.parse()?, file)?
+        }
+        ["check", port, file] => check(port.parse()?, file)?,
+        ["query", folder, seconds] => query(PathBuf::from(folder), seconds.parse()?)?,
+        _ => bail!(
+            "usage: load ranking PORT RATE SECONDS | submit PORT RATE SECONDS FILE | check PORT FILE | query DIR SECONDS"
+        ),
+    };
+    println!("{printed}");
+    Ok(())
+}
+
+/// A connection that is kept open.
+struct Client {
+    port: u16,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    fn ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+        // The service ends idle connections: then the request is sent once more on a new one.
+        match self.try_ask(head, body) {
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                self.stream = None;
+                self.try_ask(head, body)
+            }
+        }
+    }
+
+    fn try_ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+        if self.stream.is_none() {
+            let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            self.stream = Some(BufReader::new(stream));
+        }
+        let stream = self.stream.as_mut().context("it was opened")?;
+        let bytes =
+            [format!("{head}Host: x\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
+        stream.get_mut().write_all(&bytes)?;
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            ensure!(stream.read_line(&mut line)? > 0, "the connection has ended");
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest.split(' ').next().unwrap_or("").parse()?;
+            } else if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse()?;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body)?;
+        Ok((status, body))
+    }
+
+    fn get(&mut self, path: &str) -> Result<(u16, Vec<u8>)> {
+        self.ask(&format!("GET {path} HTTP/1.1\r\n"), b"")
+    }
+}
+
+/// Sends requests at a constant rate from many connections. Times count from the instant at which a request is due.
+fn at_rate(
+    rate: f64,
+    seconds: f64,
+    make: impl Fn() -> Box<dyn FnMut(u64) -> Result<bool>> + Sync,
+) -> Result<(Vec<f64>, u64, f64)> {
+    ensure!(
+        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
+        "the rate or the time is not possible"
+    );
+    let total = (rate * seconds) as u64;
+    let next = AtomicU64::new(0);
+    let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let mut act = make();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= total {
+                        return;
+                    }
+                    let due = began + Duration::from_secs_f64(at as f64 / rate);
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    match act(at) {
+                        Ok(true) => {
+                            times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3)
+                        }
+                        Ok(false) | Err(_) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut times = times.into_inner()?;
+    times.sort_by(f64::total_cmp);
+    Ok((times, failed.into_inner(), began.elapsed().as_secs_f64()))
+}
+
+fn summary(times: &[f64], failed: u64, took_s: f64) -> Value {
+    let at =
+        |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
+    json!({
+        "answers": times.len(),
+        "failed": failed,
+        "per_s": times.len() as f64 / took_s,
+        "p50_ms": at(0.5),
+        "p99_ms": at(0.99),
+        "max_ms": times.last(),
+    })
+}
+
+/// A repeatable random number below a limit.
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
+    let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
+    ensure!(status == 200, "the service has no keys: {status}");
+    let answer: Value = serde_json::from_slice(&body)?;
+    let names = |list: &str, name: &str| -> Vec<String> {
+        let all = answer[list].as_array().into_iter().flatten();
+        all.filter_map(|entry| entry[name].as_str().map(str::to_owned)).collect()
+    };
+    let (keys, figures) = (names("keys", "key"), names("figures", "name"));
+    ensure!(!keys.is_empty(), "the service has no results");
+    let make = || -> Box<dyn FnMut(u64) -> Result<bool>> {
+        let (keys, figures) = (keys.clone(), figures.clone());
+        let mut client = Client { port, stream: None };
+        let mut next: Option<String> = None;
+        Box::new(move |at| {
+            let mut state = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            random(&mut state, 2);
+            // Every second request goes on to the next page, as long as there is one.
+            let path = match next.take().filter(|_| random(&mut state, 2) == 0) {
+                Some(path) => path,
+                None => {
+                    let key = &keys[random(&mut state, keys.len() as u64) as usize];
+                    let figure = &figures[random(&mut state, figures.len() as u64) as usize];
+                    // Some begin anywhere in the ranking: at a random value of the sample's size.
+                    let behind = match random(&mut state, 4) {
+                        0 => {
+                            let value = (random(&mut state, 40_000) + 1) as f64 / 1000.0;
+                            let is_higher =
+                                figure.starts_with("bandwidth") || figure.starts_with("sustained");
+                            let score = if is_higher { -value } else { value };
+                            format!("&page={:016x}-0", score.to_bits())
+                        }
+                        _ => String::new(),
+                    };
+                    format!("/ranking?key={key}&figure={figure}{behind}")
+                }
+            };
+            let (status, body) = client.get(&path)?;
+            let page = String::from_utf8(body)?;
+            let link = page.split("rel=\"next\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
+            next = link.map(|link| link.replace("&amp;", "&").replace("&#38;", "&"));
+            Ok(status == 200 && page.ends_with("</html>"))
+        })
+    };
+    let (times, failed, took_s) = at_rate(rate, seconds, make)?;
+    Ok(summary(&times, failed, took_s))
+}
+
+fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
+    let bodies: Vec<Vec<u8>> = (0..50)
+        .map(|at| serde_json::to_vec(&sample::scaled(0.5 + f64::from(at) * 0.03)))
+        .collect::<Result<_, _>>()?;
+    let acknowledged = Mutex::new(File::options().create(true).append(true).open(file)?);
+    let (refused, words) = (AtomicU64::new(0), Mutex::new(String::new()));
+    let (acknowledged, refused, words) = (&acknowledged, &refused, &words);
+    let bodies = &bodies;
+    let begun = Instant::now();
+    let total = (rate * seconds) as u64;
+    ensure!(
+        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
+        "the rate or the time is not possible"
+    );
+    let next = AtomicU64::new(0);
+    let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let mut client = Client { port, stream: None };
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= total {
+                        return;
+                    }
+                    let due = begun + Duration::from_secs_f64(at as f64 / rate);
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let body = &bodies[at as usize % bodies.len()];
+                    let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
+                    // A submission is never sent twice: its first attempt may have been stored.
+                    let Ok((status, answer)) = client.try_ask(head, body) else {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        client.stream = None;
+                        if TcpStream::connect(("127.0.0.1", port)).is_err() {
+                            return;
+                        }
+                        continue;
+                    };
+                    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+                    match (status, answer["id"].as_str()) {
+                        (201, Some(id)) => {
+                            let line = format!("{id}\n");
+                            acknowledged
+                                .lock()
+                                .expect("no thread panics")
+                                .write_all(line.as_bytes())
+                                .expect("the file can be written");
+                            times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3);
+                        }
+                        _ => {
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            let error = answer["error"].as_str().unwrap_or_default();
+                            *words.lock().expect("no thread panics") = format!("{status}: {error}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut times = times.into_inner()?;
+    times.sort_by(f64::total_cmp);
+    let mut printed = summary(&times, failed.into_inner(), begun.elapsed().as_secs_f64());
+    printed["refused"] = refused.load(Ordering::Relaxed).into();
+    printed["words"] = words.lock().expect("no thread panics").clone().into();
+    Ok(printed)
+}
+
+fn check(port: u16, file: &str) -> Result<Value> {
+    let ids: Vec<String> = BufReader::new(File::open(file)?).lines().collect::<Result<_, _>>()?;
+    let mut client = Client { port, stream: None };
+    let mut lost = 0;
+    for id in &ids {
+        let (status, _) = client.get(&format!("/api/v1/results/{id}"))?;
+        lost += i32::from(status != 200);
+    }
+    Ok(json!({ "acknowledged": ids.len(), "lost": lost }))
+}
+
+/// The time of the database alone, for the first pages of rankings.
+fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
+    let mut connection = Location::Folder(folder).open_reader()?;
+    let connection = connection.as_mut();
+    let summaries = Summaries::default();
+    let keys = read::keys(connection, 100)?;
+    ensure!(!keys.is_empty(), "the database has no results");
+    let mut times = Vec::new();
+    let mut state = 1;
+    let began = Instant::now();
+    while began.elapsed().as_secs_f64() < seconds {
+        let key = &keys[random(&mut state, keys.len() as u64) as usize];
+        let at = random(&mut state, figures::ranked().len() as u64) as usize;
+        let figure = &figures::ranked()[at];
+        let ids = connection
+            .query("SELECT figure_id FROM figures WHERE name = $1", &[figure.name.as_str().into()])?;
+        let scope = Scope { device_id: 0, key_id: key.key_id, figure_id: ids[0].int(0) };
+        let summary = read::summary(connection, &summaries, scope, figure.better)?;
+        let asked = Instant::now();
+        let page = read::ranking(connection, &summary, scope, Of::Results, None, 50)?;
+        times.push(asked.elapsed().as_secs_f64() * 1e3);
+        ensure!(!page.places.is_empty(), "a ranking is empty");
+    }
+    times.sort_by(f64::total_cmp);
+    let mut printed = summary_of(&times, began.elapsed().as_secs_f64());
+    printed["results"] = keys.iter().map(|key| key.results).sum::<i64>().into();
+    Ok(printed)
+}
+
+fn summary_of(times: &[f64], took_s: f64) -> Value {
+    summary(times, 0, took_s)
+}

@@ -1,0 +1,5 @@
+//! Prints a document that the service accepts.
+
+fn main() {
+    println!("{}", serde_json::to_string(&fonio_results::sample::document()).expect("a document is JSON"));
+}

@@ -1,0 +1,232 @@
+//! The answers of the interface. Their schemas are part of the OpenAPI document.
+
+use fonio_bench::storebench::document::Document;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::figures::{self, Ranked};
+use crate::store::bins::Better;
+use crate::store::read::{Device, Key};
+use crate::store::summary::{Point, Quantile};
+
+/// Whether a result takes part in rankings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is ranked.
+    Received,
+    /// It is not ranked; the reason says why.
+    Hidden,
+}
+
+/// The answer to a submission.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Submitted {
+    /// The result's id.
+    pub id: String,
+    /// Whether the result is ranked.
+    pub state: State,
+    /// Why the result is hidden.
+    pub reason: Option<String>,
+    /// The secret with which the result can be deleted. It is shown only here.
+    pub delete_token: String,
+    /// The address of the result's page.
+    pub page: String,
+}
+
+/// A result.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Shown {
+    /// The result's id.
+    pub id: String,
+    /// Whether the result is ranked.
+    pub state: State,
+    /// Why the result is hidden.
+    pub reason: Option<String>,
+    /// When it was received, in seconds since 1970.
+    pub received_unix_s: i64,
+    /// The comparison key.
+    pub key: String,
+    /// The device.
+    pub device: DeviceAnswer,
+    /// The address of the result's page.
+    pub page: String,
+    /// The standing of the ranked figures; empty for a hidden result.
+    pub percentiles: Vec<Percentile>,
+    /// The document as it was submitted.
+    #[schemars(schema_with = "document_schema")]
+    pub document: Document,
+}
+
+fn document_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "$ref": "#/components/schemas/Document" })
+}
+
+/// The standing of a figure among the results with its key.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Percentile {
+    /// The figure's name.
+    pub figure: String,
+    /// The value.
+    pub value: f64,
+    /// The unit.
+    pub unit: String,
+    /// The rank, from 1.
+    pub rank: i64,
+    /// The number of results, with this one.
+    pub results: i64,
+    /// The share of the other results that are not better, in percent; absent without other results.
+    pub percentile: Option<f64>,
+    /// The lower end of Wilson's 95 % interval of the share among all such devices.
+    pub low: Option<f64>,
+    /// The upper end.
+    pub high: Option<f64>,
+}
+
+/// A model of a device and its revision.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DeviceAnswer {
+    /// The kind.
+    pub kind: String,
+    /// The manufacturer.
+    pub maker: String,
+    /// The model.
+    pub model: String,
+    /// The revision.
+    pub revision: String,
+    /// The path of its page.
+    pub page: String,
+}
+
+impl DeviceAnswer {
+    /// The answer for a stored device.
+    pub fn of(device: &Device) -> DeviceAnswer {
+        DeviceAnswer {
+            kind: device.kind.clone(),
+            maker: device.maker.clone(),
+            model: device.model.clone(),
+            revision: device.revision.clone(),
+            page: format!("/devices/{}#{}", device.slug, device.revision_slug),
+        }
+    }
+}
+
+/// A ranked figure.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FigureAnswer {
+    /// The name.
+    pub name: String,
+    /// The label for people.
+    pub label: String,
+    /// The unit.
+    pub unit: String,
+    /// `higher` or `lower`.
+    pub better: String,
+}
+
+impl FigureAnswer {
+    /// The answer for a ranked figure.
+    pub fn of(figure: &Ranked) -> FigureAnswer {
+        FigureAnswer {
+            name: figure.name.clone(),
+            label: figure.label.clone(),
+            unit: figures::unit_name(figure.unit).to_owned(),
+            better: match figure.better {
+                Better::Higher => "higher".to_owned(),
+                Better::Lower => "lower".to_owned(),
+            },
+        }
+    }
+}
+
+/// A comparison key.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct KeyAnswer {
+    /// The name, for the parameter `key`.
+    pub key: String,
+    /// The version and effort of the test.
+    pub test_version: String,
+    /// The file system.
+    pub file_system: String,
+    /// The mode.
+    pub mode: String,
+    /// The class of sizes.
+    pub size_class: String,
+    /// The number of received results.
+    pub results: i64,
+}
+
+impl KeyAnswer {
+    /// The answer for a stored key.
+    pub fn of(key: &Key) -> KeyAnswer {
+        KeyAnswer {
+            key: key.name.clone(),
+            test_version: key.test_version.clone(),
+            file_system: key.file_system.clone(),
+            mode: key.mode.clone(),
+            size_class: key.size_class.clone(),
+            results: key.results,
+        }
+    }
+}
+
+/// The keys that have results, and the figures that are ranked.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Keys {
+    /// The keys, those with the most results first.
+    pub keys: Vec<KeyAnswer>,
+    /// The figures.
+    pub figures: Vec<FigureAnswer>,
+}
+
+/// A row of a ranking.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RankingRow {
+    /// The rank, from 1. Equal values have equal ranks.
+    pub rank: i64,
+    /// The value.
+    pub value: f64,
+    /// The result's id.
+    pub id: String,
+    /// The device.
+    pub device: DeviceAnswer,
+}
+
+/// A page of a ranking.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Ranking {
+    /// The comparison key.
+    pub key: String,
+    /// The figure.
+    pub figure: FigureAnswer,
+    /// The number of results.
+    pub results: i64,
+    /// The rows, the best first.
+    pub rows: Vec<RankingRow>,
+    /// The parameter `page` of the next page, if there is one.
+    pub next: Option<String>,
+}
+
+/// A distribution.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Ecdf {
+    /// The comparison key.
+    pub key: String,
+    /// The figure.
+    pub figure: FigureAnswer,
+    /// The number of results.
+    pub results: i64,
+    /// Quantiles, to 0.4 %, with 95 % intervals by order statistics.
+    pub quantiles: Vec<Quantile>,
+    /// Points of the distribution function. It is exact at these values.
+    pub points: Vec<Point>,
+    /// Half the width of the 95 % band around the function (Dvoretzky, Kiefer, Wolfowitz); absent without results.
+    pub band: Option<f64>,
+}
+
+/// The state of the service.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Health {
+    /// `ok`.
+    pub status: String,
+}

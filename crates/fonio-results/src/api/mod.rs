@@ -1,0 +1,67 @@
+//! The interface for programs: version 1, in JSON. `openapi.rs` describes it.
+
+mod answers;
+pub mod openapi;
+mod rankings;
+mod results;
+
+pub use answers::Percentile;
+pub(crate) use rankings::{KEYS, POINTS, ROWS, figure, no_key};
+pub(crate) use results::{document, percentiles};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+
+use crate::problem::Problem;
+use crate::service::Service;
+
+/// The paths of the interface.
+pub fn router() -> Router<Service> {
+    Router::new()
+        .route("/api/v1/results", post(results::submit))
+        .route("/api/v1/results/{id}", get(results::show).delete(results::delete))
+        .route("/api/v1/ranking", get(rankings::ranking))
+        .route("/api/v1/ecdf", get(rankings::ecdf))
+        .route("/api/v1/keys", get(rankings::keys))
+        .route("/openapi.json", get(openapi::show))
+        .route("/healthz", get(health))
+}
+
+/// An answer of the interface.
+pub(crate) type Answer = Result<Response, Json>;
+
+/// A problem that is answered in JSON.
+pub(crate) struct Json(Problem);
+
+impl<T: Into<Problem>> From<T> for Json {
+    fn from(problem: T) -> Json {
+        Json(problem.into())
+    }
+}
+
+impl IntoResponse for Json {
+    fn into_response(self) -> Response {
+        self.0.into_json()
+    }
+}
+
+/// Writes an answer as JSON.
+pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
+    let text = serde_json::to_string(answer).expect("an answer is JSON");
+    (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// Answers whether the database can be read.
+async fn health(State(service): State<Service>) -> Answer {
+    service
+        .read(|connection, _| {
+            connection.query("SELECT version FROM tables_version LIMIT 1", &[])?;
+            Ok(())
+        })
+        .await?;
+    Ok(json(StatusCode::OK, &answers::Health { status: "ok".to_owned() }))
+}

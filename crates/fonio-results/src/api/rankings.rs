@@ -1,0 +1,93 @@
+//! Keys, rankings and distributions.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+
+use super::answers::{DeviceAnswer, Ecdf, FigureAnswer, KeyAnswer, Keys, Ranking, RankingRow};
+use super::{Answer, json};
+use crate::figures;
+use crate::problem::Problem;
+use crate::query::{Parameters, page_name};
+use crate::service::Service;
+use crate::store::read;
+
+/// The rows of a page of a ranking.
+pub(crate) const ROWS: i64 = 50;
+
+/// The keys in a list. Others can still be asked for by their names.
+pub(crate) const KEYS: i64 = 200;
+
+/// The points of a distribution function.
+pub(crate) const POINTS: usize = 200;
+
+/// The place of a figure in the list of ranked figures.
+pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
+    figures::find(name).ok_or_else(|| {
+        Problem::unknown("there is no ranking of this figure; /api/v1/keys lists the figures that are ranked")
+    })
+}
+
+/// The sentence for an unknown key.
+pub(crate) fn no_key() -> Problem {
+    Problem::unknown("there are no results with this comparison key; /api/v1/keys lists the keys")
+}
+
+/// `GET /api/v1/keys`.
+pub(super) async fn keys(State(service): State<Service>, uri: Uri) -> Answer {
+    Parameters::of(&uri, &[])?;
+    let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
+    let keys = keys.iter().map(KeyAnswer::of).collect();
+    let figures = figures::ranked().iter().map(FigureAnswer::of).collect();
+    Ok(json(StatusCode::OK, &Keys { keys, figures }))
+}
+
+/// `GET /api/v1/ranking`.
+pub(super) async fn ranking(State(service): State<Service>, uri: Uri) -> Answer {
+    let parameters = Parameters::of(&uri, &["key", "figure", "page", "by"])?;
+    let figure = figure(parameters.need("figure")?)?;
+    let (key, page, of) = (parameters.need("key")?.to_owned(), parameters.page()?, parameters.by()?);
+    let ranking = service
+        .read(move |connection, lookup| {
+            let key = read::key_by_name(connection, &key)?.ok_or_else(no_key)?;
+            let summary = lookup.summary(connection, 0, key.key_id, figure)?;
+            let scope = lookup.scope(0, key.key_id, figure);
+            let page = read::ranking(connection, &summary, scope, of, page, ROWS)?;
+            let rows = page.places.into_iter().map(|place| RankingRow {
+                rank: place.rank,
+                value: place.value,
+                device: DeviceAnswer::of(&place.device),
+                id: place.id,
+            });
+            Ok(Ranking {
+                key: key.name,
+                figure: FigureAnswer::of(&figures::ranked()[figure]),
+                results: summary.count(),
+                rows: rows.collect(),
+                next: page.next.map(page_name),
+            })
+        })
+        .await?;
+    Ok(json(StatusCode::OK, &ranking))
+}
+
+/// `GET /api/v1/ecdf`.
+pub(super) async fn ecdf(State(service): State<Service>, uri: Uri) -> Answer {
+    let parameters = Parameters::of(&uri, &["key", "figure"])?;
+    let figure = figure(parameters.need("figure")?)?;
+    let key = parameters.need("key")?.to_owned();
+    let ecdf = service
+        .read(move |connection, lookup| {
+            let key = read::key_by_name(connection, &key)?.ok_or_else(no_key)?;
+            let summary = lookup.summary(connection, 0, key.key_id, figure)?;
+            Ok(Ecdf {
+                key: key.name,
+                figure: FigureAnswer::of(&figures::ranked()[figure]),
+                results: summary.count(),
+                quantiles: summary.quantiles(),
+                points: summary.points(POINTS),
+                band: (summary.count() > 0).then(|| summary.band()),
+            })
+        })
+        .await?;
+    Ok(json(StatusCode::OK, &ecdf))
+}

@@ -1,0 +1,205 @@
+//! Submitting, showing and deleting a result.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse;
+use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX, Submission};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::answers::{DeviceAnswer, Percentile, Shown, State as Listed, Submitted};
+use super::{Answer, json};
+use crate::database::Connection;
+use crate::entry::{self, Entry};
+use crate::problem::{Place, Problem};
+use crate::service::{Lookup, Service};
+use crate::store::{Deletion, order, read};
+use crate::{compression, figures, privacy, token};
+
+/// A document takes a second even on a slow link.
+const BODY_TIME: Duration = Duration::from_secs(15);
+
+/// Places beyond this number are not listed.
+const PLACES_MAX: usize = 20;
+
+/// `POST /api/v1/results`: stores a result. It is on disk when this answers.
+pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
+    let submission = parse(&receive(&headers, body).await?)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let entry = Entry::new(&submission, now);
+    let reason = entry.hidden_reason.clone();
+    let stored = service.writer.store(entry).await?;
+    let page = page(&service, &stored.id);
+    let state = state(reason.as_deref());
+    let location = [(header::LOCATION, format!("/api/v1/results/{}", stored.id))];
+    let answer = Submitted { id: stored.id, state, reason, delete_token: stored.delete_token, page };
+    Ok((location, json(StatusCode::CREATED, &answer)).into_response())
+}
+
+fn page(service: &Service, id: &str) -> String {
+    format!("{}/results/{id}", service.public_url)
+}
+
+fn state(hidden_reason: Option<&str>) -> Listed {
+    if hidden_reason.is_some() { Listed::Hidden } else { Listed::Received }
+}
+
+async fn receive(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let sentence = "a result is JSON; send it with the header Content-Type: application/json";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
+    }
+    let limited = Limited::new(body, JSON_BYTES_MAX).collect();
+    match tokio::time::timeout(BODY_TIME, limited).await {
+        Ok(Ok(received)) => Ok(received.to_bytes().to_vec()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let sentence = format!("the document is too large; at most {JSON_BYTES_MAX} bytes are allowed");
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence))
+        }
+        Ok(Err(_)) => Err(Problem::bad("the document did not arrive completely; send it again")),
+        Err(_) => {
+            let sentence =
+                format!("the document did not arrive within {} s; send it again", BODY_TIME.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, sentence))
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Submission, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Problem::bad(format!("the document is not UTF-8 at byte {}", error.valid_up_to()))
+    })?;
+    let document: Document = serde_json::from_str(text).map_err(|error| {
+        use serde_json::error::Category;
+        let sentence = match error.classify() {
+            Category::Syntax | Category::Eof => format!("the document is not JSON: {error}"),
+            _ => format!(
+                "the document is not a StoreBench result: {error}; send it with `fonio storebench submit`"
+            ),
+        };
+        Problem::bad(sentence)
+    })?;
+    let value = serde_json::to_value(&document).expect("a document is JSON");
+    let private = privacy::problems(&value);
+    let places = match Submission::accept(document) {
+        Ok(submission) if private.is_empty() => return Ok(submission),
+        Ok(_) => private,
+        Err(problems) => problems.into_iter().chain(private).collect(),
+    };
+    let places: Vec<Place> = places
+        .into_iter()
+        .take(PLACES_MAX)
+        .map(|problem| Place { path: problem.path, sentence: problem.sentence })
+        .collect();
+    let first =
+        places.first().map_or_else(String::new, |place| format!("{}: {}", place.path, place.sentence));
+    let sentence = format!("the document is refused, and nothing was stored: {first}");
+    Err(Problem { places, ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, sentence) })
+}
+
+fn no_result() -> Problem {
+    Problem::unknown("there is no result with this id; it may have been deleted")
+}
+
+/// `GET /api/v1/results/{id}`.
+pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Answer {
+    if !token::is_id(&id) {
+        return Err(no_result().into());
+    }
+    let shown = service
+        .read(move |connection, lookup| {
+            let stored = read::result(connection, &id)?.ok_or_else(no_result)?;
+            let document = document(&stored.document);
+            let key = read::key_by_id(connection, stored.key_id)?;
+            let device = read::device_by_id(connection, stored.device_id)?;
+            let percentiles = match stored.hidden_reason {
+                Some(_) => Vec::new(),
+                None => percentiles(connection, lookup, stored.key_id, &document)?,
+            };
+            Ok(Shown {
+                state: state(stored.hidden_reason.as_deref()),
+                id: stored.id,
+                reason: stored.hidden_reason,
+                received_unix_s: stored.received_at,
+                key: key.name,
+                device: DeviceAnswer::of(&device),
+                page: String::new(),
+                percentiles,
+                document,
+            })
+        })
+        .await?;
+    let page = page(&service, &shown.id);
+    Ok(json(StatusCode::OK, &Shown { page, ..shown }))
+}
+
+/// Reads a stored document.
+pub(crate) fn document(compressed: &[u8]) -> Document {
+    let json = compression::decompress(compressed, JSON_BYTES_MAX).expect("the service stored the document");
+    serde_json::from_slice(&json).expect("the service stored the document")
+}
+
+/// The standing of each ranked figure of a document.
+pub(crate) fn percentiles(
+    connection: &mut dyn Connection,
+    lookup: &Lookup,
+    key_id: i64,
+    document: &Document,
+) -> Result<Vec<Percentile>, Problem> {
+    let mut all = Vec::new();
+    for (figure, value) in entry::ranked_figures(document) {
+        let summary = lookup.summary(connection, 0, key_id, figure)?;
+        let better = read::better_than(connection, &summary, lookup.scope(0, key_id, figure), value)?;
+        all.push(percentile(figure, value, better, summary.count()));
+    }
+    Ok(all)
+}
+
+/// The standing of a value, with `better` better results of `results`.
+pub(crate) fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
+    let ranked = &figures::ranked()[figure];
+    let others = u64::try_from(results - 1).unwrap_or(0);
+    // A commit between two questions can make them disagree by a few results.
+    let not_better = others.saturating_sub(u64::try_from(better).unwrap_or(0));
+    let interval = (others > 0).then(|| order::wilson(not_better, others));
+    Percentile {
+        figure: ranked.name.clone(),
+        value,
+        unit: figures::unit_name(ranked.unit).to_owned(),
+        rank: better + 1,
+        results,
+        percentile: (others > 0).then(|| 100.0 * not_better as f64 / others as f64),
+        low: interval.map(|(low, _)| 100.0 * low),
+        high: interval.map(|(_, high)| 100.0 * high),
+    }
+}
+
+/// `DELETE /api/v1/results/{id}`, with `Authorization: Bearer TOKEN`.
+pub(super) async fn delete(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Answer {
+    let authorization =
+        headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let given = authorization.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some((_, given)) = given else {
+        let sentence = "only the sender can delete a result; send the header Authorization: Bearer TOKEN";
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, sentence).into());
+    };
+    if !token::is_id(&id) {
+        return Err(no_result().into());
+    }
+    match service.writer.delete(id, given.trim().to_owned()).await? {
+        Deletion::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
+        Deletion::Unknown => Err(no_result().into()),
+        Deletion::WrongToken => {
+            let sentence = "this is not the token of the result, and nothing was deleted";
+            Err(Problem::new(StatusCode::FORBIDDEN, sentence).into())
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The tables, as numbered steps that only go forward. Each step runs in its own transaction, together with its number.
+
+use super::{Connection, DatabaseError};
+
+/// Which database the statements are for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// A step: its statements for each database. A published step never changes; a change of the tables is a new step.
+pub(super) struct Step {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+/// All steps; the first one brings version 1.
+pub(super) const ALL: &[Step] = &[Step {
+    sqlite: include_str!("migrations/0001.sqlite.sql"),
+    postgres: include_str!("migrations/0001.postgres.sql"),
+}];
+
+/// Brings the tables to the newest version.
+pub(super) fn apply(
+    connection: &mut dyn Connection,
+    dialect: Dialect,
+    steps: &[Step],
+) -> Result<(), DatabaseError> {
+    connection.script("CREATE TABLE IF NOT EXISTS tables_version (version BIGINT NOT NULL)")?;
+    let found = connection.query("SELECT MAX(version) FROM tables_version HAVING COUNT(*) > 0", &[])?;
+    let found = found.first().map_or(0, |row| row.int(0));
+    let known = i64::try_from(steps.len()).expect("few steps");
+    if found > known {
+        return Err(DatabaseError::Newer { found, known });
+    }
+    for (step, version) in steps.iter().zip(1..).skip_while(|(_, version)| *version <= found) {
+        connection.begin()?;
+        let run = |connection: &mut dyn Connection| {
+            connection.script(match dialect {
+                Dialect::Sqlite => step.sqlite,
+                Dialect::Postgres => step.postgres,
+            })?;
+            connection.query("INSERT INTO tables_version (version) VALUES ($1)", &[version.into()])?;
+            connection.commit()
+        };
+        if let Err(error) = run(connection) {
+            connection.rollback();
+            return Err(error);
+        }
+    }
+    Ok(())
+}

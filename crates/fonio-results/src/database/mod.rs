@@ -1,0 +1,318 @@
+//! One small interface to two databases: an embedded SQLite, and PostgreSQL.
+//!
+//! SQL reaches a database only as `&'static str`, so that no text of a request can become SQL; values are always bound.
+//! Statements are written once, with `$1`, `$2`, …; only those that write many rows at once differ ([`Bulk`]).
+//!
+//! One process owns a database: it keeps summaries in memory that only its own writes change. SQLite's folder has a lock
+//! file, and PostgreSQL an advisory lock.
+
+mod migrations;
+mod pool;
+mod postgres;
+mod sqlite;
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+pub use pool::Pool;
+
+/// A value that is bound to a statement, or that a query returned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// SQL's NULL.
+    Null,
+    /// A whole number.
+    Int(i64),
+    /// A finite number.
+    Real(f64),
+    /// Text without NUL characters, which PostgreSQL does not store.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Value {
+        Value::Int(number)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value::Real(number)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+}
+
+/// A row that a query returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row(Vec<Value>);
+
+impl Row {
+    /// The whole number in a column.
+    ///
+    /// # Panics
+    ///
+    /// If the column holds something else: the statement and its caller disagree.
+    pub fn int(&self, column: usize) -> i64 {
+        match self.0[column] {
+            Value::Int(number) => number,
+            ref other => panic!("column {column} holds {other:?}, not a whole number"),
+        }
+    }
+
+    /// The number in a column.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::int`].
+    pub fn real(&self, column: usize) -> f64 {
+        match self.0[column] {
+            Value::Real(number) => number,
+            ref other => panic!("column {column} holds {other:?}, not a number"),
+        }
+    }
+
+    /// The text in a column; `None` for NULL.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::int`].
+    pub fn optional_text(&self, column: usize) -> Option<&str> {
+        match &self.0[column] {
+            Value::Text(text) => Some(text),
+            Value::Null => None,
+            other => panic!("column {column} holds {other:?}, not text"),
+        }
+    }
+
+    /// The text in a column.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::int`], and for NULL.
+    pub fn text(&self, column: usize) -> &str {
+        self.optional_text(column).unwrap_or_else(|| panic!("column {column} is NULL"))
+    }
+
+    /// The bytes in a column.
+    ///
+    /// # Panics
+    ///
+    /// As [`Row::int`].
+    pub fn bytes(&self, column: usize) -> &[u8] {
+        match &self.0[column] {
+            Value::Bytes(bytes) => bytes,
+            other => panic!("column {column} holds {other:?}, not bytes"),
+        }
+    }
+}
+
+/// A column of the rows that a [`Bulk`] statement writes.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// Numbers.
+    Reals(Vec<f64>),
+    /// Texts, or NULL.
+    Texts(Vec<Option<String>>),
+    /// Bytes.
+    Bytes(Vec<Vec<u8>>),
+}
+
+impl Column {
+    fn len(&self) -> usize {
+        match self {
+            Column::Ints(values) => values.len(),
+            Column::Reals(values) => values.len(),
+            Column::Texts(values) => values.len(),
+            Column::Bytes(values) => values.len(),
+        }
+    }
+}
+
+/// A statement that writes many rows: SQLite executes it for each row, PostgreSQL once with arrays.
+#[derive(Clone, Copy, Debug)]
+pub struct Bulk {
+    /// The statement for a row: `VALUES ($1, $2)`.
+    pub sqlite: &'static str,
+    /// The statement for arrays: `SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[])`.
+    pub postgres: &'static str,
+}
+
+/// A connection to a database.
+pub trait Connection: Send {
+    /// Executes a statement and returns all rows.
+    fn query(&mut self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, DatabaseError>;
+
+    /// Executes a statement for each row of the columns.
+    fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError>;
+
+    /// Executes statements that return nothing.
+    fn script(&mut self, sql: &'static str) -> Result<(), DatabaseError>;
+
+    /// Begins a transaction that will write.
+    fn begin(&mut self) -> Result<(), DatabaseError>;
+
+    /// Commits: afterwards, the transaction survives a crash of the machine.
+    fn commit(&mut self) -> Result<(), DatabaseError>;
+
+    /// Rolls back; harmless outside a transaction.
+    fn rollback(&mut self);
+
+    /// Whether the connection can no longer be used.
+    fn is_closed(&self) -> bool;
+}
+
+/// Where the results are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A folder with SQLite's database `results.sqlite`.
+    Folder(PathBuf),
+    /// A PostgreSQL server and database: `postgres://USER:PASSWORD@HOST:PORT/NAME`.
+    Server(String),
+}
+
+impl Location {
+    /// The name in messages, without a password.
+    pub fn shown(&self) -> String {
+        match self {
+            Location::Folder(folder) => folder.join(sqlite::FILE).display().to_string(),
+            Location::Server(url) => match url.rsplit_once('@') {
+                Some((_, place)) => format!("postgres://{place}"),
+                None => url.clone(),
+            },
+        }
+    }
+
+    /// Opens a connection for reading.
+    pub fn open_reader(&self) -> Result<Box<dyn Connection>, DatabaseError> {
+        match self {
+            Location::Folder(folder) => sqlite::open_reader(folder),
+            Location::Server(url) => postgres::open_reader(url),
+        }
+    }
+
+    /// Takes the database for this process, brings its tables up to date, and opens the connection that writes.
+    pub fn open_writer(&self) -> Result<Box<dyn Connection>, DatabaseError> {
+        let mut connection = match self {
+            Location::Folder(folder) => sqlite::open_writer(folder)?,
+            Location::Server(url) => postgres::open_writer(url)?,
+        };
+        let dialect = match self {
+            Location::Folder(_) => migrations::Dialect::Sqlite,
+            Location::Server(_) => migrations::Dialect::Postgres,
+        };
+        migrations::apply(connection.as_mut(), dialect, migrations::ALL)?;
+        Ok(connection)
+    }
+
+    /// Copies a database that may be in use into a new file.
+    ///
+    /// # Errors
+    ///
+    /// If the file exists, cannot be written, or the database is PostgreSQL, which has its own program for that.
+    pub fn back_up(&self, to: &std::path::Path) -> Result<(), DatabaseError> {
+        match self {
+            Location::Folder(folder) => sqlite::back_up(folder, to),
+            Location::Server(url) => {
+                Err(DatabaseError::NoBackup { url: Location::Server(url.clone()).shown() })
+            }
+        }
+    }
+}
+
+/// An error of a database.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// The folder does not exist.
+    #[error("there is no folder {}; make it, or name another one with --data", folder.display())]
+    NoFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// There is no database to copy.
+    #[error("there is no database {}; name the folder of the service with --data", file.display())]
+    NoFile {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The backup's file exists.
+    #[error("{} exists; a backup does not overwrite files, so remove it or name another one", file.display())]
+    BackupExists {
+        /// The file.
+        file: PathBuf,
+    },
+    /// PostgreSQL's own programs make the backup.
+    #[error("a backup of PostgreSQL is made by its own program: pg_dump --format=custom --file=FILE {url}")]
+    NoBackup {
+        /// The database, without a password.
+        url: String,
+    },
+    /// Another process owns the database.
+    #[error("another fonio-results uses {place}; stop it first, or use another database")]
+    Taken {
+        /// The database.
+        place: String,
+    },
+    /// A newer version made the database.
+    #[error(
+        "the database has tables of version {found}, and this fonio-results knows only up to {known}; \
+         install the newer fonio-results, or restore a backup of the older one"
+    )]
+    Newer {
+        /// The version in the database.
+        found: i64,
+        /// The newest version of this program.
+        known: i64,
+    },
+    /// The disk is full.
+    #[error("the disk of the database is full; free space, or move the database to a larger disk")]
+    Full,
+    /// The file is not a database, or is damaged.
+    #[error("{place} is not a database of fonio-results, or is damaged; restore a backup: {reason}")]
+    Unreadable {
+        /// The database.
+        place: String,
+        /// The database's own words.
+        reason: String,
+    },
+    /// The server of the database cannot be reached.
+    #[error(
+        "cannot connect to {place}: {reason}; check that PostgreSQL runs, and the name and password in --database"
+    )]
+    Unreachable {
+        /// The database, without a password.
+        place: String,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// More work is waiting than the service accepts.
+    #[error("the service is busy")]
+    Busy,
+    /// The service is stopping.
+    #[error("the service is stopping")]
+    Stopping,
+    /// A file of the database cannot be made or locked.
+    #[error("cannot use {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// An error of SQLite.
+    #[error("the database failed: {0}")]
+    Sqlite(#[source] rusqlite::Error),
+    /// An error of PostgreSQL.
+    #[error("the database failed: {}", postgres::with_cause(.0))]
+    Postgres(#[source] ::postgres::Error),
+}

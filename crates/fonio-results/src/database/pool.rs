@@ -1,0 +1,81 @@
+//! Threads that read, each with its own connection, and a bounded queue before them.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use super::{Connection, DatabaseError, Location};
+
+/// How many queries may wait. At a millisecond each, the last one waits for a quarter of a second.
+const QUEUE: usize = 256;
+
+type Job = Box<dyn FnOnce(Result<&mut dyn Connection, DatabaseError>) + Send>;
+
+/// Threads with connections for reading.
+#[derive(Clone)]
+pub struct Pool {
+    jobs: SyncSender<Job>,
+}
+
+impl Pool {
+    /// Starts `threads` threads.
+    ///
+    /// # Errors
+    ///
+    /// If the first connection cannot be opened.
+    pub fn start(location: &Location, threads: usize) -> Result<Pool, DatabaseError> {
+        let (jobs, receiver) = sync_channel::<Job>(QUEUE);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut first = Some(location.open_reader()?);
+        for _ in 0..threads {
+            let (location, receiver, connection) = (location.clone(), Arc::clone(&receiver), first.take());
+            thread::Builder::new()
+                .name("reader".into())
+                .spawn(move || work(&location, &receiver, connection))
+                .map_err(|source| DatabaseError::File { path: "a thread".into(), source })?;
+        }
+        Ok(Pool { jobs })
+    }
+
+    /// Runs a query on one of the threads.
+    ///
+    /// # Errors
+    ///
+    /// [`DatabaseError::Busy`] if too many queries wait, and all errors of the query.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut dyn Connection) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> Result<T, DatabaseError> {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |connection| {
+            // Nobody listens if the client has gone.
+            let _ = reply.send(connection.and_then(query));
+        });
+        match self.jobs.try_send(job) {
+            Ok(()) => answer.await.unwrap_or(Err(DatabaseError::Stopping)),
+            Err(TrySendError::Full(_)) => Err(DatabaseError::Busy),
+            Err(TrySendError::Disconnected(_)) => Err(DatabaseError::Stopping),
+        }
+    }
+}
+
+fn work(location: &Location, jobs: &Mutex<Receiver<Job>>, mut connection: Option<Box<dyn Connection>>) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        if connection.as_ref().is_none_or(|connection| connection.is_closed()) {
+            match location.open_reader() {
+                Ok(opened) => connection = Some(opened),
+                Err(error) => {
+                    job(Err(error));
+                    continue;
+                }
+            }
+        }
+        if let Some(connection) = &mut connection {
+            job(Ok(connection.as_mut()));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! PostgreSQL, through a connection for each thread. Connections are not encrypted: they are for a server on this machine or
+//! behind a tunnel.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::time::Duration;
+
+use postgres::error::SqlState;
+use postgres::types::private::BytesMut;
+use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+use postgres::{Client, NoTls, Statement};
+
+use super::{Bulk, Column, Connection, DatabaseError, Location, Row, Value};
+
+/// How long a connection attempt may take.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// The advisory lock of the owning process: the bytes of "fonio".
+const LOCK: i64 = 0x66_6f_6e_69_6f;
+
+struct Postgres {
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+}
+
+fn open(url: &str) -> Result<Postgres, DatabaseError> {
+    let place = || Location::Server(url.to_owned()).shown();
+    let unreachable =
+        |error: postgres::Error| DatabaseError::Unreachable { place: place(), reason: with_cause(&error) };
+    let mut config: postgres::Config = url.parse().map_err(unreachable)?;
+    config.connect_timeout(CONNECT_WAIT).application_name("fonio-results");
+    let client = config.connect(NoTls).map_err(unreachable)?;
+    Ok(Postgres { client, statements: HashMap::new() })
+}
+
+/// The driver's message does not contain the cause.
+pub(super) fn with_cause(error: &postgres::Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+/// Opens the database for reading.
+pub(super) fn open_reader(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
+    let mut postgres = open(url)?;
+    postgres.script("SET default_transaction_read_only = on; SET statement_timeout = '30s'")?;
+    Ok(Box::new(postgres))
+}
+
+/// Takes the database for this process, and opens it for writing.
+pub(super) fn open_writer(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
+    let mut postgres = open(url)?;
+    postgres.script("SET synchronous_commit = on")?;
+    let rows = postgres.query("SELECT CAST(pg_try_advisory_lock($1) AS INT)::BIGINT", &[LOCK.into()])?;
+    if rows[0].int(0) != 1 {
+        return Err(DatabaseError::Taken { place: Location::Server(url.to_owned()).shown() });
+    }
+    Ok(Box::new(postgres))
+}
+
+fn explain(error: postgres::Error) -> DatabaseError {
+    if error.code() == Some(&SqlState::DISK_FULL) {
+        DatabaseError::Full
+    } else {
+        DatabaseError::Postgres(error)
+    }
+}
+
+impl Postgres {
+    fn statement(&mut self, sql: &'static str) -> Result<Statement, DatabaseError> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).map_err(explain)?;
+        self.statements.insert(sql, statement.clone());
+        Ok(statement)
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match self {
+            Value::Null => Ok(IsNull::Yes),
+            Value::Int(number) => number.to_sql_checked(of, out),
+            Value::Real(number) => number.to_sql_checked(of, out),
+            Value::Text(text) => text.to_sql_checked(of, out),
+            Value::Bytes(bytes) => bytes.to_sql_checked(of, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        // Each value checks its own type.
+        true
+    }
+
+    to_sql_checked!();
+}
+
+fn row(from: &postgres::Row) -> Result<Row, postgres::Error> {
+    let value = |at: usize| {
+        Ok(match *from.columns()[at].type_() {
+            Type::INT8 => from.try_get::<_, Option<i64>>(at)?.map(Value::Int),
+            Type::FLOAT8 => from.try_get::<_, Option<f64>>(at)?.map(Value::Real),
+            Type::BYTEA => from.try_get::<_, Option<Vec<u8>>>(at)?.map(Value::Bytes),
+            // Any other type is an error of the driver.
+            _ => from.try_get::<_, Option<String>>(at)?.map(Value::Text),
+        }
+        .unwrap_or(Value::Null))
+    };
+    (0..from.len()).map(value).collect::<Result<_, _>>().map(Row)
+}
+
+impl Connection for Postgres {
+    fn query(&mut self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
+        let statement = self.statement(sql)?;
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+        let rows = self.client.query(&statement, &values).map_err(explain)?;
+        rows.iter().map(|from| row(from).map_err(explain)).collect()
+    }
+
+    fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError> {
+        if columns.first().is_none_or(|column| column.len() == 0) {
+            return Ok(());
+        }
+        let statement = self.statement(sql.postgres)?;
+        let arrays: Vec<&(dyn ToSql + Sync)> = columns
+            .iter()
+            .map(|column| match column {
+                Column::Ints(values) => values as _,
+                Column::Reals(values) => values as _,
+                Column::Texts(values) => values as _,
+                Column::Bytes(values) => values as _,
+            })
+            .collect();
+        self.client.execute(&statement, &arrays).map_err(explain)?;
+        Ok(())
+    }
+
+    fn script(&mut self, sql: &'static str) -> Result<(), DatabaseError> {
+        self.client.batch_execute(sql).map_err(explain)
+    }
+
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        self.script("BEGIN")
+    }
+
+    fn commit(&mut self) -> Result<(), DatabaseError> {
+        self.script("COMMIT")
+    }
+
+    fn rollback(&mut self) {
+        if !self.client.is_closed() {
+            // Outside a transaction this is a warning of the server; a failure closes the connection.
+            let _ = self.client.batch_execute("ROLLBACK");
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+}

@@ -1,0 +1,206 @@
+//! SQLite in a folder: a write-ahead log, synced at each commit.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{ErrorCode, OpenFlags, ToSql};
+
+use super::{Bulk, Column, Connection, DatabaseError, Row, Value};
+
+/// The database's file in its folder.
+pub(super) const FILE: &str = "results.sqlite";
+
+/// The file that the owning process locks.
+const LOCK: &str = "results.lock";
+
+/// SQLite's own wait for a lock; only a backup and a checkpoint hold one for long.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// The memory of a connection for pages, in KiB (negative: SQLite's notation). The kernel's page cache holds the rest.
+const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
+
+/// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. The log is copied into the database
+/// every 64 MiB: each copy writes a changed page once, however often it changed.
+const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 16384; \
+     PRAGMA journal_size_limit = 134217728;";
+
+struct Sqlite {
+    connection: rusqlite::Connection,
+    /// For messages.
+    place: PathBuf,
+    /// Held while the connection is open.
+    _lock: Option<File>,
+}
+
+/// Opens the database for reading.
+pub(super) fn open_reader(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
+    let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
+    sqlite.setting("PRAGMA query_only = ON;")?;
+    Ok(Box::new(sqlite))
+}
+
+/// Takes the folder for this process, and opens the database for writing.
+pub(super) fn open_writer(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
+    if !folder.is_dir() {
+        return Err(DatabaseError::NoFolder { folder: folder.to_owned() });
+    }
+    let path = folder.join(LOCK);
+    let failed = |source| DatabaseError::File { path: path.clone(), source };
+    let lock = File::options().create(true).append(true).open(&path).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            return Err(DatabaseError::Taken { place: folder.display().to_string() });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let sqlite = open(folder, flags, Some(lock))?;
+    sqlite.setting(WRITER)?;
+    Ok(Box::new(sqlite))
+}
+
+/// Copies the database into a new file, while the service runs.
+pub(super) fn back_up(folder: &Path, to: &Path) -> Result<(), DatabaseError> {
+    let file = folder.join(FILE);
+    if !file.is_file() {
+        return Err(DatabaseError::NoFile { file });
+    }
+    if to.exists() {
+        return Err(DatabaseError::BackupExists { file: to.to_owned() });
+    }
+    let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
+    let target = to.to_string_lossy().into_owned();
+    sqlite.connection.execute("VACUUM INTO ?1", [target]).map_err(|error| sqlite.error(error))?;
+    // SQLite does not sync the copy.
+    let failed = |source| DatabaseError::File { path: to.to_owned(), source };
+    File::open(to).and_then(|copy| copy.sync_all()).map_err(failed)
+}
+
+fn open(folder: &Path, flags: OpenFlags, lock: Option<File>) -> Result<Sqlite, DatabaseError> {
+    let place = folder.join(FILE);
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection =
+        rusqlite::Connection::open_with_flags(&place, flags).map_err(|error| explain(error, &place))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.busy_timeout(LOCK_WAIT).map_err(|error| explain(error, &place))?;
+    let sqlite = Sqlite { connection, place, _lock: lock };
+    sqlite.setting(SETTINGS)?;
+    Ok(sqlite)
+}
+
+fn explain(error: rusqlite::Error, place: &Path) -> DatabaseError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => DatabaseError::Full,
+        Some(
+            ErrorCode::NotADatabase
+            | ErrorCode::DatabaseCorrupt
+            | ErrorCode::CannotOpen
+            | ErrorCode::ReadOnly,
+        ) => DatabaseError::Unreadable { place: place.display().to_string(), reason: error.to_string() },
+        _ => DatabaseError::Sqlite(error),
+    }
+}
+
+impl Sqlite {
+    fn error(&self, error: rusqlite::Error) -> DatabaseError {
+        explain(error, &self.place)
+    }
+
+    fn setting(&self, sql: &'static str) -> Result<(), DatabaseError> {
+        self.connection.execute_batch(sql).map_err(|error| self.error(error))
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Value::Null => ValueRef::Null,
+            Value::Int(number) => ValueRef::Integer(*number),
+            Value::Real(number) => ValueRef::Real(*number),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+fn value(from: ValueRef<'_>) -> Value {
+    match from {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Int(number),
+        ValueRef::Real(number) => Value::Real(number),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+    }
+}
+
+/// SQLite numbers `?1`, and PostgreSQL `$1`.
+fn numbered(sql: &'static str) -> String {
+    sql.replace('$', "?")
+}
+
+impl Connection for Sqlite {
+    fn query(&mut self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
+        let run = || {
+            let mut statement = self.connection.prepare_cached(&numbered(sql))?;
+            let columns = statement.column_count();
+            let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+            let mut all = Vec::new();
+            while let Some(row) = rows.next()? {
+                let values: rusqlite::Result<Vec<Value>> =
+                    (0..columns).map(|column| Ok(value(row.get_ref(column)?))).collect();
+                all.push(Row(values?));
+            }
+            Ok(all)
+        };
+        run().map_err(|error| self.error(error))
+    }
+
+    fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError> {
+        let rows = columns.first().map_or(0, Column::len);
+        assert!(columns.iter().all(|column| column.len() == rows), "the columns have one length");
+        let run = || {
+            let mut statement = self.connection.prepare_cached(&numbered(sql.sqlite))?;
+            for row in 0..rows {
+                for (at, column) in columns.iter().enumerate() {
+                    match column {
+                        Column::Ints(values) => statement.raw_bind_parameter(at + 1, values[row])?,
+                        Column::Reals(values) => statement.raw_bind_parameter(at + 1, values[row])?,
+                        Column::Texts(values) => {
+                            statement.raw_bind_parameter(at + 1, values[row].as_deref())?
+                        }
+                        Column::Bytes(values) => statement.raw_bind_parameter(at + 1, &values[row][..])?,
+                    }
+                }
+                statement.raw_execute()?;
+            }
+            Ok(())
+        };
+        run().map_err(|error| self.error(error))
+    }
+
+    fn script(&mut self, sql: &'static str) -> Result<(), DatabaseError> {
+        self.setting(sql)
+    }
+
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        self.setting("BEGIN IMMEDIATE")
+    }
+
+    fn commit(&mut self) -> Result<(), DatabaseError> {
+        self.setting("COMMIT")
+    }
+
+    fn rollback(&mut self) {
+        if !self.connection.is_autocommit() {
+            // A failed rollback leaves the transaction open, and the next `begin` reports it.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}

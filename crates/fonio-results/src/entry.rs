@@ -1,0 +1,177 @@
+//! A submission as the service stores it: its comparison key, its device, its ranked figures and the compressed document.
+
+use fonio_bench::storebench::document::{Document, Origin};
+use sha2::{Digest, Sha256};
+
+use crate::{compression, figures, plausibility};
+
+/// A submission, ready to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The comparison key.
+    pub key: Key,
+    /// The device.
+    pub device: Device,
+    /// Why the result is hidden; `None` if it is received.
+    pub hidden_reason: Option<String>,
+    /// The ranked figures that were measured: the place in [`figures::ranked`], and the value.
+    pub figures: Vec<(usize, f64)>,
+    /// The document, compressed.
+    pub document: Vec<u8>,
+}
+
+/// A comparison key, in the service's words.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The name in addresses: `v1.full.directory.ext4.32gb`, of generated results `model.v1.…`.
+    pub name: String,
+    /// The version and effort of the test: `1 (full)`.
+    pub test_version: String,
+    /// The file system.
+    pub file_system: String,
+    /// The mode of the test, and whether the result was generated.
+    pub mode: String,
+    /// The class of sizes: `32 GB`.
+    pub size_class: String,
+}
+
+/// A model of a device and its revision.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Device {
+    /// The model's name in addresses.
+    pub slug: String,
+    /// The revision's name in addresses.
+    pub revision_slug: String,
+    /// The kind, such as `SD card`.
+    pub kind: String,
+    /// The manufacturer, or its number.
+    pub maker: String,
+    /// The model.
+    pub model: String,
+    /// The revision of hardware and firmware.
+    pub revision: String,
+}
+
+impl Entry {
+    /// Prepares a document without problems that was received at `now_unix_s`.
+    pub fn new(document: &Document, now_unix_s: u64) -> Entry {
+        let json = serde_json::to_vec(document).expect("a document is JSON");
+        Entry {
+            key: key(document),
+            device: device(document),
+            hidden_reason: plausibility::reason_to_hide(document, now_unix_s),
+            figures: ranked_figures(document),
+            document: compression::compress(&json),
+        }
+    }
+}
+
+/// The ranked figures of a document.
+pub fn ranked_figures(document: &Document) -> Vec<(usize, f64)> {
+    let of = |(at, figure): (usize, &figures::Ranked)| Some((at, document.value(&figure.name)?.value));
+    figures::ranked().iter().enumerate().filter_map(of).collect()
+}
+
+/// The comparison key of a document. Generated results have keys of their own, so they are never ranked among measured ones.
+pub fn key(document: &Document) -> Key {
+    use fonio_bench::storebench::document::{Effort, Mode};
+    let key = &document.key;
+    let (prefix, origin) = match document.origin {
+        Origin::Measured => ("", ""),
+        Origin::Emulated => ("emulated.", " on an emulated device"),
+        Origin::Model => ("model.", " in a model"),
+    };
+    let effort = match key.effort {
+        Effort::Full => "full",
+        Effort::Quick => "quick",
+    };
+    let mode = match key.mode {
+        Mode::Directory => "directory",
+        Mode::DeviceReadOnly => "device, only read",
+        Mode::Device => "device",
+    };
+    Key {
+        name: format!("{prefix}{key}"),
+        test_version: format!("{} ({effort})", key.test_version),
+        file_system: key.file_system.clone(),
+        mode: format!("{mode}{origin}"),
+        size_class: format!("{} GB", key.size_class_gb),
+    }
+}
+
+/// The model and revision of a document's device.
+pub fn device(document: &Document) -> Device {
+    let device = &document.device;
+    let kind = device.kind.label().to_owned();
+    let maker = match (&device.manufacturer, &device.manufacturer_id, &device.oem_id) {
+        (Some(name), ..) => name.clone(),
+        (None, Some(id), Some(oem)) => format!("manufacturer {id}, for {oem}"),
+        (None, Some(id), None) => format!("manufacturer {id}"),
+        (None, None, _) => "unknown manufacturer".to_owned(),
+    };
+    let model = device.model.clone().unwrap_or_else(|| "unknown model".to_owned());
+    let revision = match (&device.hardware, &device.firmware) {
+        (Some(hardware), Some(firmware)) => format!("hardware {hardware}, firmware {firmware}"),
+        (Some(hardware), None) => format!("hardware {hardware}"),
+        (None, Some(firmware)) => format!("firmware {firmware}"),
+        (None, None) => "unknown revision".to_owned(),
+    };
+    Device {
+        slug: slug(&[&kind, &maker, &model]),
+        revision_slug: slug(&[&revision]),
+        kind,
+        maker,
+        model,
+        revision,
+    }
+}
+
+/// A name for addresses: lower-case letters, digits and hyphens of the texts, and six digits of a hash, because different
+/// texts can give the same letters.
+fn slug(texts: &[&str]) -> String {
+    const LETTERS_MAX: usize = 60;
+    let mut letters = String::new();
+    for letter in texts.join(" ").chars() {
+        if letter.is_ascii_alphanumeric() {
+            letters.push(letter.to_ascii_lowercase());
+        } else if !letters.is_empty() && !letters.ends_with('-') {
+            letters.push('-');
+        }
+    }
+    letters.truncate(LETTERS_MAX);
+    let hash = Sha256::digest(texts.join("\0").as_bytes());
+    format!("{}-{:02x}{:02x}{:02x}", letters.trim_end_matches('-'), hash[0], hash[1], hash[2])
+}
+
+/// Whether a text has the form of a name in addresses.
+pub fn is_slug(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() < 80 && text.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn keys_tell_generated_results_apart() {
+        let mut document = sample::document();
+        let measured = key(&document);
+        assert_eq!(measured.name, "v1.full.directory.ext4.32gb");
+        document.origin = Origin::Model;
+        assert_eq!(key(&document).name, "model.v1.full.directory.ext4.32gb");
+        document.origin = Origin::Emulated;
+        assert_eq!(key(&document).name, "emulated.v1.full.directory.ext4.32gb");
+    }
+
+    #[test]
+    fn slugs_differ_where_names_differ() {
+        assert_eq!(slug(&["SD card", "a b"]), slug(&["SD card", "a b"]));
+        assert_ne!(slug(&["SD card", "a b"]), slug(&["SD card", "a-b"]));
+        for name in ["<script>", "../..", "日本", "", &"x".repeat(500)] {
+            let slug = slug(&[name]);
+            assert!(is_slug(&slug), "{slug}");
+        }
+    }
+}

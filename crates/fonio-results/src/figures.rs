@@ -1,0 +1,94 @@
+//! The figures that the service ranks: a choice from StoreBench's catalogue. The others are shown on a result's page only,
+//! because each ranked figure costs a row in the database for each result.
+
+use std::sync::LazyLock;
+
+use fonio_bench::storebench::figures::{self as catalogue, Unit};
+
+use crate::store::bins::Better;
+
+/// What is ranked, in the order of pages: the study's four bandwidths and their sum, its response times, and one figure of
+/// each other part of a run.
+const NAMES: [&str; 17] = [
+    "bandwidth.total",
+    "bandwidth.seq_read",
+    "bandwidth.seq_write",
+    "bandwidth.rand_read",
+    "bandwidth.rand_write",
+    "response.seq_read.4k.mean",
+    "response.seq_write.4k.mean",
+    "response.rand_read.4k.mean",
+    "response.rand_write.4k.mean",
+    "response.rand_read.4k.p99",
+    "response.rand_write.4k.p99",
+    "slowdown.rand_read.1x1",
+    "slowdown.rand_read.4x4",
+    "sustained.last",
+    "launch.cold.total",
+    "launch.warm.total",
+    "cpu.iowait",
+];
+
+/// The figure whose ranking the first page shows.
+pub const FIRST: &str = NAMES[0];
+
+/// A ranked figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// The name in the catalogue.
+    pub name: String,
+    /// The label for people.
+    pub label: String,
+    /// The unit.
+    pub unit: Unit,
+    /// Which values are better.
+    pub better: Better,
+}
+
+static RANKED: LazyLock<Vec<Ranked>> = LazyLock::new(|| {
+    let rank = |name: &&str| {
+        let figure = catalogue::find(name).unwrap_or_else(|| panic!("the catalogue has no {name}"));
+        let better = match figure.better {
+            Some(catalogue::Better::Higher) => Better::Higher,
+            Some(catalogue::Better::Lower) => Better::Lower,
+            None => panic!("{name} has no direction, so it cannot be ranked"),
+        };
+        Ranked { name: figure.name, label: figure.label, unit: figure.unit, better }
+    };
+    NAMES.iter().map(rank).collect()
+});
+
+/// The ranked figures.
+pub fn ranked() -> &'static [Ranked] {
+    &RANKED
+}
+
+/// The place of a figure in [`ranked`].
+pub fn find(name: &str) -> Option<usize> {
+    NAMES.iter().position(|ranked| *ranked == name)
+}
+
+/// The name of a unit in the API.
+pub fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::MbPerS => "MB/s",
+        Unit::Ms => "ms",
+        Unit::S => "s",
+        Unit::Ratio => "ratio",
+        Unit::Count => "count",
+        Unit::Bytes => "bytes",
+        Unit::Percent => "%",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ranked_figure_is_in_the_catalogue_and_has_a_direction() {
+        assert_eq!(ranked().len(), NAMES.len());
+        assert_eq!(find(FIRST), Some(0));
+        assert_eq!(find("bandwidth"), None);
+    }
+}

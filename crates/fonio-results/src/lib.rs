@@ -1,0 +1,25 @@
+//! The results service: receives results of `fonio storebench`, ranks those that may be compared, and shows them as pages.
+//!
+//! A submission is checked ([`privacy`], [`plausibility`]), becomes an [`entry::Entry`], and is written by one thread
+//! ([`store::Writer`]) that commits many submissions at once. Rankings and distributions are tables that each commit keeps up
+//! to date ([`store`]), so no page counts results. [`database`] is the same small interface to SQLite and PostgreSQL.
+//!
+//! The service knows StoreBench's document and nothing else of fonio.
+
+pub mod api;
+pub mod compression;
+pub mod database;
+pub mod dump;
+pub mod entry;
+pub mod figures;
+pub mod limits;
+pub mod pages;
+pub mod plausibility;
+pub mod privacy;
+pub mod problem;
+pub mod query;
+pub mod sample;
+pub mod serve;
+pub mod service;
+pub mod store;
+pub mod token;

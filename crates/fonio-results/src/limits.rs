@@ -1,0 +1,114 @@
+//! How much a client may ask: a bucket of tokens for each address, which fills at a constant rate.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Addresses beyond this number are forgotten when their buckets are full again; if none is, new addresses are refused until
+/// some are. An entry has about 50 bytes.
+const ADDRESSES_MAX: usize = 100_000;
+
+/// A rate with room for a burst.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Tokens per second.
+    pub per_s: f64,
+    /// The size of the bucket.
+    pub burst: f64,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    filled_at: Instant,
+}
+
+/// Limits the requests of each address.
+#[derive(Debug)]
+pub struct Limiter {
+    rate: Rate,
+    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+}
+
+impl Limiter {
+    /// A limiter with full buckets.
+    pub fn new(rate: Rate) -> Limiter {
+        assert!(rate.per_s > 0.0 && rate.burst >= 1.0, "{rate:?}");
+        Limiter { rate, buckets: Mutex::default() }
+    }
+
+    /// Takes a token for a request of `address` at `now`.
+    ///
+    /// # Errors
+    ///
+    /// How long the client must wait for the next token.
+    pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= ADDRESSES_MAX {
+            let rate = self.rate;
+            buckets.retain(|_, bucket| rate.tokens(bucket, now) < rate.burst);
+            if buckets.len() >= ADDRESSES_MAX {
+                return Err(Duration::from_secs(1));
+            }
+        }
+        let full = Bucket { tokens: self.rate.burst, filled_at: now };
+        let bucket = buckets.entry(network(address)).or_insert(full);
+        bucket.tokens = self.rate.tokens(bucket, now);
+        bucket.filled_at = now;
+        if bucket.tokens >= 1.0 {
+            bucket.tokens -= 1.0;
+            return Ok(());
+        }
+        Err(Duration::from_secs_f64((1.0 - bucket.tokens) / self.rate.per_s))
+    }
+}
+
+impl Rate {
+    fn tokens(self, bucket: &Bucket, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(bucket.filled_at).as_secs_f64();
+        (bucket.tokens + passed * self.per_s).min(self.burst)
+    }
+}
+
+/// A host with IPv6 usually has a network of 64 bits for itself.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) & !u128::from(u64::MAX);
+            IpAddr::V6(bits.into())
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_burst_and_then_its_rate() {
+        let limiter = Limiter::new(Rate { per_s: 2.0, burst: 3.0 });
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let start = Instant::now();
+        for _ in 0..3 {
+            assert_eq!(limiter.take(one, start), Ok(()));
+        }
+        assert_eq!(limiter.take(one, start), Err(Duration::from_millis(500)));
+        assert_eq!(limiter.take(other, start), Ok(()));
+        assert_eq!(limiter.take(one, start + Duration::from_millis(500)), Ok(()));
+        assert!(limiter.take(one, start + Duration::from_millis(600)).is_err());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let limiter = Limiter::new(Rate { per_s: 0.001, burst: 1.0 });
+        let now = Instant::now();
+        assert!(limiter.take("2001:db8::1".parse().unwrap(), now).is_ok());
+        assert!(limiter.take("2001:db8::ffff:2".parse().unwrap(), now).is_err());
+        assert!(limiter.take("2001:db8:0:1::1".parse().unwrap(), now).is_ok());
+        // The same IPv4 address in both notations.
+        assert!(limiter.take("192.0.2.1".parse().unwrap(), now).is_ok());
+        assert!(limiter.take("::ffff:192.0.2.1".parse().unwrap(), now).is_err());
+    }
+}

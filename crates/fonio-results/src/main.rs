@@ -1,0 +1,143 @@
+//! `fonio-results`: serves results, and makes backups.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use fonio_results::database::Location;
+use fonio_results::limits::Rate;
+use fonio_results::serve;
+use fonio_results::service::{Service, Settings};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Receive, rank and show results of `fonio storebench`.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve pages and the API until SIGTERM. Example: fonio-results serve --data /var/lib/fonio-results --listen 127.0.0.1:8080
+    Serve(Serve),
+    /// Copy the database into a new file, while the service runs. Example: fonio-results backup --data /var/lib/fonio-results copy.sqlite
+    Backup {
+        #[command(flatten)]
+        place: Place,
+        /// The new file.
+        file: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct Place {
+    /// The folder of the SQLite database; it must exist.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A PostgreSQL database, which takes the place of --data: postgres://USER:PASSWORD@HOST:PORT/NAME. The connection is
+    /// not encrypted.
+    #[arg(long, value_name = "URL", env = "FONIO_RESULTS_DATABASE", hide_env_values = true)]
+    database: Option<String>,
+}
+
+#[derive(Args)]
+struct Serve {
+    #[command(flatten)]
+    place: Place,
+    /// The address and port; port 0 takes a free one, which is printed.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// The address of the service for its users, such as https://results.example.org; without it, answers have paths only.
+    #[arg(long, value_name = "URL", default_value = "")]
+    public_url: String,
+    /// The address of a proxy, whose X-Forwarded-For is believed. Can be given several times.
+    #[arg(long, value_name = "ADDR")]
+    proxy: Vec<IpAddr>,
+    /// Requests per second that one address may send; four times as many at once.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    requests_per_second: u32,
+    /// Submissions and deletions per minute that one address may send, and at once.
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    submissions_per_minute: u32,
+    /// Threads that read the database.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    readers: u8,
+}
+
+impl Place {
+    fn location(self) -> Result<Location> {
+        match (self.data, self.database) {
+            (_, Some(url)) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Ok(Location::Server(url))
+            }
+            (_, Some(_)) => bail!(
+                "--database is an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"
+            ),
+            (Some(folder), None) => Ok(Location::Folder(folder)),
+            (None, None) => bail!("name a folder with --data, or a PostgreSQL database with --database"),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let run = match Cli::parse().command {
+        Command::Serve(arguments) => run(arguments),
+        Command::Backup { place, file } => {
+            place.location().and_then(|location| Ok(location.back_up(&file)?)).map(|()| {
+                println!("Backup: {}", file.display());
+            })
+        }
+    };
+    match run {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fonio-results: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Serve) -> Result<()> {
+    let submissions = f64::from(arguments.submissions_per_minute);
+    let requests = f64::from(arguments.requests_per_second);
+    let settings = Settings {
+        location: arguments.place.location()?,
+        readers: usize::from(arguments.readers),
+        requests: Rate { per_s: requests, burst: 4.0 * requests },
+        submissions: Rate { per_s: submissions / 60.0, burst: submissions },
+        proxies: arguments.proxy,
+        public_url: arguments.public_url.trim_end_matches('/').to_owned(),
+    };
+    // The database's threads must not run inside of the runtime.
+    let (service, writer) = Service::start(&settings)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let ended = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let listener = serve::listen(arguments.listen).await.map_err(anyhow::Error::msg)?;
+        println!(
+            "Results are served on http://{}/ from {}",
+            listener.local_addr()?,
+            settings.location.shown()
+        );
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
+        anyhow::Ok(())
+    });
+    // Ends the handlers, and with them the last queue of the writing thread, which finishes what it has accepted.
+    drop(runtime);
+    if writer.join().is_err() {
+        bail!("the thread that writes has failed");
+    }
+    ended
+}

@@ -1,0 +1,122 @@
+//! The comparison of two results with one comparison key.
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use fonio_bench::storebench::document::{Document, Value};
+use fonio_bench::storebench::figures::{self as catalogue, Better};
+
+use super::result::no_result;
+use super::{Page, html};
+use crate::api::document;
+use crate::problem::Problem;
+use crate::query::Parameters;
+use crate::service::Service;
+use crate::store::read;
+use crate::token;
+
+struct Row {
+    label: String,
+    a: String,
+    b: String,
+    outcome: String,
+}
+
+#[derive(Template)]
+#[template(path = "compare.html")]
+struct Comparison {
+    a: String,
+    b: String,
+    name_a: String,
+    name_b: String,
+    verdict: Option<String>,
+    rows: Vec<Row>,
+}
+
+/// `GET /compare`.
+pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
+    let parameters = Parameters::of(&uri, &["a", "b"])?;
+    let (a, b) = (parameters.get("a").unwrap_or("").to_owned(), parameters.get("b").unwrap_or("").to_owned());
+    if a.is_empty() || b.is_empty() {
+        let (name_a, name_b) = (String::new(), String::new());
+        return Ok(html(&Comparison { a, b, name_a, name_b, verdict: None, rows: Vec::new() }));
+    }
+    if !token::is_id(&a) || !token::is_id(&b) {
+        return Err(no_result().into());
+    }
+    let page = service
+        .read(move |connection, _| {
+            let one = read::result(connection, &a)?.ok_or_else(no_result)?;
+            let other = read::result(connection, &b)?.ok_or_else(no_result)?;
+            if one.key_id != other.key_id {
+                let (one, other) =
+                    (read::key_by_id(connection, one.key_id)?, read::key_by_id(connection, other.key_id)?);
+                return Err(Problem::new(
+                    StatusCode::CONFLICT,
+                    format!(
+                        "results are compared only if their keys are equal; these have {} and {}",
+                        one.name, other.name
+                    ),
+                ));
+            }
+            let name_a = read::device_by_id(connection, one.device_id)?.name();
+            let name_b = read::device_by_id(connection, other.device_id)?.name();
+            let rows = rows(&document(&one.document), &document(&other.document));
+            let of = |word: &str| rows.iter().filter(|row| row.outcome.starts_with(word)).count();
+            let verdict = format!(
+                "A is better in {} figures, B in {}, and {} show no difference.",
+                of("A"),
+                of("B"),
+                of("no difference")
+            );
+            Ok(Comparison { a, b, name_a, name_b, verdict: Some(verdict), rows })
+        })
+        .await?;
+    Ok(html(&page))
+}
+
+fn rows(a: &Document, b: &Document) -> Vec<Row> {
+    let row = |figure: catalogue::Figure| {
+        let (a, b) = (a.value(&figure.name)?, b.value(&figure.name)?);
+        Some(Row {
+            outcome: outcome(a, b, figure.better),
+            a: a.unit.format(a.value),
+            b: b.unit.format(b.value),
+            label: figure.label,
+        })
+    };
+    catalogue::catalogue().into_iter().filter_map(row).collect()
+}
+
+fn outcome(a: &Value, b: &Value, better: Option<Better>) -> String {
+    if a.low <= b.high && b.low <= a.high {
+        return "no difference".to_owned();
+    }
+    if a.runs < 2 || b.runs < 2 {
+        return "one run only, so no interval".to_owned();
+    }
+    let times = a.value.max(b.value) / a.value.min(b.value);
+    let words = if times.is_finite() { format!(" ({times:.2} ×)") } else { String::new() };
+    match better {
+        Some(better) if (a.value > b.value) == (better == Better::Higher) => format!("A is better{words}"),
+        Some(_) => format!("B is better{words}"),
+        None => format!("different{words}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn only_intervals_apart_are_a_difference() {
+        let (one, faster) = (sample::document(), sample::scaled(2.0));
+        assert!(rows(&one, &one).iter().all(|row| row.outcome == "no difference"));
+        let rows = rows(&one, &faster);
+        let outcome = |label: &str| &rows.iter().find(|row| row.label.starts_with(label)).unwrap().outcome;
+        assert_eq!(outcome("sequential reads of"), "B is better (2.00 ×)");
+        assert_eq!(outcome("response time of random reads of 4 KiB, median"), "B is better (2.00 ×)");
+        assert_eq!(outcome("speedup of random reads, 2"), "no difference");
+    }
+}

@@ -1,0 +1,199 @@
+//! The pages: HTML made on the server, without script. Templates escape every text.
+
+mod chart;
+mod compare;
+mod devices;
+mod distributions;
+mod ranking;
+mod result;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use fonio_bench::storebench::figures::Unit;
+
+use crate::api::KEYS;
+use crate::problem::Problem;
+use crate::query::Parameters;
+use crate::service::Service;
+use crate::store::read::{self, Key};
+use crate::store::summary::Quantile;
+
+/// The paths of the pages.
+pub fn router() -> Router<Service> {
+    Router::new()
+        .route("/", get(home))
+        .route("/ranking", get(ranking::show))
+        .route("/distributions", get(distributions::show))
+        .route("/results/{id}", get(result::show))
+        .route("/devices", get(devices::list))
+        .route("/devices/{slug}", get(devices::show))
+        .route("/compare", get(compare::show))
+        .route("/style.css", get(style))
+}
+
+async fn style() -> Response {
+    let headers =
+        [(header::CONTENT_TYPE, "text/css; charset=utf-8"), (header::CACHE_CONTROL, "max-age=3600")];
+    (headers, include_str!("../../templates/style.css")).into_response()
+}
+
+/// A page, or a page with a problem.
+type Page = Result<Response, Wrong>;
+
+/// A problem that is answered with a page.
+struct Wrong(Problem);
+
+impl<T: Into<Problem>> From<T> for Wrong {
+    fn from(problem: T) -> Wrong {
+        Wrong(problem.into())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage {
+    title: &'static str,
+    sentence: String,
+}
+
+impl IntoResponse for Wrong {
+    fn into_response(self) -> Response {
+        let title = match self.0.status {
+            StatusCode::NOT_FOUND => "Not found",
+            StatusCode::BAD_REQUEST => "The address is wrong",
+            StatusCode::CONFLICT => "Not comparable",
+            _ => "Not possible at the moment",
+        };
+        let mut sentence = self.0.sentence.clone();
+        if let Some(first) = sentence.get(..1) {
+            let first = first.to_ascii_uppercase();
+            sentence.replace_range(..1, &first);
+        }
+        sentence.push('.');
+        let page = html(&ProblemPage { title, sentence });
+        self.0.with_headers((self.0.status, page).into_response())
+    }
+}
+
+fn html(page: &impl Template) -> Response {
+    Html(page.render().expect("a template writes into memory")).into_response()
+}
+
+/// The answer for an address without a page.
+pub async fn no_page() -> Response {
+    Wrong(Problem::unknown("there is no page with this address")).into_response()
+}
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct Home {
+    total: String,
+    keys: Vec<Key>,
+    server: String,
+}
+
+async fn home(State(service): State<Service>, uri: axum::http::Uri) -> Page {
+    Parameters::of(&uri, &[])?;
+    let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
+    let total = keys.iter().map(|key| key.results).sum();
+    let server =
+        if service.public_url.is_empty() { "URL".to_owned() } else { service.public_url.to_string() };
+    Ok(html(&Home { total: count(total), keys, server }))
+}
+
+/// A choice of a form.
+struct Choice {
+    value: String,
+    label: String,
+    chosen: bool,
+}
+
+/// The choices of comparison keys.
+fn key_choices(keys: &[Key], chosen: &str) -> Vec<Choice> {
+    let mut choices: Vec<Choice> = keys
+        .iter()
+        .map(|key| Choice {
+            value: key.name.clone(),
+            label: format!("{} ({})", key.name, count(key.results)),
+            chosen: key.name == chosen,
+        })
+        .collect();
+    if !choices.iter().any(|choice| choice.chosen) {
+        choices.push(Choice { value: chosen.to_owned(), label: chosen.to_owned(), chosen: true });
+    }
+    choices
+}
+
+/// A number of things, with a thin space before each three digits.
+fn count(number: i64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The first digits of an id.
+fn short(id: &str) -> String {
+    id.chars().take(8).collect()
+}
+
+/// A row of a table of quantiles.
+struct QuantileRow {
+    share: String,
+    value: String,
+    interval: String,
+}
+
+fn quantile_row(quantile: &Quantile, unit: Unit) -> QuantileRow {
+    QuantileRow {
+        share: format!("{:.0} %", quantile.share * 100.0),
+        value: unit.format(quantile.value),
+        interval: interval(quantile, unit),
+    }
+}
+
+fn interval(quantile: &Quantile, unit: Unit) -> String {
+    match (quantile.low, quantile.high) {
+        (Some(low), Some(high)) => format!("{} to {}", unit.format(low), unit.format(high)),
+        _ => "too few results".to_owned(),
+    }
+}
+
+/// The day of a time in seconds since 1970: `2026-11-24`. Days become a date by Hinnant's algorithm.
+fn day(unix_s: i64) -> String {
+    let days = unix_s.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_counts_are_written_for_people() {
+        for (seconds, expected) in
+            [(0, "1970-01-01"), (951_782_400, "2000-02-29"), (1_795_478_400, "2026-11-24")]
+        {
+            assert_eq!(day(seconds), expected);
+        }
+        assert_eq!(count(1234), "1234");
+        assert_eq!(count(10_000_000), "10\u{202f}000\u{202f}000");
+    }
+}

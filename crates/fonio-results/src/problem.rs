@@ -1,0 +1,128 @@
+//! What is wrong with a request, or with the service: a status and a sentence. The API answers with JSON, pages with a page.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::database::DatabaseError;
+use crate::store::Refusal;
+
+/// A request that is refused.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// What happened, and what to do.
+    pub sentence: String,
+    /// The places in the submitted document.
+    pub places: Vec<Place>,
+    /// When to try again.
+    pub retry_after: Option<Duration>,
+}
+
+/// A place in a submitted document that is refused.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Place {
+    /// The place, such as `device.model`; empty for the document itself.
+    pub path: String,
+    /// What is wrong there, in a sentence.
+    pub sentence: String,
+}
+
+/// The answer to a refused request.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProblemAnswer {
+    /// What happened, and what to do.
+    pub error: String,
+    /// The places in the submitted document; empty for other problems.
+    pub problems: Vec<Place>,
+}
+
+impl Problem {
+    /// A problem with a status and a sentence.
+    pub fn new(status: StatusCode, sentence: impl Into<String>) -> Problem {
+        Problem { status, sentence: sentence.into(), places: Vec::new(), retry_after: None }
+    }
+
+    /// A parameter that is missing or wrong.
+    pub fn bad(sentence: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, sentence)
+    }
+
+    /// Something that does not exist.
+    pub fn unknown(sentence: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, sentence)
+    }
+
+    /// Too many requests of an address.
+    pub fn too_many(wait: Duration) -> Problem {
+        let seconds = wait.as_secs_f64().ceil();
+        let sentence = format!("too many requests came from this address; wait {seconds} s and try again");
+        Problem { retry_after: Some(wait), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, sentence) }
+    }
+
+    fn later(sentence: &str) -> Problem {
+        let retry_after = Some(Duration::from_secs(1));
+        Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
+    }
+
+    /// A service that has too much to do.
+    pub fn busy() -> Problem {
+        Problem::later("the service has too much to do at the moment; try again in some seconds")
+    }
+
+    /// The answer for programs.
+    pub fn into_json(self) -> Response {
+        let answer = ProblemAnswer { error: self.sentence.clone(), problems: self.places.clone() };
+        let text = serde_json::to_string(&answer).expect("texts are JSON");
+        let response = (self.status, [(header::CONTENT_TYPE, "application/json")], text).into_response();
+        self.with_headers(response)
+    }
+
+    /// Adds the headers that belong to the status.
+    pub fn with_headers(&self, mut response: Response) -> Response {
+        let headers = response.headers_mut();
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs_f64().ceil() as u64;
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<DatabaseError> for Problem {
+    fn from(error: DatabaseError) -> Problem {
+        match error {
+            DatabaseError::Busy => Problem::busy(),
+            DatabaseError::Stopping => Problem::later("the service is stopping; try again in a minute"),
+            error => {
+                eprintln!("fonio-results: a request failed: {error}");
+                Problem::later(
+                    "the service cannot read its database; its operator finds the reason in its log",
+                )
+            }
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        match refusal {
+            Refusal::Busy => Problem::busy(),
+            Refusal::Stopping => Problem::later("the service is stopping; try again in a minute"),
+            Refusal::Full => Problem::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "the disk of the service is full, and nothing was stored; tell its operator, and send the result later",
+            ),
+            Refusal::Failed => Problem::later(
+                "the service cannot write to its database, and nothing was stored; its operator finds the reason in its log",
+            ),
+        }
+    }
+}

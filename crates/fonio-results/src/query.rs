@@ -1,0 +1,130 @@
+//! The query of an address: known names, each at most once.
+
+use axum::http::Uri;
+
+use crate::problem::Problem;
+use crate::store::read::{Of, Position};
+
+/// The parameters of a request.
+#[derive(Debug)]
+pub struct Parameters(Vec<(String, String)>);
+
+/// Longer values are not names of anything.
+const VALUE_BYTES_MAX: usize = 256;
+
+impl Parameters {
+    /// Reads the parameters, of which only `known` ones may occur.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for unknown and repeated names, long values, and control characters.
+    pub fn of(uri: &Uri, known: &[&str]) -> Result<Parameters, Problem> {
+        let axum::extract::Query(pairs) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| {
+                Problem::bad("the query of the address cannot be read; write it as name=value&name=value")
+            })?;
+        for (at, (name, value)) in pairs.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                return Err(Problem::bad(format!(
+                    "there is a parameter that is not one of: {}",
+                    known.join(", ")
+                )));
+            }
+            if pairs[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(Problem::bad(format!("the parameter {name} occurs twice")));
+            }
+            if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
+                return Err(Problem::bad(format!(
+                    "the parameter {name} is too long, or has control characters"
+                )));
+            }
+        }
+        Ok(Parameters(pairs))
+    }
+
+    /// The value of a parameter; `None` if it is missing or empty, as fields of forms are.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let pair = self.0.iter().find(|(known, _)| known == name)?;
+        Some(pair.1.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a parameter.
+    ///
+    /// # Errors
+    ///
+    /// A sentence if it is missing.
+    pub fn need(&self, name: &str) -> Result<&str, Problem> {
+        self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
+    }
+
+    /// The parameter `by`: what is ranked.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for another word.
+    pub fn by(&self) -> Result<Of, Problem> {
+        match self.get("by") {
+            None | Some("result") => Ok(Of::Results),
+            Some("device") => Ok(Of::Devices),
+            Some(_) => Err(Problem::bad("the parameter by is `result` or `device`")),
+        }
+    }
+
+    /// The parameter `page`: a position that an earlier page named as the next one.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for anything else.
+    pub fn page(&self) -> Result<Option<Position>, Problem> {
+        let Some(text) = self.get("page") else { return Ok(None) };
+        parse_position(text).map(Some).ok_or_else(|| {
+            Problem::bad("the parameter page is not a value that an earlier page named as `next`")
+        })
+    }
+}
+
+fn parse_position(text: &str) -> Option<Position> {
+    let (score, seq) = text.split_once('-')?;
+    let is_hex = score.len() == 16 && score.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let score = is_hex.then(|| u64::from_str_radix(score, 16).ok()).flatten().map(f64::from_bits)?;
+    let seq = seq.parse::<i64>().ok().filter(|seq| *seq >= 0 && score.is_finite())?;
+    Some(Position { score, seq })
+}
+
+/// The value of the parameter `page` for a position.
+pub fn page_name(position: Position) -> String {
+    format!("{:016x}-{}", position.score.to_bits(), position.seq)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(query: &str) -> Result<Parameters, String> {
+        let uri = format!("/ranking?{query}").parse().unwrap();
+        Parameters::of(&uri, &["key", "page", "by"]).map_err(|problem| problem.sentence)
+    }
+
+    #[test]
+    fn only_known_parameters_are_taken_and_once() {
+        assert_eq!(check("key=a%20b&by=").unwrap().get("key"), Some("a b"));
+        assert_eq!(check("key=").unwrap().get("key"), None);
+        for (query, expected) in [
+            ("other=1", "there is a parameter that is not one of: key, page, by"),
+            ("key=1&key=2", "the parameter key occurs twice"),
+            ("key=%00", "the parameter key is too long, or has control characters"),
+        ] {
+            assert_eq!(check(query).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_position_returns() {
+        for position in [Position { score: -12.5, seq: 7 }, Position { score: 0.0, seq: 0 }] {
+            assert_eq!(parse_position(&page_name(position)), Some(position));
+        }
+        for text in ["", "-", "1-1", "7ff0000000000000-1", "0000000000000000--1", "+000000000000000-1"] {
+            assert_eq!(parse_position(text), None, "{text}");
+        }
+    }
+}

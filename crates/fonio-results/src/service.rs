@@ -1,0 +1,125 @@
+//! What every request needs: the database's threads, the summaries, and the limits.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+
+use crate::database::{Connection, DatabaseError, Location, Pool};
+use crate::limits::{Limiter, Rate};
+use crate::store::Scope;
+use crate::store::summary::Summary;
+use crate::store::{Summaries, Writer, read};
+use crate::{figures, problem::Problem};
+
+/// The settings of a service.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the results are stored.
+    pub location: Location,
+    /// Threads that read the database.
+    pub readers: usize,
+    /// Requests of an address.
+    pub requests: Rate,
+    /// Submissions and deletions of an address.
+    pub submissions: Rate,
+    /// Addresses of proxies whose `X-Forwarded-For` is believed.
+    pub proxies: Vec<IpAddr>,
+    /// The service's own address in answers, without a slash at the end; empty: answers have paths only.
+    pub public_url: String,
+}
+
+/// Dumps at the same time. A dump reads the complete database.
+const DUMPS: usize = 2;
+
+/// A running service, without its sockets.
+#[derive(Clone)]
+pub struct Service {
+    pub(crate) reads: Pool,
+    pub(crate) writer: Writer,
+    pub(crate) summaries: Summaries,
+    pub(crate) figure_ids: Arc<Vec<i64>>,
+    pub(crate) dumps: Arc<Semaphore>,
+    pub(crate) public_url: Arc<str>,
+    requests: Arc<Limiter>,
+    submissions: Arc<Limiter>,
+    proxies: Arc<[IpAddr]>,
+}
+
+impl Service {
+    /// Opens the database. The writing thread ends when the service and all its clones are dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Location::open_writer`].
+    pub fn start(settings: &Settings) -> Result<(Service, JoinHandle<()>), DatabaseError> {
+        let summaries = Summaries::default();
+        let (writer, thread) = Writer::start(&settings.location, summaries.clone())?;
+        let reads = Pool::start(&settings.location, settings.readers)?;
+        let figure_ids = read::figure_ids(settings.location.open_reader()?.as_mut())?;
+        let service = Service {
+            reads,
+            writer,
+            summaries,
+            figure_ids: Arc::new(figure_ids),
+            dumps: Arc::new(Semaphore::new(DUMPS)),
+            public_url: settings.public_url.as_str().into(),
+            requests: Arc::new(Limiter::new(settings.requests)),
+            submissions: Arc::new(Limiter::new(settings.submissions)),
+            proxies: settings.proxies.as_slice().into(),
+        };
+        Ok((service, thread))
+    }
+
+    /// Runs questions on one of the reading threads.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&mut dyn Connection, &Lookup) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let lookup = Lookup { summaries: self.summaries.clone(), figure_ids: Arc::clone(&self.figure_ids) };
+        // The inner result is that of the question, the outer one that of the thread.
+        self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
+    }
+
+    /// The address of the client: a believed proxy names it in the last entry of `X-Forwarded-For`.
+    pub(crate) fn client(&self, peer: IpAddr, forwarded_for: Option<&str>) -> IpAddr {
+        if !self.proxies.contains(&peer.to_canonical()) {
+            return peer;
+        }
+        let named = forwarded_for.and_then(|list| list.rsplit(',').next()?.trim().parse().ok());
+        named.unwrap_or(peer)
+    }
+
+    /// Counts a request of a client.
+    pub(crate) fn admit(&self, client: IpAddr, writes: bool) -> Result<(), Problem> {
+        let limiter = if writes { &self.submissions } else { &self.requests };
+        limiter.take(client, Instant::now()).map_err(Problem::too_many)
+    }
+}
+
+/// What questions about figures need.
+pub(crate) struct Lookup {
+    summaries: Summaries,
+    figure_ids: Arc<Vec<i64>>,
+}
+
+impl Lookup {
+    /// The scope of a ranked figure.
+    pub(crate) fn scope(&self, device_id: i64, key_id: i64, figure: usize) -> Scope {
+        Scope { device_id, key_id, figure_id: self.figure_ids[figure] }
+    }
+
+    /// The distribution of a ranked figure: of all devices (0), or of one.
+    pub(crate) fn summary(
+        &self,
+        connection: &mut dyn Connection,
+        device_id: i64,
+        key_id: i64,
+        figure: usize,
+    ) -> Result<Arc<Summary>, DatabaseError> {
+        let scope = self.scope(device_id, key_id, figure);
+        read::summary(connection, &self.summaries, scope, figures::ranked()[figure].better)
+    }
+}

@@ -1,0 +1,91 @@
+//! Scores and their bins.
+//!
+//! A score orders the values of a figure from best to worst: the value where less is better, and its negation where more is
+//! better. A bin holds the values that share a float's exponent and its first 8 bits of mantissa: its width is at most 0.4 %
+//! of the value. Bins are numbered in the order of scores. No logarithm is needed, so bins are equal on all machines.
+
+/// The bits of a float's mantissa that do not decide its bin: 52 - 8.
+const SHIFT: u32 = 44;
+
+/// Whether more or less of a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+}
+
+impl Better {
+    /// The score of a value, which is finite and not negative.
+    pub fn score(self, value: f64) -> f64 {
+        assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
+        match self {
+            // Zero has no sign, because databases and bins would treat -0.0 differently.
+            Better::Higher if value > 0.0 => -value,
+            _ => value + 0.0,
+        }
+    }
+
+    /// The value of a score.
+    pub fn value(self, score: f64) -> f64 {
+        score.abs()
+    }
+
+    /// The bin of a value.
+    pub fn bin(self, value: f64) -> i64 {
+        let number = i64::try_from(value.abs().to_bits() >> SHIFT).expect("20 bits");
+        match self {
+            Better::Higher => -number,
+            Better::Lower => number,
+        }
+    }
+
+    /// The values of a bin: the smallest one, and the first one above the bin.
+    pub fn edges(self, bin: i64) -> (f64, f64) {
+        let number = bin.unsigned_abs();
+        (f64::from_bits(number << SHIFT), f64::from_bits((number + 1) << SHIFT))
+    }
+
+    /// The best and the worst score in a bin, both inclusive.
+    pub fn scores(self, bin: i64) -> (f64, f64) {
+        let (low, above) = self.edges(bin);
+        let high = f64::from_bits(above.to_bits() - 1);
+        match self {
+            Better::Higher => (self.score(high), self.score(low)),
+            Better::Lower => (low, high),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bins_and_scores_have_one_order(a in 0.0f64..1e15, b in 0.0f64..1e15, higher: bool) {
+            let better = if higher { Better::Higher } else { Better::Lower };
+            if better.score(a) < better.score(b) {
+                prop_assert!(better.bin(a) <= better.bin(b));
+            }
+            prop_assert_eq!(better.value(better.score(a)), a);
+            let (low, above) = better.edges(better.bin(a));
+            prop_assert!(low <= a && a < above);
+            prop_assert!(above - low <= low.max(f64::MIN_POSITIVE) * 0.004);
+            let (best, worst) = better.scores(better.bin(a));
+            prop_assert!(best <= better.score(a) && better.score(a) <= worst);
+        }
+    }
+
+    #[test]
+    fn zero_has_a_bin() {
+        for better in [Better::Higher, Better::Lower] {
+            assert_eq!(better.bin(0.0), 0);
+            assert!(better.score(0.0).is_sign_positive());
+            assert!(better.scores(0).0 <= 0.0 && better.scores(0).1 >= 0.0);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Summaries in memory. A summary is read from the database when somebody asks for it, and then the writer keeps it up to
+//! date: this process is the only one that writes.
+//!
+//! A summary must not miss a commit, and must not count one twice. The writer marks the time around its commit as odd
+//! generations. A summary that was read while the generation was odd, or that the generation has left behind, is used once and
+//! not kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::summary::Summary;
+
+/// The distribution of a figure among results with one comparison key: of all devices, or of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    /// 0: all devices, else the device.
+    pub device_id: i64,
+    /// The comparison key.
+    pub key_id: i64,
+    /// The figure.
+    pub figure_id: i64,
+}
+
+/// Summaries beyond this number are forgotten. One has at most some thousand bins of 16 bytes, so all have at most 200 MB.
+const SUMMARIES_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+struct Inside {
+    /// Odd while the writer commits.
+    generation: u64,
+    summaries: HashMap<Scope, Arc<Summary>>,
+}
+
+/// The summaries.
+#[derive(Clone, Debug, Default)]
+pub struct Summaries(Arc<Mutex<Inside>>);
+
+impl Summaries {
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The summary, if it is known.
+    pub fn get(&self, scope: Scope) -> Option<Arc<Summary>> {
+        self.inside().summaries.get(&scope).cloned()
+    }
+
+    /// The generation before a summary is read from the database.
+    pub fn generation(&self) -> u64 {
+        self.inside().generation
+    }
+
+    /// Keeps a summary that was read since `generation`, if no commit came between.
+    pub fn keep(&self, scope: Scope, summary: Arc<Summary>, generation: u64) {
+        let mut inside = self.inside();
+        if inside.generation == generation && generation.is_multiple_of(2) {
+            if inside.summaries.len() >= SUMMARIES_MAX {
+                inside.summaries.clear();
+            }
+            inside.summaries.insert(scope, summary);
+        }
+    }
+
+    /// Marks the beginning of a commit.
+    pub(super) fn begin(&self) {
+        let mut inside = self.inside();
+        assert!(inside.generation.is_multiple_of(2), "one thread commits");
+        inside.generation += 1;
+    }
+
+    /// Marks the end of a commit, and applies its changes: how many results were added to bins.
+    pub(super) fn end<'a>(&self, changes: impl IntoIterator<Item = (&'a Scope, i64, i64)>) {
+        let mut inside = self.inside();
+        inside.generation += 1;
+        for (scope, bin, results) in changes {
+            if let Some(summary) = inside.summaries.get_mut(scope) {
+                Arc::make_mut(summary).add(bin, results);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::bins::Better;
+
+    const SCOPE: Scope = Scope { device_id: 0, key_id: 1, figure_id: 2 };
+
+    fn of(count: i64) -> Arc<Summary> {
+        Arc::new(Summary::new(Better::Lower, vec![(7, count)]))
+    }
+
+    #[test]
+    fn a_summary_that_a_commit_overtook_is_not_kept() {
+        let summaries = Summaries::default();
+        let before = summaries.generation();
+        summaries.begin();
+        // Read before the commit, offered during it and after it; and read during it.
+        summaries.keep(SCOPE, of(1), before);
+        let during = summaries.generation();
+        summaries.keep(SCOPE, of(1), during);
+        summaries.end([(&SCOPE, 7, 1)]);
+        summaries.keep(SCOPE, of(1), before);
+        summaries.keep(SCOPE, of(1), during);
+        assert_eq!(summaries.get(SCOPE), None);
+        summaries.keep(SCOPE, of(2), summaries.generation());
+        summaries.begin();
+        summaries.end([(&SCOPE, 7, 1), (&SCOPE, 8, 1)]);
+        let summary = summaries.get(SCOPE).expect("it was kept");
+        assert_eq!(*summary, Summary::new(Better::Lower, vec![(7, 3), (8, 1)]));
+    }
+}

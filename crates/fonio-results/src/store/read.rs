@@ -1,0 +1,415 @@
+//! Questions to the database. Each reads a number of rows that does not grow with the number of results, except that the rank
+//! of a value is counted inside its bin.
+
+use super::bins::Better;
+use super::cache::{Scope, Summaries};
+use super::summary::Summary;
+use crate::database::{Connection, DatabaseError, Row, Value};
+use crate::figures;
+
+/// A comparison key, as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// The number.
+    pub key_id: i64,
+    /// The name.
+    pub name: String,
+    /// The version of the test.
+    pub test_version: String,
+    /// The file system.
+    pub file_system: String,
+    /// The mode.
+    pub mode: String,
+    /// The class of sizes.
+    pub size_class: String,
+    /// The number of received results.
+    pub results: i64,
+}
+
+/// A device, as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// The number.
+    pub device_id: i64,
+    /// The model's name in addresses.
+    pub slug: String,
+    /// The revision's name in addresses.
+    pub revision_slug: String,
+    /// The kind.
+    pub kind: String,
+    /// The manufacturer.
+    pub maker: String,
+    /// The model.
+    pub model: String,
+    /// The revision.
+    pub revision: String,
+    /// The number of received results.
+    pub results: i64,
+}
+
+impl Device {
+    /// The name for people, without the revision.
+    pub fn name(&self) -> String {
+        format!("{} {} ({})", self.maker, self.model, self.kind)
+    }
+}
+
+/// A result, as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// The order of arrival.
+    pub seq: i64,
+    /// The public id.
+    pub id: String,
+    /// When it was received, in seconds since 1970.
+    pub received_at: i64,
+    /// Why it is hidden.
+    pub hidden_reason: Option<String>,
+    /// The key's number.
+    pub key_id: i64,
+    /// The device's number.
+    pub device_id: i64,
+    /// The compressed document.
+    pub document: Vec<u8>,
+}
+
+/// A row of a ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The rank, from 1. Equal values have equal ranks.
+    pub rank: i64,
+    /// The value.
+    pub value: f64,
+    /// The order of arrival, which orders equal values.
+    pub seq: i64,
+    /// The result's id.
+    pub id: String,
+    /// The device.
+    pub device: Device,
+}
+
+/// A part of a ranking.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The rows.
+    pub places: Vec<Place>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Position>,
+}
+
+/// A position in a ranking: behind the row with this score and order of arrival.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Position {
+    /// The score.
+    pub score: f64,
+    /// The order of arrival.
+    pub seq: i64,
+}
+
+/// What is ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Every result.
+    Results,
+    /// The best result of each device.
+    Devices,
+}
+
+/// Reads the database's numbers of the ranked figures, in their order.
+pub(crate) fn figure_ids(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseError> {
+    let rows = connection.query("SELECT name, figure_id FROM figures", &[])?;
+    let id = |figure: &figures::Ranked| {
+        let row = rows.iter().find(|row| row.text(0) == figure.name);
+        row.map(|row| row.int(1)).unwrap_or_else(|| panic!("the writer has stored {}", figure.name))
+    };
+    Ok(figures::ranked().iter().map(id).collect())
+}
+
+fn key(row: &Row) -> Key {
+    Key {
+        key_id: row.int(0),
+        name: row.text(1).to_owned(),
+        test_version: row.text(2).to_owned(),
+        file_system: row.text(3).to_owned(),
+        mode: row.text(4).to_owned(),
+        size_class: row.text(5).to_owned(),
+        results: row.int(6),
+    }
+}
+
+/// The keys with the most results, at most `limit`.
+pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<Key>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys \
+         WHERE results > 0 ORDER BY results DESC, name LIMIT $1",
+        &[limit.into()],
+    )?;
+    Ok(rows.iter().map(key).collect())
+}
+
+/// The key with a name.
+pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option<Key>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE name = $1",
+        &[name.into()],
+    )?;
+    Ok(rows.first().map(key))
+}
+
+/// The key with a number, which exists.
+pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<Key, DatabaseError> {
+    let rows = connection.query(
+        "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE key_id = $1",
+        &[key_id.into()],
+    )?;
+    Ok(key(&rows[0]))
+}
+
+/// A device in columns from `at` on.
+fn device(row: &Row, at: usize) -> Device {
+    Device {
+        device_id: row.int(at),
+        slug: row.text(at + 1).to_owned(),
+        revision_slug: row.text(at + 2).to_owned(),
+        kind: row.text(at + 3).to_owned(),
+        maker: row.text(at + 4).to_owned(),
+        model: row.text(at + 5).to_owned(),
+        revision: row.text(at + 6).to_owned(),
+        results: row.int(at + 7),
+    }
+}
+
+/// The device with a number, which exists.
+pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<Device, DatabaseError> {
+    let rows = connection.query(
+        "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
+         WHERE device_id = $1",
+        &[device_id.into()],
+    )?;
+    Ok(device(&rows[0], 0))
+}
+
+/// The revisions of a model.
+pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<Device>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
+         WHERE slug = $1 AND results > 0 ORDER BY results DESC, revision_slug LIMIT 200",
+        &[slug.into()],
+    )?;
+    Ok(rows.iter().map(|row| device(row, 0)).collect())
+}
+
+/// Devices in the order of their names, behind a position.
+pub fn devices(
+    connection: &mut dyn Connection,
+    behind: (&str, &str),
+    limit: i64,
+) -> Result<Vec<Device>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
+         WHERE (slug, revision_slug) > ($1, $2) AND results > 0 ORDER BY slug, revision_slug LIMIT $3",
+        &[behind.0.into(), behind.1.into(), limit.into()],
+    )?;
+    Ok(rows.iter().map(|row| device(row, 0)).collect())
+}
+
+/// The keys under which a device has received results, at most `limit`.
+pub fn keys_of_device(
+    connection: &mut dyn Connection,
+    device_id: i64,
+    limit: i64,
+) -> Result<Vec<Key>, DatabaseError> {
+    // The best results of a device have one row for each key and figure. The number of keys is small.
+    let rows = connection.query(
+        "SELECT k.key_id, k.name, k.test_version, k.file_system, k.mode, k.size_class, k.results FROM keys k \
+         WHERE EXISTS (SELECT 1 FROM bins b WHERE b.scope = $1 AND b.key_id = k.key_id) \
+         ORDER BY k.results DESC, k.name LIMIT $2",
+        &[device_id.into(), limit.into()],
+    )?;
+    Ok(rows.iter().map(key).collect())
+}
+
+/// The latest results of a device, with their state.
+pub fn latest_of_device(
+    connection: &mut dyn Connection,
+    device_id: i64,
+    limit: i64,
+) -> Result<Vec<(String, i64, String)>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT r.id, r.received_at, k.name FROM results r JOIN keys k ON k.key_id = r.key_id \
+         WHERE r.device_id = $1 AND r.hidden_reason IS NULL ORDER BY r.seq DESC LIMIT $2",
+        &[device_id.into(), limit.into()],
+    )?;
+    Ok(rows.iter().map(|row| (row.text(0).to_owned(), row.int(1), row.text(2).to_owned())).collect())
+}
+
+/// The result with an id.
+pub fn result(connection: &mut dyn Connection, id: &str) -> Result<Option<Stored>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
+         FROM results r JOIN documents d ON d.seq = r.seq WHERE r.id = $1",
+        &[id.into()],
+    )?;
+    Ok(rows.first().map(stored))
+}
+
+fn stored(row: &Row) -> Stored {
+    Stored {
+        seq: row.int(0),
+        id: row.text(1).to_owned(),
+        received_at: row.int(2),
+        hidden_reason: row.optional_text(3).map(str::to_owned),
+        key_id: row.int(4),
+        device_id: row.int(5),
+        document: row.bytes(6).to_vec(),
+    }
+}
+
+/// Received results in the order of arrival, behind `seq`: a piece of a dump.
+pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result<Vec<Stored>, DatabaseError> {
+    let rows = connection.query(
+        "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
+         FROM results r JOIN documents d ON d.seq = r.seq \
+         WHERE r.seq > $1 AND r.hidden_reason IS NULL ORDER BY r.seq LIMIT $2",
+        &[seq.into(), limit.into()],
+    )?;
+    Ok(rows.iter().map(stored).collect())
+}
+
+/// The distribution of a figure.
+pub fn summary(
+    connection: &mut dyn Connection,
+    summaries: &Summaries,
+    scope: Scope,
+    better: Better,
+) -> Result<std::sync::Arc<Summary>, DatabaseError> {
+    if let Some(known) = summaries.get(scope) {
+        return Ok(known);
+    }
+    let generation = summaries.generation();
+    let rows = connection.query(
+        "SELECT bin, results FROM bins WHERE scope = $1 AND key_id = $2 AND figure_id = $3 ORDER BY bin",
+        &[scope.device_id.into(), scope.key_id.into(), scope.figure_id.into()],
+    )?;
+    let bins = rows.iter().map(|row| (row.int(0), row.int(1))).collect();
+    let summary = std::sync::Arc::new(Summary::new(better, bins));
+    summaries.keep(scope, summary.clone(), generation);
+    Ok(summary)
+}
+
+/// The number of results that are better than a value: those of better bins, and those of its own bin.
+pub fn better_than(
+    connection: &mut dyn Connection,
+    summary: &Summary,
+    scope: Scope,
+    value: f64,
+) -> Result<i64, DatabaseError> {
+    let better = summary.better();
+    let bin = better.bin(value);
+    let (best, _) = better.scores(bin);
+    let rows = connection.query(
+        "SELECT COUNT(*) FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score >= $3 AND score < $4",
+        &[scope.key_id.into(), scope.figure_id.into(), best.into(), better.score(value).into()],
+    )?;
+    Ok(summary.better_than(bin) + rows[0].int(0))
+}
+
+/// A page of a ranking with `limit` rows, behind a position.
+pub fn ranking(
+    connection: &mut dyn Connection,
+    summary: &Summary,
+    scope: Scope,
+    of: Of,
+    behind: Option<Position>,
+    limit: i64,
+) -> Result<Page, DatabaseError> {
+    let after = behind.unwrap_or(Position { score: f64::MIN, seq: 0 });
+    let values: [Value; 5] = [
+        scope.key_id.into(),
+        scope.figure_id.into(),
+        after.score.into(),
+        after.seq.into(),
+        (limit + 1).into(),
+    ];
+    let rows = match of {
+        Of::Results => connection.query(
+            "SELECT p.score, p.seq, r.id, d.device_id, d.slug, d.revision_slug, d.kind, d.maker, d.model, d.revision, \
+             d.results FROM (SELECT score, seq, device_id FROM ranks \
+             WHERE key_id = $1 AND figure_id = $2 AND (score, seq) > ($3, $4) ORDER BY score, seq LIMIT $5) p \
+             JOIN results r ON r.seq = p.seq JOIN devices d ON d.device_id = p.device_id ORDER BY p.score, p.seq",
+            &values,
+        )?,
+        Of::Devices => connection.query(
+            "SELECT p.score, p.seq, r.id, d.device_id, d.slug, d.revision_slug, d.kind, d.maker, d.model, d.revision, \
+             d.results FROM (SELECT score, seq, device_id FROM best \
+             WHERE key_id = $1 AND figure_id = $2 AND (score, device_id) > ($3, $4) ORDER BY score, device_id LIMIT $5) p \
+             JOIN results r ON r.seq = p.seq JOIN devices d ON d.device_id = p.device_id \
+             ORDER BY p.score, p.device_id",
+            &values,
+        )?,
+    };
+    let is_more = rows.len() as i64 > limit;
+    let shown = &rows[..rows.len().min(limit as usize)];
+    let better = summary.better();
+    let before = match shown.first() {
+        Some(row) if behind.is_some() => Some(before(connection, summary, scope, of, row)?),
+        _ => None,
+    };
+    // How many rows precede the page, and how many of them are better than its first row.
+    let (preceding, better_rows) = before.unwrap_or((0, 0));
+    let mut places: Vec<Place> = Vec::new();
+    for (row, at) in shown.iter().zip(0..) {
+        let value = better.value(row.real(0));
+        let rank = match places.last() {
+            Some(last) if last.value == value => last.rank,
+            Some(_) => preceding + at + 1,
+            None => better_rows + 1,
+        };
+        places.push(Place {
+            rank,
+            value,
+            seq: row.int(1),
+            id: row.text(2).to_owned(),
+            device: device(row, 3),
+        });
+    }
+    let next = shown.last().filter(|_| is_more).map(|row| Position {
+        score: row.real(0),
+        seq: match of {
+            Of::Results => row.int(1),
+            Of::Devices => row.int(3),
+        },
+    });
+    Ok(Page { places, next })
+}
+
+/// The numbers of rows before a row of a ranking, and of those among them that are better.
+fn before(
+    connection: &mut dyn Connection,
+    summary: &Summary,
+    scope: Scope,
+    of: Of,
+    row: &Row,
+) -> Result<(i64, i64), DatabaseError> {
+    let better = summary.better();
+    let score = row.real(0);
+    match of {
+        Of::Results => {
+            let value = better.value(score);
+            let better_rows = better_than(connection, summary, scope, value)?;
+            let equal = connection.query(
+                "SELECT COUNT(*) FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq < $4",
+                &[scope.key_id.into(), scope.figure_id.into(), score.into(), row.int(1).into()],
+            )?;
+            Ok((better_rows + equal[0].int(0), better_rows))
+        }
+        Of::Devices => {
+            let counts = connection.query(
+                "SELECT COUNT(*), COUNT(CASE WHEN score < $3 THEN 1 END) FROM best \
+                 WHERE key_id = $1 AND figure_id = $2 AND (score < $3 OR (score = $3 AND device_id < $4))",
+                &[scope.key_id.into(), scope.figure_id.into(), score.into(), row.int(3).into()],
+            )?;
+            Ok((counts[0].int(0), counts[0].int(1)))
+        }
+    }
+}

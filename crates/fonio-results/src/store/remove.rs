@@ -1,0 +1,136 @@
+//! Deletes a result from every table, so that it is gone from pages, API and dumps with the commit.
+
+use std::collections::BTreeMap;
+
+use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
+
+use super::cache::Scope;
+use super::write::{self, ADD_BEST, Book, Changes, Deletion};
+use crate::database::{Column, Connection, DatabaseError};
+use crate::{compression, entry, figures, token};
+
+pub(super) fn delete(
+    book: &mut Book,
+    connection: &mut dyn Connection,
+    id: &str,
+    token: &str,
+) -> Result<(Deletion, Changes), DatabaseError> {
+    let found = connection.query(
+        "SELECT r.seq, r.token_hash, r.key_id, r.device_id, r.hidden_reason, d.document \
+         FROM results r JOIN documents d ON d.seq = r.seq WHERE r.id = $1",
+        &[id.into()],
+    )?;
+    let Some(row) = found.first() else { return Ok((Deletion::Unknown, Changes::new())) };
+    if !token::matches(token, row.bytes(1)) {
+        return Ok((Deletion::WrongToken, Changes::new()));
+    }
+    let result = Gone { seq: row.int(0), key_id: row.int(2), device_id: row.int(3) };
+    let mut changes = Changes::new();
+    if row.optional_text(4).is_none() {
+        let values = values(row.bytes(5));
+        for (figure, value) in &values {
+            changes.extend(result.unrank(book, connection, *figure, *value)?);
+        }
+        write::add_to_bins(connection, &changes)?;
+        for (figure, value) in &values {
+            result.empty_bins(book, connection, *figure, *value)?;
+            result.elect(book, connection, *figure)?;
+        }
+        let one_less = |id| BTreeMap::from([(id, -1)]);
+        write::count(connection, &one_less(result.key_id), &one_less(result.device_id))?;
+    }
+    connection.query("DELETE FROM documents WHERE seq = $1", &[result.seq.into()])?;
+    connection.query("DELETE FROM results WHERE seq = $1", &[result.seq.into()])?;
+    Ok((Deletion::Deleted, changes))
+}
+
+/// The ranked figures of a stored document.
+fn values(document: &[u8]) -> Vec<(usize, f64)> {
+    let json = compression::decompress(document, JSON_BYTES_MAX).expect("the service stored the document");
+    let document: Document = serde_json::from_slice(&json).expect("the service stored the document");
+    entry::ranked_figures(&document)
+}
+
+struct Gone {
+    seq: i64,
+    key_id: i64,
+    device_id: i64,
+}
+
+type Outcome<T> = Result<T, DatabaseError>;
+
+impl Gone {
+    /// Removes the row in the ranking, and returns what the bins lose.
+    fn unrank(
+        &self,
+        book: &Book,
+        connection: &mut dyn Connection,
+        figure: usize,
+        value: f64,
+    ) -> Outcome<Changes> {
+        let better = figures::ranked()[figure].better;
+        let figure_id = book.figure_id(figure);
+        let gone = connection.query(
+            "DELETE FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq = $4 RETURNING seq",
+            &[self.key_id.into(), figure_id.into(), better.score(value).into(), self.seq.into()],
+        )?;
+        assert_eq!(gone.len(), 1, "result {} is ranked once in figure {figure_id}", self.seq);
+        let scopes = [0, self.device_id];
+        let change =
+            |device_id| ((Scope { device_id, key_id: self.key_id, figure_id }, better.bin(value)), -1);
+        Ok(scopes.into_iter().map(change).collect())
+    }
+
+    /// Removes the bins of the value if they have become empty.
+    fn empty_bins(
+        &self,
+        book: &Book,
+        connection: &mut dyn Connection,
+        figure: usize,
+        value: f64,
+    ) -> Outcome<()> {
+        let bin = figures::ranked()[figure].better.bin(value);
+        for scope in [0, self.device_id] {
+            connection.query(
+                "DELETE FROM bins WHERE scope = $1 AND key_id = $2 AND figure_id = $3 AND bin = $4 AND results <= 0",
+                &[scope.into(), self.key_id.into(), book.figure_id(figure).into(), bin.into()],
+            )?;
+        }
+        Ok(())
+    }
+
+    /// If this was the best result of its device, the next one takes its place. It is in the device's first bin, so only the
+    /// ranking's rows of that bin are read.
+    fn elect(&self, book: &Book, connection: &mut dyn Connection, figure: usize) -> Outcome<()> {
+        let figure_id = book.figure_id(figure);
+        let gone = connection.query(
+            "DELETE FROM best WHERE key_id = $1 AND figure_id = $2 AND device_id = $3 AND seq = $4 RETURNING seq",
+            &[self.key_id.into(), figure_id.into(), self.device_id.into(), self.seq.into()],
+        )?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let bins = connection.query(
+            "SELECT bin FROM bins WHERE scope = $1 AND key_id = $2 AND figure_id = $3 ORDER BY bin LIMIT 1",
+            &[self.device_id.into(), self.key_id.into(), figure_id.into()],
+        )?;
+        let Some(first) = bins.first() else { return Ok(()) };
+        let (best, worst) = figures::ranked()[figure].better.scores(first.int(0));
+        let next = connection.query(
+            "SELECT score, seq FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score >= $3 AND score <= $4 \
+             AND device_id = $5 ORDER BY score, seq LIMIT 1",
+            &[self.key_id.into(), figure_id.into(), best.into(), worst.into(), self.device_id.into()],
+        )?;
+        let next = next.first().expect("a bin that is not empty has a ranked result");
+        connection.bulk(
+            ADD_BEST,
+            &[
+                Column::Ints(vec![self.key_id]),
+                Column::Ints(vec![figure_id]),
+                Column::Ints(vec![self.device_id]),
+                Column::Reals(vec![next.real(0)]),
+                Column::Ints(vec![next.int(1)]),
+            ],
+        )
+    }
+}

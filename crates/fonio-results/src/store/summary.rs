@@ -1,0 +1,224 @@
+//! The distribution of a figure, from bins that the database keeps up to date: quantiles with intervals, shares, and points of
+//! the distribution function. Counts are exact; a quantile has the precision of its bin, 0.4 %.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::bins::Better;
+use super::order;
+
+/// The shares for which pages show quantiles.
+pub const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
+
+/// A distribution, in the order from best to worst.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    better: Better,
+    /// Bin and count, in the order of bins, without empty bins.
+    bins: Vec<(i64, i64)>,
+    count: i64,
+}
+
+/// A quantile with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Quantile {
+    /// The share of results with a smaller or equal value.
+    pub share: f64,
+    /// The value, to 0.4 %.
+    pub value: f64,
+    /// The lower end of the interval that contains the quantile of all such devices with a probability of at least 95 %;
+    /// absent where there are too few results.
+    pub low: Option<f64>,
+    /// The upper end.
+    pub high: Option<f64>,
+}
+
+/// A point of a distribution function.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Point {
+    /// A value.
+    pub value: f64,
+    /// The share of results with a smaller value.
+    pub share: f64,
+}
+
+impl Summary {
+    /// Makes a distribution of bins in their order.
+    pub fn new(better: Better, bins: Vec<(i64, i64)>) -> Summary {
+        assert!(bins.windows(2).all(|pair| pair[0].0 < pair[1].0), "bins are in order");
+        let count = bins.iter().map(|(_, count)| count).sum();
+        Summary { better, bins, count }
+    }
+
+    /// Which values are better.
+    pub fn better(&self) -> Better {
+        self.better
+    }
+
+    /// The number of results.
+    pub fn count(&self) -> i64 {
+        self.count
+    }
+
+    /// Adds to a bin; a negative number takes away.
+    pub fn add(&mut self, bin: i64, results: i64) {
+        self.count += results;
+        match self.bins.binary_search_by_key(&bin, |(bin, _)| *bin) {
+            Ok(at) => {
+                self.bins[at].1 += results;
+                if self.bins[at].1 <= 0 {
+                    self.bins.remove(at);
+                }
+            }
+            Err(at) => self.bins.insert(at, (bin, results)),
+        }
+    }
+
+    /// How many results lie in bins that are better than `bin`.
+    pub fn better_than(&self, bin: i64) -> i64 {
+        self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
+    }
+
+    /// The first bin with results.
+    pub fn first_bin(&self) -> Option<i64> {
+        self.bins.first().map(|(bin, _)| *bin)
+    }
+
+    /// The quantiles of [`SHARES`]; none without results.
+    pub fn quantiles(&self) -> Vec<Quantile> {
+        SHARES.iter().filter_map(|share| self.quantile(*share)).collect()
+    }
+
+    /// The quantile of a share between 0.05 and 0.95; `None` without results.
+    pub fn quantile(&self, share: f64) -> Option<Quantile> {
+        let count = u64::try_from(self.count).ok().filter(|count| *count > 0)?;
+        let ranks = order::interval(count, share);
+        let at = |rank: u64| self.nth_smallest(rank);
+        Some(Quantile {
+            share,
+            value: at(order::nearest_rank(count, share)),
+            low: ranks.map(|(low, _)| at(low)),
+            high: ranks.map(|(_, high)| at(high)),
+        })
+    }
+
+    /// The value of the result with a rank by value, from 1: the middle of its bin.
+    fn nth_smallest(&self, rank: u64) -> f64 {
+        let rank = i64::try_from(rank).expect("a rank is a count");
+        let mut seen = 0;
+        for (bin, results) in self.by_value() {
+            seen += results;
+            if seen >= rank {
+                let (low, above) = self.better.edges(bin);
+                return low + (above - low) / 2.0;
+            }
+        }
+        panic!("rank {rank} of {} results", self.count);
+    }
+
+    /// The bins in the order of values.
+    fn by_value(&self) -> Box<dyn Iterator<Item = (i64, i64)> + '_> {
+        match self.better {
+            Better::Lower => Box::new(self.bins.iter().copied()),
+            Better::Higher => Box::new(self.bins.iter().rev().copied()),
+        }
+    }
+
+    /// At most `points` points of the distribution function, without those that add nothing.
+    pub fn points(&self, points: usize) -> Vec<Point> {
+        let total = self.count as f64;
+        let mut all = Vec::new();
+        let mut seen = 0;
+        let mut above_last = None;
+        for (bin, results) in self.by_value() {
+            let (low, above) = self.better.edges(bin);
+            // A gap before the bin: the function is flat there.
+            if above_last != Some(low) {
+                all.push(Point { value: low, share: seen as f64 / total });
+            }
+            seen += results;
+            all.push(Point { value: above, share: seen as f64 / total });
+            above_last = Some(above);
+        }
+        if all.len() <= points {
+            return all;
+        }
+        // Steps of equal share, and both ends.
+        let mut kept = vec![all[0]];
+        for point in &all[1..all.len() - 1] {
+            let last = kept[kept.len() - 1].share;
+            if point.share - last >= 1.0 / (points - 2) as f64 {
+                kept.push(*point);
+            }
+        }
+        kept.extend(all.last().copied());
+        kept
+    }
+
+    /// Half the width of the band that contains the whole distribution function of all such devices with a probability of
+    /// 95 %: the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
+    pub fn band(&self) -> f64 {
+        /// ln(2 / 0.05).
+        const LN_40: f64 = 3.688_879_454_113_936;
+        (LN_40 / (2.0 * self.count.max(1) as f64)).sqrt().min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(better: Better, values: &[f64]) -> Summary {
+        let mut summary = Summary::new(better, Vec::new());
+        for value in values {
+            summary.add(better.bin(*value), 1);
+        }
+        summary
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_sorted_values(
+            mut values in proptest::collection::vec(0.001f64..1e6, 1..300),
+            higher: bool,
+        ) {
+            let better = if higher { Better::Higher } else { Better::Lower };
+            let summary = of(better, &values);
+            values.sort_by(f64::total_cmp);
+            let close = |ours: f64, exact: f64| (ours - exact).abs() <= exact * 0.004;
+            for quantile in summary.quantiles() {
+                let rank = order::nearest_rank(values.len() as u64, quantile.share);
+                prop_assert!(close(quantile.value, values[rank as usize - 1]));
+                if let (Some(low), Some(high)) = (quantile.low, quantile.high) {
+                    prop_assert!(low <= quantile.value && quantile.value <= high);
+                }
+            }
+            for point in summary.points(100) {
+                let below = values.iter().filter(|value| **value < point.value).count();
+                prop_assert!((point.share - below as f64 / values.len() as f64).abs() < 1e-9);
+            }
+            prop_assert!(summary.points(50).len() <= 100);
+            let bin = better.bin(values[0]);
+            let expected = values.iter().filter(|value| better.bin(**value) < bin).count();
+            prop_assert_eq!(summary.better_than(bin), expected as i64);
+        }
+
+        #[test]
+        fn what_was_added_can_be_taken_away(values in proptest::collection::vec(0.0f64..10.0, 1..50), split in 0usize..50) {
+            let mut summary = of(Better::Lower, &values);
+            let split = split.min(values.len());
+            for value in &values[split..] {
+                summary.add(Better::Lower.bin(*value), -1);
+            }
+            prop_assert_eq!(summary, of(Better::Lower, &values[..split]));
+        }
+    }
+
+    #[test]
+    fn without_results_there_are_no_quantiles() {
+        let summary = of(Better::Lower, &[]);
+        assert_eq!((summary.quantiles(), summary.points(10), summary.first_bin()), (vec![], vec![], None));
+    }
+}

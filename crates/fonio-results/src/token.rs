@@ -1,0 +1,63 @@
+//! Public ids and secret delete tokens: 128 and 256 random bits in hexadecimal digits.
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// The digits of an id.
+pub const ID_DIGITS: usize = 32;
+
+/// The digits of a delete token.
+pub const TOKEN_DIGITS: usize = 64;
+
+/// A new id.
+pub fn new_id() -> String {
+    random::<{ ID_DIGITS / 2 }>()
+}
+
+/// A new delete token.
+pub fn new_token() -> String {
+    random::<{ TOKEN_DIGITS / 2 }>()
+}
+
+fn random<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).expect("the kernel has random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a text has the form of an id.
+pub fn is_id(text: &str) -> bool {
+    text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// The hash of a token. Only this is stored: the token has 256 random bits, so a plain hash cannot be reversed.
+pub fn hash(token: &str) -> Vec<u8> {
+    Sha256::digest(token.as_bytes()).to_vec()
+}
+
+/// Whether a token has the hash, in a time that does not depend on where they differ.
+pub fn matches(token: &str, stored: &[u8]) -> bool {
+    hash(token).ct_eq(stored).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_matches_its_hash() {
+        let (one, two) = (new_token(), new_token());
+        assert_eq!(one.len(), TOKEN_DIGITS);
+        assert!(matches(&one, &hash(&one)));
+        assert!(!matches(&two, &hash(&one)));
+        assert!(!matches(&one, &[]) && !matches("", &hash(&one)));
+    }
+
+    #[test]
+    fn ids_are_recognised() {
+        assert!(is_id(&new_id()));
+        for text in ["", "abc", &"g".repeat(32), &"A".repeat(32), &"é".repeat(16)] {
+            assert!(!is_id(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! `cargo xtask bench results`: the results service with millions of results, under load, killed, on a full disk, and asked by
+//! a program that knows only its OpenAPI document. Everything happens on this machine, through 127.0.0.1.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::{process, tools};
+
+/// The goals.
+const PAGE_P99_MS: f64 = 50.0;
+const PAGES_PER_S: u32 = 200;
+const SUBMISSIONS_PER_S: u32 = 1000;
+
+/// The parts, in their order.
+const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
+
+/// The version whose checks the service is tested with.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+struct Options {
+    results: u64,
+    seconds: u32,
+    rounds: u32,
+    parts: Vec<String>,
+}
+
+/// A part's outcome: whether the goal holds (`None`: it was not measured), and a sentence.
+struct Verdict {
+    holds: Option<bool>,
+    sentence: String,
+}
+
+impl Verdict {
+    fn of(holds: bool, sentence: String) -> Verdict {
+        Verdict { holds: Some(holds), sentence }
+    }
+}
+
+/// `[ranking] [submissions] [kill] [full] [schema] [--results N] [--seconds S] [--rounds N]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let options = parse(arguments)?;
+    tools::ensure(&[tools::BUILD])?;
+    process::outlive_signals()?;
+    let mut build = process::cargo();
+    process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))?;
+    let mut verdicts = Vec::new();
+    for part in
+        PARTS.iter().filter(|part| options.parts.is_empty() || options.parts.iter().any(|word| word == *part))
+    {
+        process::check_signals()?;
+        eprintln!("bench results: {part} …");
+        verdicts.extend(match *part {
+            "ranking" => vec![ranking(&options)?],
+            "submissions" => vec![submissions(&options)?],
+            "kill" => vec![kill(&options)?],
+            "full" => vec![full()?],
+            _ => vec![schema()?],
+        });
+    }
+    for verdict in &verdicts {
+        let word = match verdict.holds {
+            Some(true) => "holds",
+            Some(false) => "FAILS",
+            None => "not measured",
+        };
+        println!("{word}: {}", verdict.sentence);
+    }
+    if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
+        bail!("not every goal holds");
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options { results: 10_000_000, seconds: 30, rounds: 100, parts: Vec::new() };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if PARTS.contains(&word.as_str()) {
+            options.parts.push(word.clone());
+            continue;
+        }
+        let number = words.next().and_then(|text| text.parse::<u32>().ok()).filter(|number| *number > 0);
+        let number = number.with_context(|| format!("write a number after {word}"))?;
+        match word.as_str() {
+            "--results" => options.results = number.into(),
+            "--seconds" => options.seconds = number,
+            "--rounds" => options.rounds = number,
+            _ => bail!(
+                "the options are --results N, --seconds S, --rounds N, and the parts {}",
+                PARTS.join(", ")
+            ),
+        }
+    }
+    Ok(options)
+}
+
+fn example(name: &str) -> PathBuf {
+    process::target().join("release/examples").join(name)
+}
+
+/// A folder with the seeded database, which is kept for the next run.
+fn seeded(results: u64) -> Result<PathBuf> {
+    let folder = process::scratch(&format!("results-{results}"))?;
+    let done = folder.join("seeded");
+    if !done.exists() {
+        for left in ["results.sqlite", "results.sqlite-wal", "results.sqlite-shm"] {
+            let _ = fs::remove_file(folder.join(left));
+        }
+        eprintln!("bench results: seeding {results} results in {} (2 KB each) …", folder.display());
+        process::run(Command::new(example("seed")).arg(&folder).arg(results.to_string()))?;
+        fs::write(&done, "")?;
+    }
+    Ok(folder)
+}
+
+/// A running service. Dropping it kills it.
+struct Service {
+    child: Child,
+    port: u16,
+}
+
+impl Service {
+    /// Starts the service on a processor, or on all of them.
+    fn start(folder: &Path, processor: Option<u32>) -> Result<Service> {
+        let program = process::target().join("release/fonio-results");
+        let mut command = match processor {
+            Some(processor) => {
+                let mut command = Command::new("taskset");
+                command.args(["--cpu-list", &processor.to_string()]).arg(&program);
+                command
+            }
+            None => Command::new(&program),
+        };
+        command.args(["serve", "--listen", "127.0.0.1:0", "--requests-per-second", "1000000"]);
+        command.args(["--submissions-per-minute", "10000000", "--data"]).arg(folder);
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the service")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("it is piped")?).read_line(&mut line)?;
+        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()?.parse().ok());
+        match port {
+            Some(port) => Ok(Service { child, port }),
+            None => {
+                let _ = child.kill();
+                child.wait()?;
+                bail!("the service did not start; its message is above")
+            }
+        }
+    }
+
+    /// Starts the load generator.
+    fn load(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(example("load"));
+        command.arg(words[0]).arg(self.port.to_string()).args(&words[1..]);
+        command
+    }
+
+    fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn answer(command: &mut Command) -> Result<Value> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("{} failed: {}", process::shown(command), output.status);
+    }
+    serde_json::from_slice(&output.stdout).context("the load generator prints JSON")
+}
+
+fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// Pages of rankings from one processor.
+fn ranking(options: &Options) -> Result<Verdict> {
+    let folder = seeded(options.results)?;
+    let seconds = options.seconds.to_string();
+    let bare = answer(
+        Command::new("taskset")
+            .args(["--cpu-list", "0"])
+            .arg(example("load"))
+            .arg("query")
+            .arg(&folder)
+            .arg("5"),
+    )?;
+    let service = Service::start(&folder, Some(0))?;
+    // The first pages read from the disk.
+    answer(&mut service.load(&["ranking", "50", "5"]))?;
+    let pages = answer(&mut service.load(&["ranking", &PAGES_PER_S.to_string(), &seconds]))?;
+    let p99 = number(&pages, "p99_ms");
+    let is_complete =
+        number(&pages, "failed") == 0.0 && number(&pages, "per_s") > 0.98 * f64::from(PAGES_PER_S);
+    Ok(Verdict::of(
+        is_complete && p99 < PAGE_P99_MS,
+        format!(
+            "ranking pages of {:.0} results at {PAGES_PER_S}/s on one processor: p50 {:.1} ms, p99 {p99:.1} ms (goal {PAGE_P99_MS:.0} ms), \
+             {:.0} of {:.0} failed; the query alone in the database: p50 {:.2} ms, p99 {:.2} ms",
+            number(&bare, "results"),
+            number(&pages, "p50_ms"),
+            number(&pages, "failed"),
+            number(&pages, "answers") + number(&pages, "failed"),
+            number(&bare, "p50_ms"),
+            number(&bare, "p99_ms"),
+        ),
+    ))
+}
+
+/// Submissions into the seeded database.
+fn submissions(options: &Options) -> Result<Verdict> {
+    let folder = seeded(options.results)?;
+    let file = folder.join("acknowledged");
+    let _ = fs::remove_file(&file);
+    let shown = file.display().to_string();
+    let service = Service::start(&folder, None)?;
+    // A little more than the goal, so that the rate is the service's.
+    let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
+    let sent = answer(&mut service.load(&["submit", &rate, &options.seconds.to_string(), &shown]))?;
+    let checked = answer(&mut service.load(&["check", &shown]))?;
+    let (per_s, lost) = (number(&sent, "per_s"), number(&checked, "lost"));
+    let refused = number(&sent, "refused") + number(&sent, "failed");
+    Ok(Verdict::of(
+        per_s >= f64::from(SUBMISSIONS_PER_S) && lost == 0.0 && refused == 0.0,
+        format!(
+            "submissions beside {} results: {per_s:.0}/s acknowledged for {} s (goal {SUBMISSIONS_PER_S}/s), p50 {:.1} ms, \
+             p99 {:.1} ms, {refused:.0} refused, {lost:.0} lost",
+            options.results,
+            options.seconds,
+            number(&sent, "p50_ms"),
+            number(&sent, "p99_ms"),
+        ),
+    ))
+}
+
+/// Kills the service while it acknowledges, and asks for everything acknowledged after each start.
+fn kill(options: &Options) -> Result<Verdict> {
+    let folder = tempfile::tempdir_in(process::scratch("results")?)?;
+    let file = folder.path().join("acknowledged");
+    let shown = file.display().to_string();
+    let (mut acknowledged, mut lost) = (0.0, 0.0);
+    for round in 0..options.rounds {
+        process::check_signals()?;
+        let _ = fs::remove_file(&file);
+        let service = Service::start(folder.path(), None)?;
+        let mut load = service
+            .load(&["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
+            .stdout(Stdio::null())
+            .spawn()?;
+        // Another instant in each round, between 0.2 and 0.8 s.
+        std::thread::sleep(Duration::from_millis(200 + u64::from(round) * 37 % 600));
+        service.kill()?;
+        load.wait()?;
+        let service = Service::start(folder.path(), None)?;
+        let checked = answer(&mut service.load(&["check", &shown]))?;
+        acknowledged += number(&checked, "acknowledged");
+        lost += number(&checked, "lost");
+    }
+    Ok(Verdict::of(
+        lost == 0.0 && acknowledged > 0.0,
+        format!(
+            "kill -9, {} rounds: {acknowledged:.0} results were acknowledged, {lost:.0} are lost",
+            options.rounds
+        ),
+    ))
+}
+
+/// Submits until the disk is full, and goes on asking.
+fn full() -> Result<Verdict> {
+    if !process::is_root() {
+        return Ok(Verdict {
+            holds: None,
+            sentence: "full disk: a small disk needs root to be mounted".to_owned(),
+        });
+    }
+    let folder = tempfile::tempdir_in(process::scratch("results")?)?;
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk)?;
+    process::run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=24m", "fonio-results"]).arg(&disk))?;
+    let outcome = on_full_disk(&disk, &folder.path().join("acknowledged"));
+    process::run(Command::new("umount").arg(&disk))?;
+    outcome
+}
+
+fn on_full_disk(disk: &Path, file: &Path) -> Result<Verdict> {
+    let shown = file.display().to_string();
+    let service = Service::start(disk, None)?;
+    let sent = answer(&mut service.load(&["submit", &SUBMISSIONS_PER_S.to_string(), "15", &shown]))?;
+    let checked = answer(&mut service.load(&["check", &shown]))?;
+    service.kill()?;
+    let service = Service::start(disk, None)?;
+    let again = answer(&mut service.load(&["check", &shown]))?;
+    let (refused, words) = (number(&sent, "refused"), sent["words"].as_str().unwrap_or_default().to_owned());
+    let lost = number(&checked, "lost") + number(&again, "lost");
+    let in_words = words.starts_with("507: the disk of the service is full");
+    Ok(Verdict::of(
+        lost == 0.0 && in_words && number(&sent, "failed") == 0.0 && number(&checked, "acknowledged") > 0.0,
+        format!(
+            "full disk: {:.0} results were acknowledged and {refused:.0} refused ({words}); {lost:.0} are lost, also after kill -9",
+            number(&checked, "acknowledged"),
+        ),
+    ))
+}
+
+/// Requests that are made from the OpenAPI document, valid and invalid ones.
+fn schema() -> Result<Verdict> {
+    let venv = process::scratch("results")?.join("schemathesis");
+    let program = venv.join("bin/schemathesis");
+    if !program.exists() {
+        process::run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+        process::run(Command::new(venv.join("bin/pip")).args(["install", "--quiet", SCHEMATHESIS]))?;
+    }
+    let folder = tempfile::tempdir()?;
+    let service = Service::start(folder.path(), None)?;
+    answer(&mut service.load(&["submit", "100", "1", &folder.path().join("ids").display().to_string()]))?;
+    let mut command = Command::new(&program);
+    command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
+    // A schema cannot say everything that a document must fulfil, so valid documents may be refused.
+    command.args([
+        "--exclude-checks",
+        "positive_data_acceptance",
+        "--max-examples",
+        "100",
+        "--seed",
+        "1",
+        "--no-color",
+    ]);
+    let output = command.current_dir(folder.path()).output().context("cannot start schemathesis")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        eprintln!("{text}");
+    }
+    let cases =
+        text.lines().find(|line| line.contains("generated")).unwrap_or("no test cases").trim().to_owned();
+    Ok(Verdict::of(
+        output.status.success() && !cases.contains("no test"),
+        format!("OpenAPI document under {SCHEMATHESIS}, all checks but positive_data_acceptance: {cases}"),
+    ))
+}

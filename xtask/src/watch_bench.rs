@@ -23,6 +23,10 @@ const STALL_EVERY: Duration = Duration::from_secs(600);
 /// How often the figures so far are printed.
 const TELL_EVERY: Duration = Duration::from_secs(600);
 const DAY_S: f64 = 86_400.0;
+/// How often a watch writes its history, unless it is told otherwise.
+const WRITE_EVERY: Duration = Duration::from_secs(2 * 3600);
+/// How long a file system may take to pass a write on.
+const SETTLED: Duration = Duration::from_secs(40);
 /// The goals: bytes to flash in a day, memory, and a share of a processor at so many requests a second.
 const WRITTEN_MAX: f64 = (1 << 20) as f64;
 const MEMORY_MAX: u64 = 24 << 20;
@@ -31,9 +35,9 @@ const RATE: u64 = 1000;
 /// Clock ticks in a second (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
 
-/// `[written|cost] [--for TIME] [--program FONIO]`; without the last, fonio is built.
+/// `[written|cost] [--for TIME] [--write-every TIME] [--program FONIO]`; without the last, fonio is built.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let (mut part, mut time, mut program) = (None, None, None);
+    let (mut part, mut time, mut program, mut every) = (None, None, None, None);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -42,10 +46,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 let text = words.next().context("write a time after --for, such as 2h")?;
                 time = Some(parse_duration(text)?);
             }
+            "--write-every" => {
+                let text = words.next().context("write a time after --write-every, such as 10min")?;
+                every = Some(parse_duration(text)?);
+            }
             "--program" => {
                 program = Some(PathBuf::from(words.next().context("write a path after --program")?))
             }
-            _ => bail!("the options are written, cost, --for TIME and --program FONIO"),
+            _ => bail!("the options are written, cost, --for TIME, --write-every TIME and --program FONIO"),
         }
     }
     let fonio = program.map_or_else(emulated::fonio, Ok)?;
@@ -54,7 +62,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         cost(&fonio, time.filter(|_| part.is_some()).unwrap_or(Duration::from_secs(90)))?;
     }
     if part != Some("cost") {
-        written(&fonio, time.unwrap_or(Duration::from_secs(2 * 3600)))?;
+        written(&fonio, time.unwrap_or(WRITE_EVERY), every.unwrap_or(WRITE_EVERY))?;
     }
     Ok(())
 }
@@ -67,9 +75,9 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(fonio: &Path, dir: &Path, state: &Path, devices: &[&str]) -> Result<Watch> {
+    fn start(fonio: &Path, dir: &Path, state: &Path, devices: &[&str], every: Duration) -> Result<Watch> {
         let config = dir.join("watch.toml");
-        fs::write(&config, format!("devices = {devices:?}\n"))?;
+        fs::write(&config, format!("devices = {devices:?}\nwrite-every = \"{}s\"\n", every.as_secs()))?;
         let run = dir.join("run");
         fs::create_dir_all(&run)?;
         let folders =
@@ -160,7 +168,7 @@ fn verdict(holds: bool) -> &'static str {
 }
 
 /// The device sectors with the watch minus those without it, scaled to a day.
-fn written(fonio: &Path, time: Duration) -> Result<()> {
+fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
     let dir = process::scratch("watch")?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
@@ -185,11 +193,13 @@ fn written(fonio: &Path, time: Duration) -> Result<()> {
         &dir,
         &with_dir.join("state"),
         &[name(&with.device), name(&without.device), name(&slow.device)],
+        every,
     )?;
+    let mut writes: Vec<f64> = Vec::new();
     let began = Instant::now();
     let (mut line, mut stall, mut told) = (Duration::ZERO, STALL_EVERY / 2, TELL_EVERY);
     // The last write of the history is at the end; the file system takes half a minute to pass it on.
-    while began.elapsed() < time + Duration::from_secs(5) {
+    while began.elapsed() < time + SETTLED + Duration::from_secs(2) {
         if let Err(error) = process::check_signals() {
             println!("Interrupted; the figures so far:");
             sync()?;
@@ -211,6 +221,14 @@ fn written(fonio: &Path, time: Duration) -> Result<()> {
             let copy = ["if=/dev/zero", &file, "bs=1M", "count=24", "conv=fsync"];
             process::run(Command::new("dd").args(copy).stderr(Stdio::null()))?;
         }
+        if at >= every * (writes.len() as u32 + 1) + SETTLED {
+            sync()?;
+            let both = (written_to(&with.device)? - before.0, written_to(&without.device)? - before.1);
+            let so_far: f64 = writes.iter().sum();
+            writes.push(both.0 as f64 - both.1 as f64 - so_far);
+            let last = writes.last().copied().unwrap_or(0.0);
+            println!("write {} of the history: {}", writes.len(), Unit::Bytes.format(last));
+        }
         if at >= told {
             told += TELL_EVERY;
             tell_written(&watch, (&with.device, &without.device), before, at)?;
@@ -219,11 +237,21 @@ fn written(fonio: &Path, time: Duration) -> Result<()> {
     sync()?;
     let (difference, per_day) = tell_written(&watch, (&with.device, &without.device), before, time)?;
     ensure!(difference > 0.0, "the watch wrote nothing, so it did not run");
-    println!(
-        "written: {} (at most {} a day)",
-        verdict(per_day <= WRITTEN_MAX),
-        Unit::Bytes.format(WRITTEN_MAX)
-    );
+    // Files are made once.
+    let later = writes.get(1..).filter(|later| !later.is_empty());
+    if let Some(later) = later {
+        let mean = later.iter().sum::<f64>() / later.len() as f64;
+        println!(
+            "the first write was {}, later ones {} on average; at {} a day they are {}",
+            Unit::Bytes.format(writes[0]),
+            Unit::Bytes.format(mean),
+            DAY_S / WRITE_EVERY.as_secs_f64(),
+            Unit::Bytes.format(mean * DAY_S / WRITE_EVERY.as_secs_f64())
+        );
+    }
+    if every == WRITE_EVERY {
+        println!("written: {} (at most {} a day)", verdict(per_day <= WRITTEN_MAX), Unit::Bytes.format(WRITTEN_MAX));
+    }
     drop(watch);
     drop((with, without, slow));
     Ok(())
@@ -278,7 +306,7 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;
     let statistics = Statistics::enable()?;
-    let watch = Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.device), name(&slow.device)])?;
+    let watch = Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.device), name(&slow.device)], WRITE_EVERY)?;
     std::thread::sleep(Duration::from_secs(5));
     let mut holds = true;
     for (load, rate) in [("nothing", 0), ("fio, random reads of 4 KiB", RATE)] {

@@ -64,7 +64,7 @@ impl Default for Settings {
         Settings {
             devices: Vec::new(),
             stall: Duration::from_secs(1),
-            write_every: Duration::from_secs(3600),
+            write_every: Duration::from_secs(2 * 3600),
             write_at_most: ByteCount(1 << 20),
             listen: None,
             mqtt: None,

@@ -1,10 +1,10 @@
-//! The watch itself: one loop that takes what the observer saw about once a second, ends a minute, writes an hour.
+//! The watch itself: one loop that takes what the observer saw about once a second, ends a minute, and writes to the medium now and then.
 //!
 //! Its life: [`Watch::begin`] takes the place of the one watch and takes up what an earlier one left; [`Watch::run`] goes on
 //! until it is told to stop; then the minutes so far are written and synced. Memory is bounded everywhere: 8 MiB for the last
-//! minute, a few hundred KiB for an hour of minutes.
+//! minute, a few hundred KiB for the minutes between two writes.
 //!
-//! A failure to write ends nothing: the minutes stay in memory, the failure becomes an event, and the next hour tries again.
+//! A failure to write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write tries again.
 
 use std::collections::VecDeque;
 use std::fs;

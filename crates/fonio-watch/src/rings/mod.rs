@@ -4,13 +4,13 @@
 //!
 //! | ring | a slot holds | slots | bytes each |
 //! |---|---|---|---|
-//! | day | the minutes since the last write, an hour by default | 26 | 16 KiB |
+//! | day | the minutes since the last write, two hours by default | 26 | 16 KiB |
 //! | week | the same added together | 170 | 4 KiB |
-//! | year | the hours of 24 hours added together | 367 | 4 KiB |
+//! | year | those of 24 hours added together | 367 | 4 KiB |
 //!
 //! One write overwrites one slot of the day and one of the week, in place: a file system then writes these 8 to 20 KiB, the
-//! inode and its journal's record of it, and nothing else. Nothing is synced, because an hour of figures is worth less than a
-//! flush; a torn slot fails its checksum and is left out, the others stay.
+//! inode and its journal's record of it, and nothing else. Nothing is synced, because two hours of figures are worth less than
+//! a flush; a torn slot fails its checksum and is left out, the others stay.
 //!
 //! A slot is a header ([`slot`]) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
 //! parties and files are added together, then neighbouring minutes.

@@ -53,7 +53,7 @@ pub struct Place {
     /// The settings [default: /etc/fonio/watch.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The folder of the history, which is written about once an hour [default: /var/lib/fonio/watch].
+    /// The folder of the history, which is written every two hours [default: /var/lib/fonio/watch].
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// The folder in memory of what is not written yet [default: /run/fonio/watch].

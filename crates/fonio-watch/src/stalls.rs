@@ -1,12 +1,21 @@
 //! Finds stalls in the waits that end: spans in which threads of programs were blocked on storage for at least a threshold.
+//!
+//! A thread in one fsync is blocked many times, for a page or a request each. Such waits count as one if the thread runs only
+//! for a moment in between.
 
 use std::time::Duration;
 
 use fonio_core::{Nanos, Timestamp};
 use fonio_record::observer::{ObservedWait, PartyId};
+use rustc_hash::FxHashMap;
 
 use crate::recent::is_for_storage;
 
+/// Waits of a thread that follow each other this closely are one, if the thread is blocked for most of the time.
+const PAUSE: Nanos = Nanos(20_000_000);
+const BLOCKED_PERCENT: u64 = 80;
+/// The most threads whose last waits are held.
+const THREADS_MAX: usize = 1024;
 /// Long waits that follow each other this closely are one stall.
 const GAP: Nanos = Nanos(5_000_000_000);
 /// A stall is told this long after its end: waits that began in it can end later, and requests arrive about once a second.
@@ -31,11 +40,31 @@ pub struct FoundStall {
     pub goes_on: bool,
 }
 
+/// Waits of one thread that follow each other closely.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    began: Timestamp,
+    ended: Timestamp,
+    /// The time for which it was blocked, and the longest wait.
+    blocked: u64,
+    longest: u64,
+    wait: ObservedWait,
+}
+
+impl Chain {
+    /// Begins with a wait whose time is not counted yet.
+    fn of(wait: &ObservedWait, ended: Timestamp) -> Chain {
+        Chain { began: wait.began, ended, blocked: 0, longest: 0, wait: *wait }
+    }
+}
+
 /// The stall that is being seen.
 #[derive(Debug)]
 pub struct StallFinder {
     threshold: Duration,
     open: Option<FoundStall>,
+    /// The last waits of each thread.
+    chains: FxHashMap<u32, Chain>,
     /// Waits that were told while they went on.
     told: Vec<(u32, Timestamp)>,
 }
@@ -43,21 +72,42 @@ pub struct StallFinder {
 impl StallFinder {
     /// Finds waits of at least `threshold`.
     pub fn new(threshold: Duration) -> StallFinder {
-        StallFinder { threshold, open: None, told: Vec::new() }
+        StallFinder { threshold, open: None, chains: FxHashMap::default(), told: Vec::new() }
     }
 
     /// Takes a wait that ended. Returns the stall before it, if this one begins another.
     pub fn see(&mut self, wait: &ObservedWait) -> Option<FoundStall> {
         let ended = wait.ended?;
-        let lasted = ended.since(wait.began).unwrap_or_default();
-        if Duration::from_nanos(lasted.0) < self.threshold || !is_for_storage(wait) {
+        if !is_for_storage(wait) {
             return None;
         }
         if let Some(at) = self.told.iter().position(|told| *told == (wait.tid, wait.began)) {
             self.told.remove(at);
             return None;
         }
-        self.add(wait, ended, false)
+        if self.chains.len() >= THREADS_MAX && !self.chains.contains_key(&wait.tid) {
+            self.chains.retain(|_, chain| chain.ended.0 + PAUSE.0 >= wait.began.0);
+            if self.chains.len() >= THREADS_MAX {
+                self.chains.clear();
+            }
+        }
+        let lasted = ended.0.saturating_sub(wait.began.0);
+        let chain = self.chains.entry(wait.tid).or_insert(Chain::of(wait, ended));
+        if wait.began.0 > chain.ended.0 + PAUSE.0 {
+            *chain = Chain::of(wait, ended);
+        }
+        chain.blocked += lasted;
+        chain.ended = chain.ended.max(ended);
+        if lasted > chain.longest {
+            chain.longest = lasted;
+            chain.wait = *wait;
+        }
+        let span = chain.ended.0.saturating_sub(chain.began.0);
+        let is_long =
+            Duration::from_nanos(span) >= self.threshold && chain.blocked * 100 >= span * BLOCKED_PERCENT;
+        let (joined, ended) =
+            (ObservedWait { began: chain.began, ended: Some(chain.ended), ..chain.wait }, chain.ended);
+        if is_long { self.add(&joined, ended, false) } else { None }
     }
 
     fn add(&mut self, wait: &ObservedWait, ended: Timestamp, goes_on: bool) -> Option<FoundStall> {
@@ -135,7 +185,7 @@ pub(crate) mod tests {
     fn long_waits_that_follow_each_other_are_one_stall() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
         let kernel = ObservedWait { blocked_in: BlockedIn::KernelThread, ..wait(9, 0, 5000) };
-        for short in [wait(1, 0, 999), kernel] {
+        for short in [wait(4, 0, 999), kernel] {
             assert_eq!(finder.see(&short), None);
         }
         assert_eq!(finder.ripe(at(100_000)), None);
@@ -148,6 +198,22 @@ pub(crate) mod tests {
         assert_eq!(next.others, [PartyId(1)]);
         assert_eq!(finder.ripe(at(28_001)).unwrap().worst.party, PartyId(3));
         assert_eq!(finder.finish(), None);
+    }
+
+    #[test]
+    fn waits_of_one_thread_with_short_pauses_are_one() {
+        let mut finder = StallFinder::new(Duration::from_secs(1));
+        (0..10).for_each(|n| assert_eq!(finder.see(&wait(1, n * 310, n * 310 + 300)), None));
+        // It ran as long as it was blocked, so it was only slow.
+        (0..100).for_each(|n| assert_eq!(finder.see(&wait(2, n * 30, n * 30 + 15)), None));
+        // Another thread of the party with pauses that are too long.
+        (0..10).for_each(|n| assert_eq!(finder.see(&wait(3, n * 400, n * 400 + 300)), None));
+        let stall = finder.ripe(at(30_000)).unwrap();
+        assert_eq!(
+            (stall.worst.party, stall.worst.began, stall.worst.ended),
+            (PartyId(1), at(0), Some(at(3090)))
+        );
+        assert_eq!(stall.others, []);
     }
 
     #[test]

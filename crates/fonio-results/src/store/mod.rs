@@ -1,4 +1,4 @@
-//! The results in the database: one thread writes ([`write`]), several read ([`read`]).
+//! The results in the database: one thread writes ([`mod@write`]), several read ([`read`]).
 
 pub mod bins;
 mod cache;

@@ -1,4 +1,4 @@
-//! The thread that writes. It takes everything that waits, up to [`BATCH_MAX`], writes it in one transaction, and answers after
+//! The thread that writes. It takes everything that waits, up to `BATCH_MAX`, writes it in one transaction, and answers after
 //! the commit: an acknowledged result is on disk. One sync serves a whole batch, so thousands of submissions a second are
 //! possible.
 

@@ -12,7 +12,7 @@
 //! inode and its journal's record of it, and nothing else. Nothing is synced, because two hours of figures are worth less than
 //! a flush; a torn slot fails its checksum and is left out, the others stay.
 //!
-//! A slot is a header ([`slot`]) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
+//! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
 //! parties and files are added together, then neighbouring minutes.
 
 mod slot;

@@ -174,6 +174,12 @@ pub fn stop(place: &Place) -> Result<Exit> {
 
 /// Ends the watch; returns whether one ran.
 fn end(folders: &Folders) -> Result<bool> {
+    // A service that was killed comes back by itself, unless it is stopped.
+    let is_usual = *folders == Folders::default();
+    if is_usual && has_systemd() && is_waiting() {
+        systemctl(&["stop", UNIT])?;
+        return Ok(true);
+    }
     let Some(process) = folders.runs() else { return Ok(false) };
     let cgroups = fonio_system::Task::of(process.pid).cgroups().unwrap_or_default();
     if cgroups.telling().is_some_and(|path| path.ends_with(UNIT)) {
@@ -194,6 +200,13 @@ fn end(folders: &Folders) -> Result<bool> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(true)
+}
+
+/// Whether the service runs, or waits to be started again.
+fn is_waiting() -> bool {
+    let state = Command::new("systemctl").args(["is-active", UNIT]).output();
+    let state = state.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
+    matches!(state.as_str(), "active" | "activating" | "reloading" | "deactivating")
 }
 
 /// Stops the watch and removes its service.

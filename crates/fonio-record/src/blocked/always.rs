@@ -121,7 +121,7 @@ impl BlockedProbe {
     }
 }
 
-/// The threshold after a second in which so many long waits came.
+/// Returns the threshold after a second with this many long waits.
 fn next_threshold(threshold_ns: u64, per_s: u64) -> u64 {
     match per_s {
         // Halving it adds at most about as many waits as there are now.

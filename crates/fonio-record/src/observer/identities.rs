@@ -17,7 +17,7 @@ const PARTIES_MAX: usize = 1000;
 const LIST_EVERY: Duration = Duration::from_secs(10);
 /// The most control groups in the list.
 const GROUPS_MAX: usize = 10_000;
-/// The name of all parties for which there is no room.
+/// The common name of the parties beyond the limit.
 const OTHERS: &str = "others";
 
 /// A thread as the kernel showed it.

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum WatchError {
     /// A file or folder cannot be used.
-    #[error("{path} cannot be {doing}: {source}")]
+    #[error("{path} cannot be {doing}: {cause}")]
     File {
         /// The file.
         path: PathBuf,
         /// `read`, `written`, …
         doing: &'static str,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error; the sentence has it already.
+        cause: io::Error,
     },
     /// The file is not one of a watch.
     #[error("{path} is not {what}; move it away, or name another folder with --state")]
@@ -74,6 +74,6 @@ pub enum WatchError {
 impl WatchError {
     pub(crate) fn file(path: &std::path::Path, doing: &'static str) -> impl FnOnce(io::Error) -> WatchError {
         let path = path.to_owned();
-        move |source| WatchError::File { path, doing, source }
+        move |cause| WatchError::File { path, doing, cause }
     }
 }

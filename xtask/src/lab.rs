@@ -3,7 +3,8 @@
 //! *Repeatable*: the same jobs on an idle machine and beside two busy loops. *Mixed load*: a reader beside two writers,
 //! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest beside the model's. *Equal*:
 //! comparisons of equal devices, which should find no difference. *Waits*: who was blocked, on several kernels
-//! (`lab_waits.rs`). *Keep*: settings that are kept across reboots (`lab_keep.rs`). *System*: a whole Debian with systemd (`lab_system.rs`).
+//! (`lab_waits.rs`). *Watch*: what the watch sees
+//! (`lab_watch.rs`). *Keep*: settings that are kept across reboots (`lab_keep.rs`). *System*: a whole Debian with systemd (`lab_system.rs`).
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ use fonio_sim::measure::Gives;
 use serde_json::Value;
 
 use crate::emulator_bench::{self, Measured};
-use crate::{lab_keep, lab_system, lab_waits, process, tools};
+use crate::{lab_keep, lab_system, lab_waits, lab_watch, process, tools};
 
 /// Runs of each job, with and without busy loops.
 const RUNS: usize = 5;
@@ -39,9 +40,9 @@ const EQUAL_CLAIMS: u32 = 3;
 /// Equal devices in each plan.
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
-/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [waits] [keep] [system]`.
+/// `cargo xtask lab test [repeatable] [mixed] [model] [equal] [waits] [watch] [keep] [system]`.
 pub fn run(arguments: &[String]) -> Result<()> {
-    const PARTS: [&str; 7] = ["repeatable", "mixed", "model", "equal", "waits", "keep", "system"];
+    const PARTS: [&str; 8] = ["repeatable", "mixed", "model", "equal", "waits", "watch", "keep", "system"];
     let [what, parts @ ..] = arguments else { bail!("write `cargo xtask lab test`") };
     ensure!(what == "test", "there is only `cargo xtask lab test`");
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
@@ -50,7 +51,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
     let mut broken = 0;
-    if PARTS[..5].iter().any(|part| wants(part)) {
+    if PARTS[..6].iter().any(|part| wants(part)) {
         let fonio = process::build_fonio()?;
         process::outlive_signals()?;
         process::run(Command::new(&fonio).args(["lab", "fetch"]))?;
@@ -68,6 +69,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
         if wants("waits") {
             broken += lab_waits::run(&fonio)?;
+        }
+        if wants("watch") {
+            broken += lab_watch::run(&fonio)?;
         }
     }
     if wants("keep") {

@@ -22,6 +22,7 @@ mod lab;
 mod lab_keep;
 mod lab_system;
 mod lab_waits;
+mod lab_watch;
 mod live_bench;
 mod mutants;
 #[cfg(feature = "results")]
@@ -92,7 +93,7 @@ cargo xtask COMMAND
               named (root, about two minutes each); --full runs all devices and workloads at full scale, and also what is
               measured on emulated devices (root); --on measures one device beside the best, instead of all; --in runs
               everything in a guest; what this kernel lacks runs in a guest also without it
-  lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal] [waits] [keep]
+  lab         `lab test`: measure what guests with Debian's kernels promise (one hour): [repeatable] [mixed] [model] [equal] [waits] [watch] [keep]
               [system]
   kernel      `kernel build`: build the SmartIO I/O scheduler as a module of Debian's kernels (root): [6.1] [6.12] [newest]
               `kernel test`: build it and use it in guests: switched under load, reloaded, devices removed (root; on a machine

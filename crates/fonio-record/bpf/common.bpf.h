@@ -36,6 +36,7 @@ static void *(*const ring_reserve)(void *ring, u64 size, u64 flags) = (void *)13
 static void (*const ring_submit)(void *record, u64 flags) = (void *)132;
 static void (*const ring_discard)(void *record, u64 flags) = (void *)133;
 static long (*const task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
+static struct task_struct *(*const typed_current_task)(void) = (void *)158;
 static u64 (*const attach_cookie)(void *ctx) = (void *)174;
 static void *(*const task_registers)(void *task) = (void *)175;
 

@@ -3,7 +3,7 @@
 //
 // `queued` notes when a bio was queued, by which thread, and for which file; `split` copies the note to the part of a bio
 // that is split off; `issued` adds the time at which the driver got the request; `completed` takes the note of the
-// request's first bio and gives it all. A note that is never taken, of a bio that was merged, falls out of its table.
+// request's first bio and gives it all. A note that is never taken, of a bio that was merged, is replaced in time.
 //
 // Kernel threads write what others changed. For those, `dirtied` notes the last program that changed a file, and `changing`
 // the last one that changed the metadata of a file system with a journal.
@@ -44,6 +44,10 @@ struct address_space {
 struct page {
 	unsigned long compound_head;
 	struct address_space *mapping;
+} KERNEL;
+// Since Linux 7.0.
+struct page___with_info {
+	unsigned long compound_info;
 } KERNEL;
 struct bio_vec {
 	struct page *bv_page;
@@ -117,13 +121,6 @@ struct counters {
 
 struct {
 	UINT(type, MAP_LRU_HASH);
-	UINT(max_entries, 8192);
-	TYPE(key, u64);
-	TYPE(value, struct note);
-} notes SEC(".maps");
-
-struct {
-	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 64);
 	TYPE(key, u32);
 	TYPE(value, struct note);
@@ -155,11 +152,13 @@ struct {
 	UINT(max_entries, RING_BYTES);
 } completions SEC(".maps");
 
+#include "notes.bpf.h"
+
+// What a tracepoint gives, and what that points to, is read without a call: the kernel knows its types.
+
 INLINE int is_kernel_thread(void)
 {
-	u32 flags = 0;
-	READ(flags, current_task()->flags);
-	return (flags & PF_KTHREAD) != 0;
+	return (typed_current_task()->flags & PF_KTHREAD) != 0;
 }
 
 INLINE void name_current(struct cause *cause)
@@ -173,46 +172,50 @@ INLINE void name_current(struct cause *cause)
 
 INLINE u32 number_of(struct gendisk *disk)
 {
-	int major = 0, minor = 0;
-	if (!disk || READ(major, disk->major) || READ(minor, disk->first_minor))
-		return 0;
-	return (u32)major << 20 | ((u32)minor & 0xfffff);
+	return disk ? (u32)disk->major << 20 | ((u32)disk->first_minor & 0xfffff) : 0;
 }
 
 INLINE u32 disk_of(struct bio *bio)
 {
-	struct block_device *device = 0;
-	struct gendisk *disk = 0;
-	if (READ(device, bio->bi_bdev) || !device || READ(disk, device->bd_disk))
-		return 0;
-	return number_of(disk);
+	struct block_device *device = bio->bi_bdev;
+	return device ? number_of(device->bd_disk) : 0;
 }
 
 INLINE u32 partition_of(struct bio *bio)
 {
-	struct block_device *device = 0;
-	u32 number = 0;
-	if (READ(device, bio->bi_bdev) || !device || READ(number, device->bd_dev))
-		return 0;
-	return number;
+	struct block_device *device = bio->bi_bdev;
+	return device ? device->bd_dev : 0;
+}
+
+// The first page of the folio of a page, which knows the file.
+//
+// The lowest bit of a field says that the page is a later one. The rest is the address of the first page, or, since Linux 7.0, a
+// mask that makes it of the page's own address. A folio is smaller than 4 GiB, and no address has those upper bits.
+INLINE struct page *first_page(u64 page)
+{
+	u64 info = 0;
+	if (EXISTS(struct page, compound_head))
+		READ(info, ((struct page *)page)->compound_head);
+	else if (EXISTS(struct page___with_info, compound_info))
+		READ(info, ((struct page___with_info *)page)->compound_info);
+	if (!(info & 1))
+		return (struct page *)page;
+	return (struct page *)(info >> 32 == 0xffffffff ? page & info : info - 1);
 }
 
 // The file to which the first page of a bio belongs, or 0.
 INLINE struct inode *inode_of(struct bio *bio)
 {
-	struct bio_vec *vector = 0;
-	struct page *page = 0;
+	struct bio_vec *vector = bio->bi_io_vec;
+	if (!bio->bi_vcnt || !vector)
+		return 0;
+	// What is read with a call is a number, with which the kernel allows calculation.
+	u64 number = 0;
+	if (READ(number, vector->bv_page) || !number)
+		return 0;
+	struct page *page = first_page(number);
 	struct address_space *mapping = 0;
 	struct inode *inode = 0;
-	u64 head = 0;
-	u16 count = 0;
-
-	if (READ(count, bio->bi_vcnt) || !count || READ(vector, bio->bi_io_vec) || !vector || READ(page, vector->bv_page))
-		return 0;
-	if (!page || READ(head, page->compound_head))
-		return 0;
-	if (head & 1)
-		page = (struct page *)(head - 1);
 	if (READ(mapping, page->mapping) || !mapping || (u64)mapping & NOT_OF_FILE || READ(inode, mapping->host))
 		return 0;
 	return inode;
@@ -228,12 +231,9 @@ SEC("tp_btf/block_bio_queue")
 int queued(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
-	u64 key = (u64)bio;
-	u32 opf = 0, size = 0;
+	u32 opf = bio->bi_opf, size = bio->bi_iter.bi_size;
 	struct note note = { .queued_ns = now_ns() };
 
-	if (READ(opf, bio->bi_opf) || READ(size, bio->bi_iter.bi_size))
-		return 0;
 	struct inode *inode = inode_of(bio);
 	u16 mode = 0;
 	if (inode && !READ(mode, inode->i_mode)) {
@@ -264,7 +264,7 @@ int queued(u64 *ctx)
 		map_update(&flushes, &disk, &note, UPDATE_NOEXIST);
 	}
 	if (size)
-		map_update(&notes, &key, &note, UPDATE_ANY);
+		keep_note((u64)bio, &note);
 	return 0;
 }
 
@@ -273,43 +273,36 @@ SEC("tp_btf/block_split")
 int split(u64 *ctx)
 {
 	struct bio *bio = (void *)ctx[0];
-	u64 key = (u64)bio;
-	void *rest = 0;
-	if (READ(rest, bio->bi_private) || !rest)
+	struct slot *slot = slot_of((u64)bio->bi_private);
+	if (!slot)
 		return 0;
-	u64 rest_key = (u64)rest;
-	struct note *noted = map_lookup(&notes, &rest_key);
-	if (!noted)
-		return 0;
-	struct note note = *noted;
-	map_update(&notes, &key, &note, UPDATE_ANY);
+	struct note note = slot->note;
+	keep_note((u64)bio, &note);
 	return 0;
 }
 
 INLINE u32 disk_of_queue(struct request *request)
 {
-	struct request_queue *queue = 0;
-	struct gendisk *disk = 0;
-	if (!EXISTS(struct request_queue, disk) || READ(queue, request->q) || !queue || READ(disk, queue->disk))
+	if (!EXISTS(struct request_queue, disk))
 		return 0;
-	return number_of(disk);
-}
-
-INLINE struct note *note_of(struct request *request, struct bio *bio)
-{
-	if (bio) {
-		u64 key = (u64)bio;
-		return map_lookup(&notes, &key);
-	}
-	u32 disk = disk_of_queue(request);
-	return map_lookup(&flushes, &disk);
+	struct request_queue *queue = request->q;
+	return queue ? number_of(queue->disk) : 0;
 }
 
 SEC("tp_btf/block_rq_issue")
 int issued(u64 *ctx)
 {
 	struct request *request = (void *)ctx[0];
-	struct note *note = note_of(request, request->bio);
+	struct bio *bio = request->bio;
+	struct note *note = 0;
+	if (bio) {
+		struct slot *slot = slot_of((u64)bio);
+		if (slot)
+			note = &slot->note;
+	} else {
+		u32 disk = disk_of_queue(request);
+		note = map_lookup(&flushes, &disk);
+	}
 	if (note && !note->issued_ns)
 		note->issued_ns = now_ns();
 	return 0;
@@ -332,14 +325,14 @@ int completed(u64 *ctx)
 	if (!count)
 		return 0;
 	u32 disk = bio ? disk_of(bio) : disk_of_queue(request);
-	struct note *note = note_of(request, bio);
 	struct completed *given = ring_reserve(&completions, sizeof(*given), 0);
 	if (!given) {
 		__sync_fetch_and_add(&count->lost, 1);
 	} else {
-		if (note) {
-			given->note = *note;
-		} else {
+		struct note *flush = bio ? 0 : map_lookup(&flushes, &disk);
+		if (flush) {
+			given->note = *flush;
+		} else if (!bio || !take_note((u64)bio, &given->note)) {
 			struct note none = { .queued_ns = request->start_time_ns, .flags = UNNOTED };
 			given->note = none;
 		}
@@ -356,12 +349,8 @@ int completed(u64 *ctx)
 		ring_submit(given, full > RING_BYTES / 2 ? RINGBUF_FORCE_WAKEUP : RINGBUF_NO_WAKEUP);
 		__sync_fetch_and_add(&count->given, 1);
 	}
-	if (bio) {
-		u64 key = (u64)bio;
-		map_delete(&notes, &key);
-	} else {
+	if (!bio)
 		map_delete(&flushes, &disk);
-	}
 	return 0;
 }
 

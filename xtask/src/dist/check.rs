@@ -26,7 +26,7 @@ const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o
 /// What is done, what its output must contain, and what it shows.
 type Step = (&'static str, &'static str, &'static str);
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 20] = [
     ("dpkg -i /root/fonio.deb", "Setting up fonio", "the package is installed"),
     ("fonio --version", "fonio ", "the program runs"),
     ("fonio", "", "the status card is printed"),
@@ -54,6 +54,13 @@ const STEPS: [Step; 17] = [
     ("fonio report /root/rec", "torage", "a report with a verdict"),
     ("fonio export --format csv /root/rec | grep -c ,write,", "", "the recording has the writes"),
     ("fonio fix swappiness=10 --keep && fonio fix --undo", "-> 60", "a setting is kept and undone"),
+    ("fonio watch install", "The watch runs", "the watch is a service"),
+    (REPORT_OF_WATCH, "/root/watched", "it says which file was written"),
+    (
+        "fonio watch uninstall --purge && ! systemctl is-active fonio-watch && echo gone",
+        "gone",
+        "it is removed with its history",
+    ),
     ("dpkg -i /root/fonio-recorder.deb", "Setting up fonio-recorder", "the recorder is installed"),
     ("fonio-recorder --help", "--spill-to", "the recorder runs"),
     (
@@ -70,7 +77,12 @@ const STEPS: [Step; 17] = [
     ("diff /root/before /root/after && echo same", "same", "nothing is left behind"),
 ];
 
-/// The same on 32-bit ARM, while the package is installed.
+const REPORT_OF_WATCH: &str =
+    "dd if=/dev/zero of=/root/watched bs=1M count=8 conv=fsync 2>/dev/null; sleep 65; fonio watch report";
+/// What the report of the watch says on 32-bit ARM instead.
+const WATCH_OF_32_BITS: &str = "only long waits are seen";
+
+/// A further step on 32-bit ARM, while the package is installed.
 const STEP_OF_32_BITS: Step = (
     "fonio record --for 2s -o /root/no-bpf 2>&1; fonio report --all /root/no-bpf",
     "BPF programs for x86-64 and 64-bit ARM only",
@@ -123,6 +135,7 @@ fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
         if wanted == "same" {
             text(system, &format!("{FILES} >/root/after"))?;
         }
+        let wanted = if is_32_bits && script == REPORT_OF_WATCH { WATCH_OF_32_BITS } else { wanted };
         broken += u32::from(!shown(what, script, wanted, text(system, script)));
     }
     Ok(broken)

@@ -62,7 +62,8 @@ impl Unavailable {
         match error {
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
-                let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+                let lines: Vec<&str> =
+                    log.lines().map(str::trim).filter(|line| !is_statistic(line)).collect();
                 // Without permission, the verifier is not asked.
                 if lines.is_empty() && is_permission(&io_error) {
                     return Unavailable::NotPermitted { source: io_error };
@@ -78,6 +79,12 @@ impl Unavailable {
     pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
+}
+
+/// Whether a line of the verifier says nothing about the reason: it is empty, or one of the figures at the end.
+fn is_statistic(line: &str) -> bool {
+    const FIGURES: [&str; 4] = ["verification time ", "stack depth ", "processed ", "subprog "];
+    line.is_empty() || FIGURES.iter().any(|start| line.starts_with(start))
 }
 
 fn is_permission(error: &io::Error) -> bool {

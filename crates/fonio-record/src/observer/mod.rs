@@ -177,9 +177,22 @@ enum Source {
     Procfs { looker: Looker, tally: Box<Tally>, pause: Duration, because: String },
 }
 
+/// Has the C library give large blocks of memory back to the kernel as soon as they are freed.
+///
+/// glibc does so at first, and then keeps ever larger ones: after the kernel's types have been read, 16 MiB for as long as the
+/// process lives. musl always gives them back.
+fn return_large_blocks() {
+    // SAFETY: it only sets a number of the allocator, under the allocator's own lock.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
+}
+
 impl Observer {
     /// Begins to observe.
     pub fn begin() -> Observer {
+        return_large_blocks();
         let machine = Machine::here();
         let source = match bpf(&machine) {
             Ok(source) => source,

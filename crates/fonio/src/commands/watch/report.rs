@@ -50,7 +50,8 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
     } else {
-        print(&document, &folders, output::wants_colour(colour), &mut out)?;
+        let has_minutes = !history_is_empty(&history);
+        print(&document, has_minutes, &folders, output::wants_colour(colour), &mut out)?;
     }
     Ok(if history_is_empty(&history) { Exit::NotValid } else { Exit::Fine })
 }
@@ -78,9 +79,21 @@ fn history(folders: &Folders) -> Result<History> {
     Ok(history)
 }
 
-fn print(document: &Document, folders: &Folders, colour: bool, out: &mut impl Write) -> io::Result<()> {
+fn print(
+    document: &Document,
+    has_minutes: bool,
+    folders: &Folders,
+    colour: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let (bold, plain) = if colour { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     let runs = folders.runs().is_some();
+    if !has_minutes {
+        return writeln!(
+            out,
+            "{bold}• The watch began less than a minute ago; ask again after its first minute.{plain}"
+        );
+    }
     let mut notes: Vec<&String> = Vec::new();
     if let Some(stalls) = &document.stalls {
         let mark = if stalls.is_problem { "✗" } else { "✓" };

@@ -124,13 +124,21 @@ impl Watch {
         sum
     }
 
-    /// The memory of the process that is not a copy of a file, and the kernel's tables. The pages of the program itself are
-    /// given back when memory is short.
-    fn memory(&self) -> (u64, u64) {
+    /// The memory of the process that is not a copy of a file. The pages of the program itself are given back when memory is short.
+    fn own_memory(&self) -> u64 {
         let status = self.file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-        (kib.unwrap_or(0) << 10, self.of_bpf("memlock"))
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+    }
+
+    /// The most memory of the process during some time.
+    fn most_memory(&self, time: Duration) -> u64 {
+        let (began, mut most) = (Instant::now(), 0);
+        while began.elapsed() < time {
+            most = most.max(self.own_memory());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        most
     }
 
     fn report(&self) -> Result<serde_json::Value> {
@@ -334,7 +342,8 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
     let statistics = Statistics::enable()?;
     let watch =
         Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.0), name(&slow.device)], WRITE_EVERY)?;
-    std::thread::sleep(Duration::from_secs(5));
+    // It reads the kernel's types first.
+    let at_start = watch.most_memory(Duration::from_secs(5));
     let mut holds = true;
     for (load, rate) in [("nothing", 0), ("fio, random reads of 4 KiB", RATE)] {
         process::check_signals()?;
@@ -364,26 +373,22 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
             .args(["if=/dev/zero", &file, "bs=1M", "count=24", "conv=fsync"])
             .stderr(Stdio::null()),
     )?;
-    let (began, mut most) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(70) {
-        most = most.max(watch.memory().0);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let later = watch.most_memory(Duration::from_secs(70));
     let stalls = watch.report()?["stalls"]["stalls_in_all"].as_u64().unwrap_or(0);
-    let (now, tables) = watch.memory();
-    let at_start = watch.file("status");
-    let at_start = at_start.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
+    let (now, tables) = (watch.own_memory(), watch.of_bpf("memlock"));
     println!(
-        "memory, while {stalls} stalls were told: {} in the process at most ({} afterwards), {} in tables of the kernel; for a \
-         moment at the start, while it read the kernel's types, {at_start} with the program's own pages",
-        Unit::Bytes.format(most as f64),
+        "memory: {} in the process for a moment at its start, at most {} while {stalls} stalls were told, {} afterwards; {} in \
+         tables of the kernel",
+        Unit::Bytes.format(at_start as f64),
+        Unit::Bytes.format(later as f64),
         Unit::Bytes.format(now as f64),
         Unit::Bytes.format(tables as f64)
     );
+    let most = at_start.max(later) + tables;
     println!(
-        "memory while it watches: {} ({}, at most {})",
-        verdict(most + tables <= MEMORY_MAX && stalls > 0),
-        Unit::Bytes.format((most + tables) as f64),
+        "memory: {} ({}, at most {})",
+        verdict(most <= MEMORY_MAX && stalls > 0),
+        Unit::Bytes.format(most as f64),
         Unit::Bytes.format(MEMORY_MAX as f64)
     );
     drop((watch, statistics));

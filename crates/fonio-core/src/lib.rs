@@ -15,6 +15,7 @@ mod reader;
 pub mod rows;
 mod sink;
 pub mod sql;
+pub mod statistics;
 pub mod threads;
 mod unit_name;
 pub mod units;

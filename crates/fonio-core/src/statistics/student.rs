@@ -30,7 +30,7 @@ fn within(t: f64, freedom: u32) -> f64 {
 /// # Panics
 ///
 /// If there is less than one degree of freedom, or `level` is not between 0 and 1.
-pub(crate) fn two_sided(level: f64, freedom: f64) -> f64 {
+pub fn two_sided(level: f64, freedom: f64) -> f64 {
     assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "t at level {level} with {freedom} degrees");
     let freedom = (freedom as u32).min(FREEDOM_MAX);
     let (mut low, mut high) = (0.0f64, 1.0f64);

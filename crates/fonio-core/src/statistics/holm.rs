@@ -6,7 +6,7 @@
 
 /// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure differs at a
 /// level; it must not claim less at a higher one. Returns the level at which each figure was tested last.
-pub(crate) fn levels(level: f64, weights: &[f64], mut claims: impl FnMut(usize, f64) -> bool) -> Vec<f64> {
+pub fn levels(level: f64, weights: &[f64], mut claims: impl FnMut(usize, f64) -> bool) -> Vec<f64> {
     let mut open: Vec<usize> = (0..weights.len()).collect();
     let mut levels = vec![level; weights.len()];
     loop {

@@ -161,11 +161,16 @@ fn print_stalls(
 
 fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
     for device in &answer.devices {
-        writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
+        // Without BPF, nobody knows who writes.
+        if !device.parties.is_empty() {
+            writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
+        }
         for row in device.parties.iter().take(ROWS_MAX) {
             writeln!(out, "  {:>10} {:>7}  {}", bytes(row.written), share(row.share), row.party)?;
         }
-        writeln!(out, "{bold}What is written to {}{plain}", device.name)?;
+        if !device.files.is_empty() {
+            writeln!(out, "{bold}What is written to {}{plain}", device.name)?;
+        }
         for row in device.files.iter().take(ROWS_MAX) {
             writeln!(
                 out,
@@ -238,7 +243,8 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             )?;
         }
     }
-    if let Some(pressure) = load.pressure {
+    // Times are whole seconds, too coarse for shares of less than a minute.
+    if let Some(pressure) = load.pressure.filter(|_| load.watched_s >= 60) {
         writeln!(
             out,
             "Some task stood still for I/O in {} of the time, for memory in {}, for a processor in {}.",

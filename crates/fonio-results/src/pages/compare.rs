@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
-use fonio_bench::storebench::document::{Document, Value};
-use fonio_bench::storebench::figures::{self as catalogue, Better};
+use fonio_bench::storebench::compare::{self, Answer, Compared};
+use fonio_bench::storebench::document::Document;
 
 use super::result::no_result;
 use super::{Page, html};
@@ -75,37 +75,37 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     Ok(html(&page))
 }
 
+/// The rows of the table: the answers are those of `fonio storebench compare`.
 fn rows(a: &Document, b: &Document) -> Vec<Row> {
-    let row = |figure: catalogue::Figure| {
-        let (a, b) = (a.value(&figure.name)?, b.value(&figure.name)?);
+    let row = |compared: Compared| {
+        let (a, b) = (compared.first.value()?, compared.second.value()?);
         Some(Row {
-            outcome: outcome(a, b, figure.better),
+            outcome: outcome(compared.answer, a.value, b.value),
             a: a.unit.format(a.value),
             b: b.unit.format(b.value),
-            label: figure.label,
+            label: compared.figure.label,
         })
     };
-    catalogue::catalogue().into_iter().filter_map(row).collect()
+    compare::compare(a, b).figures.into_iter().filter_map(row).collect()
 }
 
-fn outcome(a: &Value, b: &Value, better: Option<Better>) -> String {
-    if a.low <= b.high && b.low <= a.high {
-        return "no difference".to_owned();
-    }
-    if a.runs < 2 || b.runs < 2 {
-        return "one run only, so no interval".to_owned();
-    }
-    let times = a.value.max(b.value) / a.value.min(b.value);
-    let words = if times.is_finite() { format!(" ({times:.2} ×)") } else { String::new() };
-    match better {
-        Some(better) if (a.value > b.value) == (better == Better::Higher) => format!("A is better{words}"),
-        Some(_) => format!("B is better{words}"),
-        None => format!("different{words}"),
+fn outcome(answer: Answer, a: f64, b: f64) -> String {
+    let times = a.max(b) / a.min(b);
+    let times = if times.is_finite() { format!(" ({times:.2} ×)") } else { String::new() };
+    match answer {
+        Answer::Better => format!("B is better{times}"),
+        Answer::Worse => format!("A is better{times}"),
+        Answer::Differs => format!("different{times}"),
+        Answer::NoDifference => "no difference".to_owned(),
+        Answer::OneRun => "one run only, which shows no spread".to_owned(),
+        Answer::NotMeasured => "not measured".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fonio_bench::storebench::figures as catalogue;
+
     use super::*;
     use crate::sample;
 

@@ -223,7 +223,9 @@ fn measure(
         }
         _ => new,
     };
-    kept.notes = session.target.place().warnings();
+    // Of an emulated device, the loop device below is known.
+    let place = session.target.place();
+    kept.notes = if machine::is_emulated(place) { Vec::new() } else { place.warnings() };
     let mut save = |kept: &Kept| {
         unfinished.save(kept).map_err(|error| {
             // The state folder, not the device.

@@ -15,8 +15,8 @@
 
 // include/linux/blk_types.h: the operation of a bio or request, and the flag that asks for a flush before it.
 enum { OP_MASK = 0xff, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
-// include/linux/sched.h, include/linux/fs.h
-enum { PF_KTHREAD = 0x200000, DIRTY_PAGES = 4 };
+// include/linux/sched.h
+enum { PF_KTHREAD = 0x200000 };
 enum { FORMAT_MASK = 0170000, BLOCK_DEVICE = 0060000 };
 // include/linux/page-flags.h: the low bits of `mapping` of a page that is not of a file.
 enum { NOT_OF_FILE = 3 };
@@ -354,12 +354,14 @@ int completed(u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/writeback_mark_inode_dirty")
+// Before Linux 5.18, the tracepoint is called `writeback_dirty_page`.
+SEC("tp_btf/writeback_dirty_folio")
 int dirtied(u64 *ctx)
 {
-	struct inode *inode = (void *)ctx[0];
-	if (!(ctx[1] & DIRTY_PAGES) || is_kernel_thread())
+	struct address_space *mapping = (void *)ctx[1];
+	if (!mapping || is_kernel_thread())
 		return 0;
+	struct inode *inode = mapping->host;
 	struct file_key file = {};
 	u32 fs = 0;
 	if (!read_identity(inode, &file.inode, &fs))

@@ -22,13 +22,15 @@ static OBJECT: &[u8] =
 
 /// The programs that every kernel with BPF has a tracepoint for, in the order in which they are attached: completions last,
 /// so that what they need has been noted.
-const PROGRAMS: [bpf::Program; 5] = [
-    ("dirtied", "writeback_mark_inode_dirty"),
+const PROGRAMS: [bpf::Program; 4] = [
     ("queued", "block_bio_queue"),
     ("split", "block_split"),
     ("issued", "block_rq_issue"),
     ("completed", "block_rq_complete"),
 ];
+/// The program for pages that become dirty, since Linux 5.18 and before.
+const DIRTIED: [bpf::Program; 2] =
+    [("dirtied", "writeback_dirty_folio"), ("dirtied", "writeback_dirty_page")];
 /// The program for file systems with a journal; a kernel without ext4 has no such tracepoint.
 const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 
@@ -83,14 +85,7 @@ impl std::fmt::Debug for RequestsProbe {
 impl RequestsProbe {
     /// Loads the programs and begins.
     pub(crate) fn begin() -> Result<RequestsProbe, Unavailable> {
-        let mut all = PROGRAMS.to_vec();
-        all.insert(0, JOURNAL);
-        // A kernel without ext4 has no tracepoint of its journal.
-        let loaded = bpf::load(OBJECT, &all, &[]).map(|loaded| (loaded, all));
-        let (mut programs, attached) = match loaded {
-            Ok(loaded) => loaded,
-            Err(_) => (bpf::load(OBJECT, &PROGRAMS, &[])?, PROGRAMS.to_vec()),
-        };
+        let (mut programs, attached) = load()?;
         let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
         let completions = bpf::map(&mut programs, "completions", RingBuf::try_from)?;
         let links = bpf::attach(&mut programs, &attached)?;
@@ -116,6 +111,22 @@ impl RequestsProbe {
     pub(crate) fn lost(&self) -> u64 {
         self.counters.get(&0, 0).unwrap_or_default().lost
     }
+}
+
+/// Loads the programs for the tracepoints that this kernel has.
+fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
+    let mut refused = None;
+    for journal in [Some(JOURNAL), None] {
+        for dirtied in DIRTIED {
+            let all: Vec<bpf::Program> = journal.into_iter().chain([dirtied]).chain(PROGRAMS).collect();
+            match bpf::load(OBJECT, &all, &[]) {
+                Ok(programs) => return Ok((programs, all)),
+                // The first error is of the programs as they are on a new kernel.
+                Err(error) => _ = refused.get_or_insert(error),
+            }
+        }
+    }
+    Err(refused.unwrap_or(Unavailable::NoTypes))
 }
 
 /// The kernel's `dev_t` has 20 bits for the minor number.

@@ -290,9 +290,11 @@ fn sentence(device: &WornDevice) -> String {
 }
 
 fn years(estimate: &Estimate) -> String {
-    let span = |years: f64| match years {
-        _ if years >= 2.0 => format!("{} years", Unit::Number.format((years * 2.0).round() / 2.0)),
-        _ => format!("{} months", Unit::Number.format((years * 12.0).round())),
+    let span = |years: f64| match (years * 12.0).round() {
+        months if months < 1.0 => "less than a month".to_owned(),
+        1.0 => "1 month".to_owned(),
+        months if months < 24.0 => format!("{} months", Unit::Number.format(months)),
+        _ => format!("{} years", Unit::Number.format((years * 2.0).round() / 2.0)),
     };
     let least = estimate.years_at_least;
     let when = match estimate.years_at_most {

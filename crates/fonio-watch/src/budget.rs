@@ -14,6 +14,8 @@ const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 #[derive(Debug)]
 pub struct Budget {
     at_most: u64,
+    /// When it began, by the monotonic clock.
+    began: Duration,
     /// When, by the monotonic clock, and how much.
     writes: VecDeque<(Duration, u64)>,
     /// What the history needs in a day.
@@ -21,11 +23,17 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `at_most` in 24 hours, of which the history takes a write of about `history_write` each `write_every`.
-    pub fn new(at_most: ByteCount, write_every: Duration, history_write: ByteCount) -> Budget {
+    /// At most `at_most` in 24 hours from `began` on, of which the history takes a write of about `history_write` each
+    /// `write_every`.
+    pub fn new(
+        began: Duration,
+        at_most: ByteCount,
+        write_every: Duration,
+        history_write: ByteCount,
+    ) -> Budget {
         let writes = (DAY.as_secs_f64() / write_every.as_secs_f64().max(1.0)).ceil() as u64;
         let history = writes.saturating_mul(history_write.0 + FILE_SYSTEM.0);
-        Budget { at_most: at_most.0, writes: VecDeque::new(), history }
+        Budget { at_most: at_most.0, began, writes: VecDeque::new(), history }
     }
 
     /// Notes a write of the history or of a kept stall.
@@ -41,11 +49,17 @@ impl Budget {
     }
 
     /// Whether a kept stall of this size may be written now, so that the history can still be written all day.
+    ///
+    /// On its first day, a watch may write the part of `at_most` that belongs to the time since its beginning, so that many short
+    /// ones write no more than one long one.
     pub fn allows(&mut self, now: Duration, bytes: ByteCount) -> bool {
         self.forget(now);
         let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
-        // The history's own writes are among those already spent; its share of a day is needed in any case.
-        spent.max(self.history).saturating_add(bytes.0 + FILE_SYSTEM.0) <= self.at_most
+        let part = (now.saturating_sub(self.began).as_secs_f64() / DAY.as_secs_f64()).min(1.0);
+        let of_part = |bytes: u64| (bytes as f64 * part) as u64;
+        // The history's own writes are among those already spent; its share is needed in any case.
+        let needed = spent.max(of_part(self.history)).saturating_add(bytes.0 + FILE_SYSTEM.0);
+        needed <= of_part(self.at_most)
     }
 
     /// What was written in the last 24 hours, as counted here.
@@ -63,9 +77,13 @@ mod tests {
     fn kept_stalls_leave_room_for_the_history() {
         let hour = Duration::from_secs(3600);
         // 24 writes of 8 + 16 KiB are 576 KiB.
-        let mut budget = Budget::new(ByteCount(1 << 20), hour, ByteCount(8 << 10));
-        assert!(budget.allows(hour, ByteCount(432 << 10)));
-        assert!(!budget.allows(hour, ByteCount(433 << 10)));
+        let mut budget = Budget::new(hour, ByteCount(1 << 20), hour, ByteCount(8 << 10));
+        assert!(budget.allows(hour * 25, ByteCount(432 << 10)));
+        assert!(!budget.allows(hour * 25, ByteCount(433 << 10)));
+        // A quarter of a day after its beginning, a quarter of everything.
+        assert!(budget.allows(hour * 7, ByteCount((432 / 4 - 12) << 10)));
+        assert!(!budget.allows(hour * 7, ByteCount((432 / 4 - 11) << 10)));
+        assert!(!budget.allows(hour, ByteCount(1)));
         for n in 1..=24 {
             budget.note(hour * n, ByteCount(8 << 10));
         }

@@ -106,7 +106,8 @@ impl Watch {
         minute.events.push(Event::Started { at, limited });
         let path = &folders.run;
         running.ready().map_err(WatchError::file(path, "written"))?;
-        let budget = Budget::new(settings.write_at_most, settings.write_every, HISTORY_WRITE);
+        let began = Duration::from_nanos(monotonic().0);
+        let budget = Budget::new(began, settings.write_at_most, settings.write_every, HISTORY_WRITE);
         Ok(Watch {
             stalls: StallFinder::new(settings.stall),
             settings,

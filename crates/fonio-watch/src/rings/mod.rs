@@ -9,8 +9,8 @@
 //! | year | those of 24 hours added together | 367 | 4 KiB |
 //!
 //! One write overwrites one slot of the day and one of the week, in place: a file system then writes these 8 to 20 KiB, the
-//! inode and its journal's record of it, and nothing else. Nothing is synced, because two hours of figures are worth less than
-//! a flush; a torn slot fails its checksum and is left out, the others stay.
+//! inode and its journal's record of it, and nothing else. Only a new file is synced, once: two hours of figures are worth less
+//! than a flush; a torn slot fails its checksum and is left out, the others stay.
 //!
 //! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
 //! parties and files are added together, then neighbouring minutes.
@@ -121,7 +121,8 @@ impl Rings {
         minutes.iter().for_each(|minute| hour.merge(minute));
         let mut day = self.day.clone();
         day.merge(&hour);
-        let mut written = self.write_header()?;
+        let header = self.write_header()?;
+        let mut written = header;
         written += self.write(DAY, 0, slot::fitting(minutes, MINUTE_BOUNDS, DAY.slot_bytes, self.next[0]))?;
         let hours = slot::fitting(std::slice::from_ref(&hour), HOUR_BOUNDS, WEEK.slot_bytes, self.next[1]);
         written += self.write(WEEK, 1, hours)?;
@@ -132,6 +133,10 @@ impl Rings {
         }
         // Only now, so that a failed write can be repeated without counting twice.
         self.day = day;
+        if header > 0 {
+            // A journal then has the new file and its first blocks in one transaction instead of two. It is no harm if that fails.
+            let _ = self.file.sync_data();
+        }
         Ok(ByteCount(written))
     }
 

@@ -55,13 +55,18 @@ pub struct Device {
 impl Entry {
     /// Prepares a document without problems that was received at `now_unix_s`.
     pub fn new(document: &Document, now_unix_s: u64) -> Entry {
-        let json = serde_json::to_vec(document).expect("a document is JSON");
+        let json = serde_json::to_string(document).expect("a document is JSON");
+        Entry::of_json(document, &json, now_unix_s)
+    }
+
+    /// As [`Entry::new`], with the document's JSON.
+    pub(crate) fn of_json(document: &Document, json: &str, now_unix_s: u64) -> Entry {
         Entry {
             key: key(document),
             device: device(document),
             hidden_reason: plausibility::reason_to_hide(document, now_unix_s),
             figures: ranked_figures(document),
-            document: compression::compress(&json),
+            document: compression::compress(json.as_bytes()),
         }
     }
 }

@@ -22,10 +22,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if let [what, ..] = arguments
         && what == "results"
     {
-        #[cfg(feature = "results")]
         return crate::results_demo::run(&arguments[1..]);
-        #[cfg(not(feature = "results"))]
-        return process::with_results("demo", arguments);
     }
     if let Some(unknown) = arguments.first() {
         bail!("`{unknown}` is not an option; the demos are `demo` and `demo results [--once]`");

@@ -30,7 +30,6 @@ mod process;
 mod receipt;
 mod report_bench;
 mod results_bench;
-#[cfg(feature = "results")]
 mod results_demo;
 mod results_service;
 #[cfg(feature = "results")]

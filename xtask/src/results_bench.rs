@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::results_service::{self, Service};
+use crate::results_service::{self, Service, example};
 use crate::{process, tools};
 
 /// The goals.
@@ -99,10 +99,6 @@ fn parse(arguments: &[String]) -> Result<Options> {
     Ok(options)
 }
 
-fn example(name: &str) -> PathBuf {
-    process::target().join("release/examples").join(name)
-}
-
 /// A folder with the seeded database, which is kept for the next run.
 fn seeded(results: u64) -> Result<PathBuf> {
     let folder = process::scratch(&format!("results-{results}"))?;
@@ -180,7 +176,9 @@ fn submissions(options: &Options) -> Result<Verdict> {
     let service = Service::start(&folder, None)?;
     // A little more than the goal, so that the rate is the service's.
     let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
+    let before = service.processor_time()?;
     let sent = answer(&mut load(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
+    let spent_s = (service.processor_time()? - before).as_secs_f64();
     let checked = answer(&mut load(&service, &["check", &shown]))?;
     let (per_s, lost) = (number(&sent, "per_s"), number(&checked, "lost"));
     let refused = number(&sent, "refused") + number(&sent, "failed");
@@ -188,11 +186,14 @@ fn submissions(options: &Options) -> Result<Verdict> {
         per_s >= f64::from(SUBMISSIONS_PER_S) && lost == 0.0 && refused == 0.0,
         format!(
             "submissions beside {} results: {per_s:.0}/s acknowledged for {} s (goal {SUBMISSIONS_PER_S}/s), p50 {:.1} ms, \
-             p99 {:.1} ms, {refused:.0} refused, {lost:.0} lost",
+             p99 {:.1} ms, {refused:.0} refused, {lost:.0} lost; processor time: the service {:.2} ms for each, the load generator \
+             {:.2} ms",
             options.results,
             options.seconds,
             number(&sent, "p50_ms"),
             number(&sent, "p99_ms"),
+            1e3 * spent_s / number(&sent, "answers"),
+            1e3 * number(&sent, "processor_s") / number(&sent, "answers"),
         ),
     ))
 }
@@ -207,13 +208,13 @@ fn kill(options: &Options) -> Result<Verdict> {
         process::check_signals()?;
         let _ = fs::remove_file(&file);
         let service = Service::start(folder.path(), None)?;
-        let mut load = load(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
+        let mut sending = load(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
             .stdout(Stdio::null())
             .spawn()?;
         // Another instant in each round, between 0.2 and 0.8 s.
         std::thread::sleep(Duration::from_millis(200 + u64::from(round) * 37 % 600));
         service.kill()?;
-        load.wait()?;
+        sending.wait()?;
         let service = Service::start(folder.path(), None)?;
         let checked = answer(&mut load(&service, &["check", &shown]))?;
         acknowledged += number(&checked, "acknowledged");

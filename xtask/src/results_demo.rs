@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fonio_bench::storebench::document::{Document, Measure};
-use fonio_bench::storebench::models;
 use serde_json::Value;
 
 use crate::results_service::{self, Service};
@@ -69,13 +67,14 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     let mut service = Service::start(&data, None)?;
     let address = format!("http://127.0.0.1:{}", service.port);
     println!("\nThe service runs on {address}/ with a new database.");
-    let shipped = models::shipped();
-    for (number, document) in shipped.iter().enumerate() {
-        let file = demo.folder.join(format!("model-{number}.json"));
-        fs::write(&file, serde_json::to_vec(document)?)?;
-        demo.submit(&address, &file, false)?;
+    let shipped = demo.models()?;
+    for file in &shipped {
+        demo.submit(&address, file, false)?;
     }
-    println!("Sent the {} results of models that come with fonio. They have a ranking of their own.", shipped.len());
+    println!(
+        "Sent the {} results of models that come with fonio. They have a ranking of their own.",
+        shipped.len()
+    );
 
     let [first, others @ ..] = CARDS;
     println!(
@@ -83,7 +82,9 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
          results are ranked among quick ones only.\n"
     );
     let file = demo.measure(first, true)?;
-    println!("\nSending the result, after a preview of every field: `fonio storebench submit --server {address} FILE`\n");
+    println!(
+        "\nSending the result, after a preview of every field: `fonio storebench submit --server {address} FILE`\n"
+    );
     let page = demo.submit(&address, &file, true)?.context("`submit` printed no address of a page")?;
     println!("\nMeasuring {} for the ranking, in the same way …", others.join(" and "));
     for card in others {
@@ -93,10 +94,11 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
 
     let id = page.rsplit('/').next().unwrap_or_default();
     println!();
-    for sentence in standing(first, &serde_json::from_str(&service.get(&format!("/api/v1/results/{id}"))?)?)? {
+    for sentence in standing(first, &serde_json::from_str(&service.get(&format!("/api/v1/results/{id}"))?)?)?
+    {
         println!("{sentence}");
     }
-    for sentence in not_measured(&fs::read(&file)?)? {
+    for sentence in not_measured(&serde_json::from_slice(&fs::read(&file)?)?)? {
         println!("{sentence}");
     }
     println!("\nThe page of the result: {page}\nThe rankings:           {address}/");
@@ -119,6 +121,18 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
 }
 
 impl Demo<'_> {
+    /// Writes the results of models; returns their files.
+    fn models(&self) -> Result<Vec<PathBuf>> {
+        let folder = self.folder.join("models");
+        fs::create_dir(&folder)?;
+        process::run(Command::new(results_service::example("models")).arg(&folder))?;
+        let files: std::io::Result<Vec<PathBuf>> =
+            fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect();
+        let mut files = files?;
+        files.sort_unstable();
+        Ok(files)
+    }
+
     fn command(&self) -> Command {
         let mut command = process::bound_to_this(&self.fonio);
         // Results, unfinished runs and tokens of the demo are not kept among those of the user.
@@ -210,8 +224,11 @@ fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
             number("rank").context("a rank")?,
             number("results").context("a number of results")?
         );
-        if let (Some(percentile), Some(low), Some(high)) = (number("percentile"), number("low"), number("high")) {
-            sentence += &format!("; {percentile:.0} % of the others are not better ({low:.0} % to {high:.0} %)");
+        if let (Some(percentile), Some(low), Some(high)) =
+            (number("percentile"), number("low"), number("high"))
+        {
+            sentence +=
+                &format!("; {percentile:.0} % of the others are not better ({low:.0} % to {high:.0} %)");
         }
         sentences.push(sentence);
     }
@@ -222,18 +239,17 @@ fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
 }
 
 /// The figures that the run did not measure: a sentence for each reason.
-fn not_measured(json: &[u8]) -> Result<Vec<String>> {
-    let document = Document::parse(json)
-        .map_err(|problems| anyhow::anyhow!("the result is not in order: {:?}", problems.first()))?;
+fn not_measured(result: &Value) -> Result<Vec<String>> {
+    let figures = result["figures"].as_object().context("the result has figures")?;
     let mut reasons: Vec<(&str, usize)> = Vec::new();
-    for measure in document.figures.values() {
-        let Measure::NotMeasured(reason) = measure else { continue };
-        match reasons.iter_mut().find(|(known, _)| known == reason) {
+    for measure in figures.values() {
+        let Some(reason) = measure["not_measured"].as_str() else { continue };
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, figures)) => *figures += 1,
             None => reasons.push((reason, 1)),
         }
     }
-    let all = document.figures.len();
+    let all = figures.len();
     Ok(reasons
         .into_iter()
         .map(|(reason, figures)| format!("{figures} of {all} figures were not measured: {reason}."))
@@ -273,8 +289,11 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_counted_by_its_reason() {
-        let model = serde_json::to_vec(&models::shipped()[0]).unwrap();
-        let sentences = not_measured(&model).unwrap();
-        assert!(sentences.iter().any(|sentence| sentence.contains("a model has no file system")), "{sentences:?}");
+        let result = json!({ "figures": {
+            "bandwidth.total": { "measured": { "value": 80.5 } },
+            "cpu.active": { "not_measured": "no time left" },
+            "cpu.iowait": { "not_measured": "no time left" },
+        } });
+        assert_eq!(not_measured(&result).unwrap(), ["2 of 3 figures were not measured: no time left."]);
     }
 }

@@ -1,12 +1,9 @@
 //! A results service that runs for a benchmark or a demo, on a free port of 127.0.0.1.
 
-use std::io::{BufRead, BufReader};
-#[cfg(feature = "results")]
-use std::io::{Read, Write};
-#[cfg(feature = "results")]
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +14,11 @@ use crate::process;
 pub fn build() -> Result<()> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))
+}
+
+/// One of those programs.
+pub fn example(name: &str) -> PathBuf {
+    process::target().join("release/examples").join(name)
 }
 
 /// A running service. Dropping it kills it, and it ends when this process ends in any way.
@@ -39,7 +41,8 @@ impl Service {
         };
         command.args(["serve", "--listen", "127.0.0.1:0"]);
         command.args(["--requests-per-second", "1000000", "--submissions-per-minute", "10000000", "--data"]);
-        let mut child = command.arg(folder).stdout(Stdio::piped()).spawn().context("cannot start the service")?;
+        let mut child =
+            command.arg(folder).stdout(Stdio::piped()).spawn().context("cannot start the service")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("it is piped")?).read_line(&mut line)?;
         let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()?.parse().ok());
@@ -66,13 +69,11 @@ impl Service {
     }
 
     /// Whether the service has ended on its own.
-    #[cfg(feature = "results")]
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
     /// The body of an answer 200.
-    #[cfg(feature = "results")]
     pub fn get(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).context("cannot reach the service")?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;

@@ -98,8 +98,11 @@ fn private(text: &str) -> Option<&'static str> {
         text.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"'))
     {
         let bare = word.trim_end_matches(['.', ':', '!', '?']);
-        let starts = |start: &&str| word.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
-        if SERIAL_WORDS.iter().any(|known| bare.eq_ignore_ascii_case(known)) || SERIAL_STARTS.iter().any(starts) {
+        let starts =
+            |start: &&str| word.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+        if SERIAL_WORDS.iter().any(|known| bare.eq_ignore_ascii_case(known))
+            || SERIAL_STARTS.iter().any(starts)
+        {
             return Some("a word that introduces a serial number or a name");
         }
         if is_host(bare) {

@@ -70,6 +70,9 @@ mod tests {
         document.took_s = -1.0;
         let problem = read(&serde_json::to_vec(&document).unwrap(), sample::BEGAN_UNIX_S).unwrap_err();
         let paths: Vec<&str> = problem.places.iter().map(|place| place.path.as_str()).collect();
-        assert_eq!((problem.status, paths), (StatusCode::UNPROCESSABLE_ENTITY, vec!["took_s", "machine.board"]));
+        assert_eq!(
+            (problem.status, paths),
+            (StatusCode::UNPROCESSABLE_ENTITY, vec!["took_s", "machine.board"])
+        );
     }
 }

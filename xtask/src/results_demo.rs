@@ -22,7 +22,7 @@ use crate::{emulated, process, tools};
 const CARDS: [&str; 3] = ["sd_a1", "ridata", "kingston"];
 
 /// The longest time of a run. A complete run takes ten minutes.
-const TIME_MAX: &str = "40s";
+const TIME_MAX: &str = "60s";
 
 /// The figures whose rank is printed.
 const FIGURES: [&str; 3] = ["bandwidth.total", "response.rand_read.4k.mean", "response.rand_write.4k.mean"];

@@ -360,11 +360,12 @@ mod tests {
             expect![[r#"
                 Sizes: 12 tests, up to 5 runs; 2664 MiB
                 Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sync: 1000 synchronous writes, up to 5 runs; 35 MiB
                 Sustained: 1 tests, up to 1 runs; 4096 MiB
                 Launch: up to 3 launches of 1; 816 MiB
                 Concurrency: 24 tests, up to 5 runs; 4544 MiB
                 Capacity: 64 places; 128 MiB
-                13496 MiB in all
+                13531 MiB in all
             "#]],
         );
         check(
@@ -372,47 +373,51 @@ mod tests {
             expect![[r#"
                 Sizes: 12 tests, up to 1 runs; 584 MiB
                 Slowdown: 12 tests, up to 1 runs; 256 MiB
+                Sync: 1000 synchronous writes, up to 1 runs; 19 MiB
                 Sustained: 1 tests, up to 1 runs; 256 MiB
                 Launch: up to 1 launches of 1; 272 MiB
                 Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
                 Capacity: 64 places; 128 MiB
-                1496 MiB in all
+                1515 MiB in all
             "#]],
         );
         check(
             &Plan::within(&settings(Mode::Directory, 300 << 20), room),
             expect![[r#"
-            Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Launch: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Capacity: 64 places; 128 MiB
-            128 MiB in all
-        "#]],
+                Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Sync: 1000 synchronous writes, up to 1 runs; 19 MiB
+                Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Launch: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Capacity: 64 places; 128 MiB
+                147 MiB in all
+            "#]],
         );
         check(
             &Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room),
             expect![[r#"
-            Sizes: 6 tests, up to 5 runs; 0 MiB
-            Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            Launch: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            Concurrency: 12 tests, up to 5 runs; 0 MiB
-            Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            0 MiB in all
-        "#]],
+                Sizes: 6 tests, up to 5 runs; 0 MiB
+                Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Sync: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Launch: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Concurrency: 12 tests, up to 5 runs; 0 MiB
+                Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                0 MiB in all
+            "#]],
         );
         check(
             &Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20),
             expect![[r#"
                 Sizes: 12 tests, up to 5 runs; 2664 MiB
                 Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sync: 1000 synchronous writes, up to 5 runs; 35 MiB
                 Sustained: 1 tests, up to 1 runs; 50 MiB
                 Launch: left out: a raw device has no files; measure a directory on it; 0 MiB
                 Concurrency: 24 tests, up to 5 runs; 4544 MiB
                 Capacity: 64 places; 128 MiB
-                8634 MiB in all
+                8669 MiB in all
             "#]],
         );
         for write_max in [0, 1, 1 << 20, 1 << 28, 1 << 30, 1 << 34] {

@@ -9,7 +9,8 @@ use fonio_results::{compression, sample, submission};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-static SAMPLE: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(sample::document()).expect("it is JSON"));
+static SAMPLE: LazyLock<Value> =
+    LazyLock::new(|| serde_json::to_value(sample::document()).expect("it is JSON"));
 
 /// The sample, changed by lines such as `/device/model "SC32G"`. A place that does not exist becomes a new key.
 fn changed(lines: &str) -> Vec<u8> {
@@ -44,7 +45,10 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(serde_json::from_slice::<Document>(&stored).expect("it was stored"), sent);
             // What is stored is accepted again, with the same end.
             let again = submission::read(&stored, sample::BEGAN_UNIX_S).expect("it was accepted before");
-            assert_eq!((again.key, again.figures, again.hidden_reason), (entry.key, entry.figures, entry.hidden_reason));
+            assert_eq!(
+                (again.key, again.figures, again.hidden_reason),
+                (entry.key, entry.figures, entry.hidden_reason)
+            );
         }
         Err(problem) => {
             assert!(problem.status.is_client_error() && !problem.sentence.is_empty(), "{problem:?}");

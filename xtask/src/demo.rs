@@ -2,7 +2,7 @@
 //!
 //! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no other
 //! hardware, and measures the two best. fonio itself undoes everything that it makes for this (devices, mounts, a
-//! network namespace). Without root, it reports on a recording of the same workload.
+//! network namespace). Without root, it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,8 +19,13 @@ const SCALE: &str = "0.04";
 
 /// Builds fonio; runs the demo or reads the recording; reports.
 pub fn run(arguments: &[String]) -> Result<()> {
+    if let [what, ..] = arguments
+        && what == "results"
+    {
+        return crate::results_demo::run(&arguments[1..]);
+    }
     if let Some(unknown) = arguments.first() {
-        bail!("`{unknown}` is not an option; it takes none");
+        bail!("`{unknown}` is not an option; the demos are `demo` and `demo results [--once]`");
     }
     let root = process::is_root();
     tools::ensure(if root { &[tools::BUILD, tools::DEMO] } else { &[tools::BUILD] })?;

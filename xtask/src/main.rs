@@ -31,6 +31,8 @@ mod process;
 mod receipt;
 mod report_bench;
 mod results_bench;
+mod results_demo;
+mod results_service;
 #[cfg(feature = "results")]
 mod storebench;
 mod sync_policy;
@@ -48,6 +50,8 @@ cargo xtask COMMAND
 
   demo        run the main job: record an app on an emulated card, explain the recording, measure the two best fixes (root);
               without root, explain a recording of it
+              `demo results`: the results service: measure emulated cards, send the results after a preview, and show the page
+              (root, four minutes): [--once, which ends without waiting for Ctrl-C]
   test        run all checks: format, lints, documentation, invariants, fuzz targets, tests
   fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   mutants     make small faults in a sample of the code, and see whether the tests notice:

@@ -1,6 +1,7 @@
 //! Compression of documents. Nearly all text of a document is names that each document has, so they are a dictionary: it
 //! halves the size. The first byte of a compressed document numbers its dictionary.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
 use std::sync::LazyLock;
 
@@ -17,11 +18,18 @@ const LEVEL: i32 = 3;
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 
+thread_local! {
+    /// A compressor has a megabyte of tables. Making one for each document took longer than compressing it.
+    static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::new(
+        Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid"),
+    );
+}
+
 /// Compresses a document.
 pub fn compress(json: &[u8]) -> Vec<u8> {
-    let mut compressor = Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid");
+    let compressed = COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(json));
     let mut out = vec![1];
-    out.extend(compressor.compress(json).expect("memory is enough for a document"));
+    out.extend(compressed.expect("memory is enough for a document"));
     out
 }
 

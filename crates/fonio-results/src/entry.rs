@@ -5,6 +5,9 @@ use sha2::{Digest, Sha256};
 
 use crate::{compression, figures, plausibility};
 
+/// Placeholder for a manufacturer that the device does not report.
+pub const UNKNOWN_MAKER: &str = "unknown manufacturer";
+
 /// A submission, ready to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -55,13 +58,18 @@ pub struct Device {
 impl Entry {
     /// Prepares a document without problems that was received at `now_unix_s`.
     pub fn new(document: &Document, now_unix_s: u64) -> Entry {
-        let json = serde_json::to_vec(document).expect("a document is JSON");
+        let json = serde_json::to_string(document).expect("a document is JSON");
+        Entry::of_json(document, &json, now_unix_s)
+    }
+
+    /// As [`Entry::new`], with the document's JSON.
+    pub(crate) fn of_json(document: &Document, json: &str, now_unix_s: u64) -> Entry {
         Entry {
             key: key(document),
             device: device(document),
             hidden_reason: plausibility::reason_to_hide(document, now_unix_s),
             figures: ranked_figures(document),
-            document: compression::compress(&json),
+            document: compression::compress(json.as_bytes()),
         }
     }
 }
@@ -72,14 +80,23 @@ pub fn ranked_figures(document: &Document) -> Vec<(usize, f64)> {
     figures::ranked().iter().enumerate().filter_map(of).collect()
 }
 
+/// How names of keys of generated results begin.
+const EMULATED: &str = "emulated.";
+const MODEL: &str = "model.";
+
+/// Whether a key of this name has generated results.
+pub fn is_generated(key: &str) -> bool {
+    key.starts_with(EMULATED) || key.starts_with(MODEL)
+}
+
 /// The comparison key of a document. Generated results have keys of their own, so they are never ranked among measured ones.
 pub fn key(document: &Document) -> Key {
     use fonio_bench::storebench::document::{Effort, Mode};
     let key = &document.key;
     let (prefix, origin) = match document.origin {
         Origin::Measured => ("", ""),
-        Origin::Emulated => ("emulated.", " on an emulated device"),
-        Origin::Model => ("model.", " in a model"),
+        Origin::Emulated => (EMULATED, " on an emulated device"),
+        Origin::Model => (MODEL, " in a model"),
     };
     let effort = match key.effort {
         Effort::Full => "full",
@@ -107,7 +124,7 @@ pub fn device(document: &Document) -> Device {
         (Some(name), ..) => name.clone(),
         (None, Some(id), Some(oem)) => format!("manufacturer {id}, for {oem}"),
         (None, Some(id), None) => format!("manufacturer {id}"),
-        (None, None, _) => "unknown manufacturer".to_owned(),
+        (None, None, _) => UNKNOWN_MAKER.to_owned(),
     };
     let model = device.model.clone().unwrap_or_else(|| "unknown model".to_owned());
     let revision = match (&device.hardware, &device.firmware) {

@@ -9,7 +9,7 @@ use crate::store::bins::Better;
 
 /// What is ranked, in the order of pages: the study's four bandwidths and their sum, its response times, and one figure of
 /// each other part of a run.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "bandwidth.total",
     "bandwidth.seq_read",
     "bandwidth.seq_write",
@@ -21,6 +21,7 @@ const NAMES: [&str; 17] = [
     "response.rand_write.4k.mean",
     "response.rand_read.4k.p99",
     "response.rand_write.4k.p99",
+    "sync.write.4k.p50",
     "slowdown.rand_read.1x1",
     "slowdown.rand_read.4x4",
     "sustained.last",

@@ -22,4 +22,5 @@ pub mod sample;
 pub mod serve;
 pub mod service;
 pub mod store;
+pub mod submission;
 pub mod token;

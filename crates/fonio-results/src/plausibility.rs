@@ -9,12 +9,13 @@ use fonio_bench::storebench::figures::{SIZES, size_name};
 type Rule = fn(&Document, u64) -> Option<String>;
 
 /// The rules in the order in which they are tried.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     from_the_future,
     virtual_machine,
     virtual_device,
     above_the_bus,
     faster_than_the_transfer,
+    synced_faster_than_flash,
     sequential_below_random,
     total_is_not_the_sum,
     median_above_p99,
@@ -107,6 +108,28 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
         }
     }
     None
+}
+
+/// No flash stores a page faster: three quarters of the program time of Z-NAND, 100 µs, which is the shortest that was published
+/// (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC 2018), and which no card, eMMC or UFS device
+/// has. Other flash takes 500 to 700 µs.
+const PROGRAM_MIN_MS: f64 = 0.075;
+
+/// A synced write that does not wait for flash was answered by a cache. Only cards, eMMC and UFS are judged: NVMe, SATA and USB
+/// drives, and the controllers before disks, may have capacitors or batteries that make their cache safe.
+fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
+    let is_judged = matches!(document.device.kind, DeviceKind::Sd | DeviceKind::Emmc | DeviceKind::Ufs);
+    if !is_judged || document.origin != Origin::Measured {
+        return None;
+    }
+    let name = "sync.write.4k.p50";
+    let median = document.value(name)?.value;
+    (median < PROGRAM_MIN_MS).then(|| {
+        format!(
+            "{name} is {median:.3} ms, and no flash stores a page in less than {PROGRAM_MIN_MS} ms; the syncs did not reach the \
+             flash: look for the mount option nobarrier, a queue/write_cache that says write through, or a virtual device"
+        )
+    })
 }
 
 /// A flash device may read ahead badly, but not by this factor. The sizes of the requests differ in the other direction.
@@ -220,6 +243,12 @@ mod tests {
             ],
         );
         check(
+            |document| set(document, "sync.write.4k.p50", 0.031),
+            expect![
+                "sync.write.4k.p50 is 0.031 ms, and no flash stores a page in less than 0.075 ms; the syncs did not reach the flash: look for the mount option nobarrier, a queue/write_cache that says write through, or a virtual device"
+            ],
+        );
+        check(
             |document| set(document, "bandwidth.seq_read", 2.0),
             expect![
                 "bandwidth.seq_read is 2.0 MB/s and bandwidth.rand_read is 9.2 MB/s; sequential requests are never slower than random ones by this factor"
@@ -234,6 +263,42 @@ mod tests {
             expect![
                 "the median response of seq_read of 64 KiB is 9.500 ms, above its 99th percentile of 4.777 ms"
             ],
+        );
+    }
+
+    #[test]
+    fn fast_syncs_are_only_suspicious_where_no_cache_can_be_safe() {
+        for (kind, hidden) in [
+            (DeviceKind::Sd, true),
+            (DeviceKind::Emmc, true),
+            (DeviceKind::Ufs, true),
+            (DeviceKind::Nvme, false),
+            (DeviceKind::SolidState, false),
+            (DeviceKind::Usb, false),
+            (DeviceKind::HardDisk, false),
+            (DeviceKind::Other, false),
+        ] {
+            for (median, too_fast) in [(0.0, true), (0.074, true), (PROGRAM_MIN_MS, false), (0.2, false)] {
+                let mut document = sample::document();
+                document.device.kind = kind;
+                set(&mut document, "sync.write.4k.p50", median);
+                let reason = reason_to_hide(&document, sample::BEGAN_UNIX_S);
+                assert_eq!(reason.is_some(), hidden && too_fast, "{kind:?} {median}: {reason:?}");
+            }
+        }
+        // A run that did not measure it, or that an older fonio made, is not accused.
+        check(
+            |document| {
+                let unknown = Measure::NotMeasured("no time left".to_owned());
+                document.figures.insert("sync.write.4k.p50".to_owned(), unknown);
+            },
+            expect!["not hidden"],
+        );
+        check(
+            |document| {
+                document.figures.remove("sync.write.4k.p50");
+            },
+            expect!["not hidden"],
         );
     }
 

@@ -219,19 +219,20 @@ fn owner(content: &[u8], seed: u64) -> Option<u64> {
 }
 
 /// Memory that is aligned for direct I/O.
-struct Buffer {
+pub(super) struct Buffer {
     memory: Vec<u8>,
     from: usize,
 }
 
 impl Buffer {
-    fn new() -> Buffer {
+    pub fn new() -> Buffer {
         let memory = vec![0; PLACE_BYTES as usize + PAGE];
         let from = memory.as_ptr().align_offset(PAGE);
         Buffer { memory, from }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    /// [`PLACE_BYTES`] of it.
+    pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.from..self.from + PLACE_BYTES as usize]
     }
 }
@@ -243,7 +244,8 @@ pub(super) struct FilePlaces {
     files: Vec<PathBuf>,
 }
 
-fn open(path: &Path, is_new: bool) -> io::Result<File> {
+/// Opens a file or device for direct I/O.
+pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)

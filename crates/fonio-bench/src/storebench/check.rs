@@ -174,9 +174,9 @@ impl Checker {
     }
 
     fn figures(&mut self, figures: &BTreeMap<String, Measure>) {
-        let catalogue = figures::catalogue();
+        let catalogue = figures::by_name();
         for name in figures.keys() {
-            if !catalogue.iter().any(|figure| figure.name == *name) {
+            if !catalogue.contains_key(name) {
                 let name: String = name.chars().take(TEXT_MAX).collect();
                 self.refuse(
                     "figures",
@@ -184,28 +184,30 @@ impl Checker {
                 );
             }
         }
-        for figure in &catalogue {
-            let path = format!("figures.{}", figure.name);
+        for figure in catalogue.values() {
+            let path = || format!("figures.{}", figure.name);
             match figures.get(&figure.name) {
-                None => self.refuse(path, "the figure is missing; say why it was not measured"),
-                Some(Measure::NotMeasured(reason)) => self.sentence(&path, reason, SENTENCE_MAX),
+                None => self.refuse(path(), "the figure is missing; say why it was not measured"),
+                Some(Measure::NotMeasured(reason)) => self.sentence(&path(), reason, SENTENCE_MAX),
                 Some(Measure::Measured(value)) => self.value(&path, figure, value),
             }
         }
     }
 
-    fn value(&mut self, path: &str, figure: &Figure, value: &Value) {
+    fn value(&mut self, path: &dyn Fn() -> String, figure: &Figure, value: &Value) {
         if value.unit != figure.unit {
-            self.refuse(format!("{path}.unit"), "the unit differs from that of the catalogue");
+            self.refuse(format!("{}.unit", path()), "the unit differs from that of the catalogue");
         }
         for (name, number) in [("value", value.value), ("low", value.low), ("high", value.high)] {
-            self.number(&format!("{path}.{name}"), number, figure.min, figure.max);
+            if !is_within(number, figure.min, figure.max) {
+                self.number(&format!("{}.{name}", path()), number, figure.min, figure.max);
+            }
         }
         if !(value.low <= value.value && value.value <= value.high) {
-            self.refuse(path, "the value is not inside of its interval");
+            self.refuse(path(), "the value is not inside of its interval");
         }
         if value.runs == 0 || value.runs > 10_000 {
-            self.refuse(format!("{path}.runs"), "a measured figure has 1 to 10000 runs");
+            self.refuse(format!("{}.runs", path()), "a measured figure has 1 to 10000 runs");
         }
     }
 
@@ -216,7 +218,10 @@ impl Checker {
                 self.refuse("sustained_curve.mb_s", format!("at most {CURVE_POINTS_MAX} points are allowed"));
             }
             for (at, rate) in curve.mb_s.iter().enumerate().take(CURVE_POINTS_MAX) {
-                self.number(&format!("sustained_curve.mb_s[{at}]"), *rate, 0.0, 32_000.0);
+                // Most rates are in order, and need no text of their place.
+                if !is_within(*rate, 0.0, 32_000.0) {
+                    self.number(&format!("sustained_curve.mb_s[{at}]"), *rate, 0.0, 32_000.0);
+                }
             }
         }
         if document.launches.len() > APPS_MAX {
@@ -273,7 +278,7 @@ impl Checker {
     }
 
     fn number(&mut self, path: &str, value: f64, min: f64, max: f64) {
-        if !value.is_finite() || value < min || value > max {
+        if !is_within(value, min, max) {
             self.refuse(path, format!("{value} is out of range; it is between {min} and {max}"));
         }
     }
@@ -309,6 +314,10 @@ impl Checker {
     }
 }
 
+fn is_within(value: f64, min: f64, max: f64) -> bool {
+    value.is_finite() && min <= value && value <= max
+}
+
 /// Digits of a serial number. The longest number without one in a result is a size in bytes.
 const SERIAL_DIGITS: usize = 16;
 
@@ -338,8 +347,7 @@ pub(super) fn private(text: &str) -> Option<&'static str> {
         if is_hex && (digits >= SERIAL_DIGITS || hex.matches(':').count() >= 5) {
             return Some("a number that looks like a serial number");
         }
-        let parts: Vec<&str> = word.split('.').collect();
-        if parts.len() == 4 && parts.iter().all(|part| part.parse::<u8>().is_ok()) {
+        if word.matches('.').count() == 3 && word.split('.').all(|part| part.parse::<u8>().is_ok()) {
             return Some("an IP address");
         }
     }

@@ -1,6 +1,9 @@
 //! The catalogue of a result's figures: each has one name, one label, one unit, one direction and the range of possible
 //! values. The run, the terminal, comparisons and the results service read it.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +81,8 @@ pub enum Part {
     Sizes,
     /// Slowdown of reads and writes beside each other.
     Slowdown,
+    /// Small synchronous writes.
+    Sync,
     /// A long sequential write.
     Sustained,
     /// The launch of forty apps, and the processor time spent in it.
@@ -90,14 +95,22 @@ pub enum Part {
 
 impl Part {
     /// All parts.
-    pub const ALL: [Part; 6] =
-        [Part::Sizes, Part::Slowdown, Part::Sustained, Part::Launch, Part::Concurrency, Part::Capacity];
+    pub const ALL: [Part; 7] = [
+        Part::Sizes,
+        Part::Slowdown,
+        Part::Sync,
+        Part::Sustained,
+        Part::Launch,
+        Part::Concurrency,
+        Part::Capacity,
+    ];
 
     /// Its words for people.
     pub fn label(self) -> &'static str {
         match self {
             Part::Sizes => "bandwidth and response times",
             Part::Slowdown => "slowdown of reads and writes beside each other",
+            Part::Sync => "synchronous writes",
             Part::Sustained => "sustained write",
             Part::Launch => "launch of forty apps",
             Part::Concurrency => "concurrency",
@@ -140,15 +153,24 @@ pub fn catalogue() -> Vec<Figure> {
     bandwidth(&mut all);
     response(&mut all);
     slowdown(&mut all);
+    sync(&mut all);
     sustained(&mut all);
     launch(&mut all);
     concurrency(&mut all);
     all
 }
 
+static BY_NAME: LazyLock<BTreeMap<String, Figure>> =
+    LazyLock::new(|| catalogue().into_iter().map(|figure| (figure.name.clone(), figure)).collect());
+
+/// The catalogue by names.
+pub fn by_name() -> &'static BTreeMap<String, Figure> {
+    &BY_NAME
+}
+
 /// The figure of this name.
 pub fn find(name: &str) -> Option<Figure> {
-    catalogue().into_iter().find(|figure| figure.name == name)
+    by_name().get(name).cloned()
 }
 
 /// The name of a size in figures: `4k`.
@@ -218,6 +240,20 @@ fn slowdown(all: &mut Vec<Figure>) {
                 part: Part::Slowdown,
             });
         }
+    }
+}
+
+fn sync(all: &mut Vec<Figure>) {
+    for (statistic, words) in [("p50", "median time"), ("p99", "99th percentile")] {
+        all.push(Figure {
+            name: format!("sync.write.4k.{statistic}"),
+            label: format!("write of 4 KiB and fdatasync, {words}"),
+            unit: Unit::Ms,
+            better: Some(Better::Lower),
+            min: 0.0,
+            max: MS_MAX,
+            part: Part::Sync,
+        });
     }
 }
 
@@ -295,7 +331,7 @@ mod tests {
             assert!(figure.min < figure.max && figure.name.len() <= 64, "{figure:?}");
             assert_eq!(find(&figure.name).as_ref(), Some(figure));
         }
-        assert_eq!(all.len(), 5 + 36 + 8 + 3 + 6 + 24);
+        assert_eq!(all.len(), 5 + 36 + 8 + 2 + 3 + 6 + 24);
     }
 
     #[test]

@@ -16,4 +16,5 @@ pub mod plan;
 pub mod run;
 pub mod standing;
 pub mod statistics;
+mod sync;
 pub mod verdict;

@@ -14,7 +14,7 @@ use fonio_sim::profile::{Profile, ProfileError};
 
 use super::document::{Device, DeviceKind, Document, Effort, Machine, Mode, Origin};
 use super::figures::{AT_ONCE, Part};
-use super::parts::PartResult;
+use super::parts::{NO_DISTRIBUTION, PartResult};
 use super::plan::{Settings, TIME_MAX, WRITE_MAX, interference, sizes};
 use super::run::{Circumstances, Kept};
 use crate::concurrency;
@@ -101,6 +101,7 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
     }
     let sustained = sustained(profile, capacity, seed)?;
     kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "the model was not asked"));
+    kept.parts.push(PartResult::not_measured(Part::Sync, NO_DISTRIBUTION));
     Ok(kept.document("a model has no file system and no apps"))
 }
 

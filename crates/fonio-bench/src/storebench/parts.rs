@@ -19,6 +19,9 @@ pub const NO_TIME: &str = "no time left";
 /// The reason of a figure that needs writes.
 pub const READS_ONLY: &str = "a device is only read unless --destroy allows to overwrite it";
 
+/// The reason of a model's medians and percentiles.
+pub const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
+
 /// The result of a part. A run keeps it as soon as the part has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartResult {
@@ -82,7 +85,7 @@ impl PartResult {
             Part::Slowdown => slowdown(benchmark, missing, figures),
             Part::Sustained => result.curve = sustained(benchmark, figures),
             Part::Concurrency => concurrency(benchmark, missing, figures),
-            Part::Launch | Part::Capacity => {}
+            Part::Sync | Part::Launch | Part::Capacity => {}
         }
         result
     }
@@ -105,7 +108,6 @@ fn sizes(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
                     None => Measure::NotMeasured(or.to_owned()),
                 }
             };
-            const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
             figures.insert(name("mean"), ms(&|run| Some(run.response_mean_ns), missing));
             figures.insert(name("p50"), ms(&|run| run.response_p50_ns, NO_DISTRIBUTION));
             figures.insert(name("p99"), ms(&|run| run.response_p99_ns, NO_DISTRIBUTION));

@@ -12,6 +12,7 @@ use super::document;
 use super::document::Mode;
 use super::figures::{AT_ONCE, Part, SIZES};
 use super::parts::READS_ONLY;
+use super::sync::WRITE_BYTES;
 use crate::concurrency;
 use crate::plan::{self, Access, Scope, Set, Test};
 use crate::run;
@@ -67,6 +68,19 @@ pub enum Work {
         /// Longest time of a run.
         run_time_max: Duration,
     },
+    /// Writes 4 KiB and syncs, again and again.
+    Sync {
+        /// The range of the writes.
+        range_bytes: u64,
+        /// The most writes of a run.
+        writes_max: u64,
+        /// Smallest number of runs.
+        runs_min: u32,
+        /// Largest number of runs.
+        runs_max: u32,
+        /// Longest time of a run.
+        run_time_max: Duration,
+    },
     /// Launches the apps.
     Launch {
         /// Largest number of repetitions.
@@ -87,6 +101,11 @@ pub enum Work {
 const RANGE_BYTES: u64 = 64 * MIB;
 /// The range of a quick run.
 const RANGE_QUICK_BYTES: u64 = 16 * MIB;
+
+/// The range of synchronous writes: more than the translation that a small controller keeps in memory.
+const SYNC_BYTES: u64 = 16 * MIB;
+/// Synchronous writes of a run: enough for a 99th percentile.
+const SYNC_WRITES: u64 = 1000;
 
 /// Bytes of the long write: more than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
@@ -173,6 +192,16 @@ impl Shape {
         let (weight, work) = match part {
             Part::Sizes => (28, of_tests(sizes(range), runs_min, self.runs_max, ms(2500, 500))),
             Part::Slowdown => (18, of_tests(interference(range / 2), runs_min, self.runs_max, ms(2000, 500))),
+            Part::Sync => {
+                let work = Work::Sync {
+                    range_bytes: SYNC_BYTES,
+                    writes_max: SYNC_WRITES,
+                    runs_min,
+                    runs_max: self.runs_max,
+                    run_time_max: ms(2000, 500),
+                };
+                (4, work)
+            }
             Part::Sustained => {
                 (12, of_tests(set(Set::Sustained, range, self.sustained), 1, 1, ms(60_000, 5000)))
             }
@@ -221,6 +250,7 @@ impl Shape {
 fn extent(work: &Work) -> u64 {
     match work {
         Work::Tests { tests, .. } => tests.iter().map(Test::extent_bytes).max().unwrap_or(0),
+        Work::Sync { range_bytes, .. } => *range_bytes,
         Work::Launch { scale, .. } => (APPS_BYTES as f64 * scale) as u64 + 32 * MIB,
         Work::Capacity { places } => places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
@@ -231,6 +261,9 @@ fn writes_max(work: &Work) -> u64 {
     match work {
         Work::Tests { tests, runs_min, runs_max, .. } => {
             plan::volume(tests, *runs_min, *runs_max).writes_max_bytes
+        }
+        Work::Sync { range_bytes, writes_max, runs_max, .. } => {
+            range_bytes + writes_max * u64::from(*runs_max) * WRITE_BYTES
         }
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
         // A place that does not come back is written once more.
@@ -306,6 +339,9 @@ mod tests {
                 Work::Tests { tests, runs_max, .. } => {
                     format!("{} tests, up to {runs_max} runs", tests.len())
                 }
+                Work::Sync { writes_max, runs_max, .. } => {
+                    format!("{writes_max} synchronous writes, up to {runs_max} runs")
+                }
                 Work::Launch { runs_max, scale } => format!("up to {runs_max} launches of {scale}"),
                 Work::Capacity { places } => format!("{places} places"),
                 Work::LeftOut(reason) => format!("left out: {reason}"),
@@ -324,11 +360,12 @@ mod tests {
             expect![[r#"
                 Sizes: 12 tests, up to 5 runs; 2664 MiB
                 Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sync: 1000 synchronous writes, up to 5 runs; 35 MiB
                 Sustained: 1 tests, up to 1 runs; 4096 MiB
                 Launch: up to 3 launches of 1; 816 MiB
                 Concurrency: 24 tests, up to 5 runs; 4544 MiB
                 Capacity: 64 places; 128 MiB
-                13496 MiB in all
+                13531 MiB in all
             "#]],
         );
         check(
@@ -336,47 +373,51 @@ mod tests {
             expect![[r#"
                 Sizes: 12 tests, up to 1 runs; 584 MiB
                 Slowdown: 12 tests, up to 1 runs; 256 MiB
+                Sync: 1000 synchronous writes, up to 1 runs; 19 MiB
                 Sustained: 1 tests, up to 1 runs; 256 MiB
                 Launch: up to 1 launches of 1; 272 MiB
                 Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
                 Capacity: 64 places; 128 MiB
-                1496 MiB in all
+                1515 MiB in all
             "#]],
         );
         check(
             &Plan::within(&settings(Mode::Directory, 300 << 20), room),
             expect![[r#"
-            Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Launch: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
-            Capacity: 64 places; 128 MiB
-            128 MiB in all
-        "#]],
+                Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Sync: 1000 synchronous writes, up to 1 runs; 19 MiB
+                Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Launch: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
+                Capacity: 64 places; 128 MiB
+                147 MiB in all
+            "#]],
         );
         check(
             &Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room),
             expect![[r#"
-            Sizes: 6 tests, up to 5 runs; 0 MiB
-            Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            Launch: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            Concurrency: 12 tests, up to 5 runs; 0 MiB
-            Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-            0 MiB in all
-        "#]],
+                Sizes: 6 tests, up to 5 runs; 0 MiB
+                Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Sync: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Launch: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Concurrency: 12 tests, up to 5 runs; 0 MiB
+                Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                0 MiB in all
+            "#]],
         );
         check(
             &Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20),
             expect![[r#"
                 Sizes: 12 tests, up to 5 runs; 2664 MiB
                 Slowdown: 12 tests, up to 5 runs; 1248 MiB
+                Sync: 1000 synchronous writes, up to 5 runs; 35 MiB
                 Sustained: 1 tests, up to 1 runs; 50 MiB
                 Launch: left out: a raw device has no files; measure a directory on it; 0 MiB
                 Concurrency: 24 tests, up to 5 runs; 4544 MiB
                 Capacity: 64 places; 128 MiB
-                8634 MiB in all
+                8669 MiB in all
             "#]],
         );
         for write_max in [0, 1, 1 << 20, 1 << 28, 1 << 30, 1 << 34] {

@@ -18,6 +18,7 @@ use super::figures::{self, Part};
 use super::launch::{self, AppsFolder, Launching};
 use super::parts::{NO_TIME, PartResult};
 use super::plan::{PartPlan, Plan, Settings, Work};
+use super::sync::{self, SyncTarget, Syncing};
 use super::verdict;
 use crate::BenchError;
 use crate::fio::Fio;
@@ -291,6 +292,24 @@ impl Session<'_> {
                     Err(BenchError::TimeOver) => Ok(PartResult::not_measured(part, NO_TIME)),
                     Err(error) => Err(error),
                 }
+            }
+            Work::Sync { range_bytes, writes_max, runs_min, runs_max, run_time_max } => {
+                self.target.make_room()?;
+                let target = match self.target.beside() {
+                    Some(beside) => SyncTarget::in_folder(&beside)?,
+                    None => SyncTarget::device(self.target.file())?,
+                };
+                let syncing = Syncing {
+                    range_bytes: *range_bytes,
+                    writes_max: *writes_max,
+                    runs_min: *runs_min,
+                    runs_max: *runs_max,
+                    run_time_max: *run_time_max,
+                    seed,
+                    until,
+                    stop: self.stop,
+                };
+                sync::measure(&target, &syncing, progress)
             }
             Work::Launch { runs_max, scale } => {
                 let Some(beside) = self.target.beside() else {

@@ -2,33 +2,30 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
-use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX, Submission};
+use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::answers::{DeviceAnswer, Percentile, Shown, State as Listed, Submitted};
 use super::{Answer, json};
 use crate::database::Connection;
-use crate::entry::{self, Entry};
-use crate::problem::{Place, Problem};
+use crate::entry;
+use crate::problem::Problem;
 use crate::service::{Lookup, Service};
 use crate::store::{Deletion, order, read};
-use crate::{compression, figures, privacy, token};
+use crate::{compression, figures, submission, token};
 
 /// A document takes a second even on a slow link.
 const BODY_TIME: Duration = Duration::from_secs(15);
 
-/// Places beyond this number are not listed.
-const PLACES_MAX: usize = 20;
-
 /// `POST /api/v1/results`: stores a result. It is on disk when this answers.
 pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
-    let submission = parse(&receive(&headers, body).await?)?;
+    let received = receive(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let entry = Entry::new(&submission, now);
+    let entry = submission::read(&received, now)?;
     let reason = entry.hidden_reason.clone();
     let stored = service.writer.store(entry).await?;
     let page = page(&service, &stored.id);
@@ -46,7 +43,7 @@ fn state(hidden_reason: Option<&str>) -> Listed {
     if hidden_reason.is_some() { Listed::Hidden } else { Listed::Received }
 }
 
-async fn receive(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
+async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
@@ -55,7 +52,7 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
     }
     let limited = Limited::new(body, JSON_BYTES_MAX).collect();
     match tokio::time::timeout(BODY_TIME, limited).await {
-        Ok(Ok(received)) => Ok(received.to_bytes().to_vec()),
+        Ok(Ok(received)) => Ok(received.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let sentence = format!("the document is too large; at most {JSON_BYTES_MAX} bytes are allowed");
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence))
@@ -67,38 +64,6 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Problem> {
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, sentence))
         }
     }
-}
-
-fn parse(bytes: &[u8]) -> Result<Submission, Problem> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        Problem::bad(format!("the document is not UTF-8 at byte {}", error.valid_up_to()))
-    })?;
-    let document: Document = serde_json::from_str(text).map_err(|error| {
-        use serde_json::error::Category;
-        let sentence = match error.classify() {
-            Category::Syntax | Category::Eof => format!("the document is not JSON: {error}"),
-            _ => format!(
-                "the document is not a StoreBench result: {error}; send it with `fonio storebench submit`"
-            ),
-        };
-        Problem::bad(sentence)
-    })?;
-    let value = serde_json::to_value(&document).expect("a document is JSON");
-    let private = privacy::problems(&value);
-    let places = match Submission::accept(document) {
-        Ok(submission) if private.is_empty() => return Ok(submission),
-        Ok(_) => private,
-        Err(problems) => problems.into_iter().chain(private).collect(),
-    };
-    let places: Vec<Place> = places
-        .into_iter()
-        .take(PLACES_MAX)
-        .map(|problem| Place { path: problem.path, sentence: problem.sentence })
-        .collect();
-    let first =
-        places.first().map_or_else(String::new, |place| format!("{}: {}", place.path, place.sentence));
-    let sentence = format!("the document is refused, and nothing was stored: {first}");
-    Err(Problem { places, ..Problem::new(StatusCode::UNPROCESSABLE_ENTITY, sentence) })
 }
 
 fn no_result() -> Problem {

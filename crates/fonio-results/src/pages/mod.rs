@@ -16,6 +16,7 @@ use axum::routing::get;
 use fonio_bench::storebench::figures::Unit;
 
 use crate::api::KEYS;
+use crate::entry;
 use crate::problem::Problem;
 use crate::query::Parameters;
 use crate::service::Service;
@@ -91,7 +92,9 @@ pub async fn no_page() -> Response {
 #[derive(Template)]
 #[template(path = "home.html")]
 struct Home {
-    total: String,
+    measured: String,
+    /// The number of generated results, if there are some.
+    generated: Option<String>,
     keys: Vec<Key>,
     server: String,
 }
@@ -99,10 +102,13 @@ struct Home {
 async fn home(State(service): State<Service>, uri: axum::http::Uri) -> Page {
     Parameters::of(&uri, &[])?;
     let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
-    let total = keys.iter().map(|key| key.results).sum();
+    let of = |generated: bool| -> i64 {
+        keys.iter().filter(|key| entry::is_generated(&key.name) == generated).map(|key| key.results).sum()
+    };
+    let (measured, generated) = (count(of(false)), Some(of(true)).filter(|results| *results > 0).map(count));
     let server =
         if service.public_url.is_empty() { "URL".to_owned() } else { service.public_url.to_string() };
-    Ok(html(&Home { total: count(total), keys, server }))
+    Ok(html(&Home { measured, generated, keys, server }))
 }
 
 /// A choice of a form.

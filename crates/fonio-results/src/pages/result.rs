@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use fonio_bench::storebench::document::{CapacityCheck, ClassVerdict, Document, Measure};
 use fonio_bench::storebench::figures as catalogue;
+use fonio_bench::verdict::CLASSES;
 
 use super::chart::Chart;
 use super::ranking::distribution;
@@ -173,11 +174,10 @@ fn facts(document: &Document, key: &str, revision: &str, received_at: i64) -> Ve
             CapacityCheck::NotChecked { reason } => format!("not checked: {reason}"),
         }),
     );
-    let met: Vec<&str> = document
-        .classes
+    let met: Vec<&str> = CLASSES
         .iter()
-        .filter(|(_, verdict)| **verdict == ClassVerdict::Met)
-        .map(|(name, _)| name.as_str())
+        .map(|class| class.name)
+        .filter(|name| document.classes.get(*name) == Some(&ClassVerdict::Met))
         .collect();
     add("Classes met", Some(if met.is_empty() { "none".to_owned() } else { met.join(", ") }));
     add("Measured by", Some(format!("{}, {}", document.tool, document.engine)));

@@ -5,6 +5,7 @@ use super::bins::Better;
 use super::cache::{Scope, Summaries};
 use super::summary::Summary;
 use crate::database::{Connection, DatabaseError, Row, Value};
+use crate::entry::UNKNOWN_MAKER;
 use crate::figures;
 
 /// A comparison key, as stored.
@@ -50,7 +51,10 @@ pub struct Device {
 impl Device {
     /// The name for people, without the revision.
     pub fn name(&self) -> String {
-        format!("{} {} ({})", self.maker, self.model, self.kind)
+        match self.maker.as_str() {
+            UNKNOWN_MAKER => format!("{} ({})", self.model, self.kind),
+            maker => format!("{maker} {} ({})", self.model, self.kind),
+        }
     }
 }
 

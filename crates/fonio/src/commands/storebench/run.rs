@@ -9,6 +9,7 @@ use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
 use fonio_bench::place::Place;
 use fonio_bench::storebench::document::{Document, Effort, Health, Mode, Origin};
+use fonio_bench::storebench::figures::Part;
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
 use fonio_bench::storebench::run::{Circumstances, Kept, Session, Step};
@@ -263,8 +264,9 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
             return Ok(exit_of(ended.as_ref()));
         }
         eprintln!(
-            "{} of 6 parts are finished and kept; the same command measures the others.",
-            kept.parts.len()
+            "{} of {} parts are finished and kept; the same command measures the others.",
+            kept.parts.len(),
+            Part::ALL.len()
         );
     }
     let document = kept.document(missing);

@@ -49,7 +49,7 @@ pub fn run(
 }
 
 /// The figures of the first table.
-const LEADING: [&str; 15] = [
+const LEADING: [&str; 16] = [
     "bandwidth.seq_read",
     "bandwidth.seq_write",
     "bandwidth.rand_read",
@@ -59,6 +59,7 @@ const LEADING: [&str; 15] = [
     "response.rand_read.4k.p99",
     "response.rand_write.4k.p50",
     "response.rand_write.4k.p99",
+    "sync.write.4k.p50",
     "slowdown.rand_read.1x1",
     "slowdown.rand_read.4x4",
     "slowdown.rand_write.1x1",

@@ -1,0 +1,299 @@
+//! `cargo xtask demo results`: the results service once, on this machine.
+//!
+//! It starts the service on a free port with a new database, sends the shipped results of models, measures emulated cards with
+//! `fonio storebench`, sends the results as a user would, and shows the page of the first one. The database, the results and
+//! their delete tokens are in a temporary folder, which is removed at the end, also after Ctrl-C. fonio itself undoes the
+//! emulated cards.
+
+use std::fs;
+use std::io::{BufRead, BufReader, IsTerminal, pipe};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::results_service::{self, Service};
+use crate::{emulated, process, tools};
+
+/// The measured cards: the first one is that of the demo, the others are its competitors.
+const CARDS: [&str; 3] = ["sd_a1", "ridata", "kingston"];
+
+/// The longest time of a run. A complete run takes ten minutes.
+const TIME_MAX: &str = "60s";
+
+/// The figures whose rank is printed.
+const FIGURES: [&str; 3] = ["bandwidth.total", "response.rand_read.4k.mean", "response.rand_write.4k.mean"];
+
+/// Runs the demo.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let once = match arguments {
+        [] => !std::io::stdin().is_terminal(),
+        [word] if word == "--once" => true,
+        _ => bail!("`demo results` takes one option: --once"),
+    };
+    if !process::is_root() {
+        bail!("emulated cards need root: `sudo -E cargo xtask demo results`");
+    }
+    tools::ensure(&[tools::DEMO])?;
+    let stop = process::outlive_signals()?;
+    println!("Building fonio and the results service …");
+    let fonio = emulated::fonio()?;
+    results_service::build()?;
+    process::check_signals()?;
+    let folder = tempfile::tempdir_in(process::scratch("demo")?)?;
+    let outcome = demonstrate(&Demo { fonio, folder: folder.path(), stop: &stop }, once);
+    // Everything that uses the folder has ended.
+    folder.close().context("cannot remove the folder of the demo")?;
+    println!("Removed the database, the results and their delete tokens.");
+    match outcome {
+        // Ctrl-C is how the demo ends.
+        Err(_) if stop.load(Ordering::Relaxed) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+struct Demo<'a> {
+    fonio: PathBuf,
+    folder: &'a Path,
+    stop: &'a AtomicBool,
+}
+
+fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
+    let data = demo.folder.join("data");
+    fs::create_dir(&data)?;
+    let mut service = Service::start(&data, None)?;
+    let address = format!("http://127.0.0.1:{}", service.port);
+    println!("\nThe service runs on {address}/ with a new database.");
+    let shipped = demo.models()?;
+    for file in &shipped {
+        demo.submit(&address, file, false)?;
+    }
+    println!(
+        "Sent the {} results of models that come with fonio. They have a ranking of their own.",
+        shipped.len()
+    );
+
+    let [first, others @ ..] = CARDS;
+    println!(
+        "\nMeasuring {first}, an emulated card: `fonio storebench {first} --quick`, at most {TIME_MAX} instead of 10 min. Quick \
+         results are ranked among quick ones only.\n"
+    );
+    let file = demo.measure(first, true)?;
+    println!(
+        "\nSending the result, after a preview of every field: `fonio storebench submit --server {address} FILE`\n"
+    );
+    let page = demo.submit(&address, &file, true)?.context("`submit` printed no address of a page")?;
+    println!("\nMeasuring {} for the ranking, in the same way …", others.join(" and "));
+    for card in others {
+        let file = demo.measure(card, false)?;
+        demo.submit(&address, &file, false)?;
+    }
+
+    let id = page.rsplit('/').next().unwrap_or_default();
+    println!();
+    for sentence in standing(first, &serde_json::from_str(&service.get(&format!("/api/v1/results/{id}"))?)?)?
+    {
+        println!("{sentence}");
+    }
+    for sentence in not_measured(&serde_json::from_slice(&fs::read(&file)?)?)? {
+        println!("{sentence}");
+    }
+    println!("\nThe page of the result: {page}\nThe rankings:           {address}/");
+    if once {
+        let html = service.get(&format!("/results/{id}"))?;
+        if !html.contains(first) {
+            bail!("the page {page} does not name {first}");
+        }
+        println!("The page has {} bytes. The demo ends, and the service with it.", html.len());
+        return Ok(());
+    }
+    println!("\nCtrl-C ends the demo.");
+    while !demo.stop.load(Ordering::Relaxed) {
+        if service.has_ended()? && !demo.stop.load(Ordering::Relaxed) {
+            bail!("the service has ended on its own; it says why above");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+impl Demo<'_> {
+    /// Writes the results of models; returns their files.
+    fn models(&self) -> Result<Vec<PathBuf>> {
+        let folder = self.folder.join("models");
+        fs::create_dir(&folder)?;
+        process::run(Command::new(results_service::example("models")).arg(&folder))?;
+        let files: std::io::Result<Vec<PathBuf>> =
+            fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect();
+        let mut files = files?;
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = process::bound_to_this(&self.fonio);
+        // Results, unfinished runs and tokens of the demo are not kept among those of the user.
+        command.arg("storebench").env("FONIO_LASTING_STATE", self.folder.join("state"));
+        command
+    }
+
+    /// Measures an emulated card; returns the file of the result.
+    fn measure(&self, card: &str, shows: bool) -> Result<PathBuf> {
+        let file = self.folder.join(format!("{card}.json"));
+        let mut command = self.command();
+        command.args([card, "--quick", "--for", TIME_MAX, "--capacity", "1GiB", "--output"]).arg(&file);
+        if !shows {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        let child = command.spawn().with_context(|| format!("cannot start {}", process::shown(&command)))?;
+        self.finish(child, &command)?;
+        Ok(file)
+    }
+
+    /// Sends a result; returns the address of its page.
+    fn submit(&self, server: &str, file: &Path, shows: bool) -> Result<Option<String>> {
+        let mut command = self.command();
+        command.args(["submit", "--server", server, "--yes"]).arg(file);
+        // Both outputs come in their order.
+        let (output, input) = pipe()?;
+        command.stdout(input.try_clone()?).stderr(input);
+        let child = command.spawn().with_context(|| format!("cannot start {}", process::shown(&command)))?;
+        let started = process::shown(&command);
+        // The command holds the writing ends.
+        drop(command);
+        let (mut page, mut text) = (None, String::new());
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            let address = line.strip_prefix("Received: ").unwrap_or(&line);
+            if address.starts_with(server) && address.contains("/results/") {
+                page = Some(address.to_owned());
+            }
+            if shows {
+                println!("  {line}");
+            }
+            text += &line;
+            text.push('\n');
+        }
+        self.wait(child, &started).with_context(|| if shows { String::new() } else { text })?;
+        Ok(page)
+    }
+
+    fn finish(&self, child: Child, command: &Command) -> Result<()> {
+        self.wait(child, &process::shown(command))
+    }
+
+    /// Waits for a program. After a signal, the program is asked to end, and has time to undo what it made.
+    fn wait(&self, mut child: Child, started: &str) -> Result<()> {
+        let mut is_asked = false;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if self.stop.load(Ordering::Relaxed) && !is_asked {
+                is_asked = true;
+                Command::new("kill").arg(child.id().to_string()).status()?;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        process::check_signals()?;
+        if !status.success() {
+            bail!("{started} failed: {status}");
+        }
+        Ok(())
+    }
+}
+
+/// Where a result stands, in sentences, from the service's answer.
+fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
+    if let Some(reason) = shown["reason"].as_str() {
+        return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);
+    }
+    let percentiles = shown["percentiles"].as_array().context("the answer has percentiles")?;
+    let of = |figure: &str| percentiles.iter().find(|found| found["figure"] == figure);
+    let key = shown["key"].as_str().context("the answer has the key")?;
+    let mut sentences = vec![format!("{card} among the results with the key {key}:")];
+    for found in FIGURES.iter().filter_map(|figure| of(figure)) {
+        let number = |name: &str| found[name].as_f64();
+        let (figure, unit) = (found["figure"].as_str().unwrap_or(""), found["unit"].as_str().unwrap_or(""));
+        let mut sentence = format!(
+            "  {figure}: {:.3} {unit}, rank {} of {}",
+            number("value").context("a value")?,
+            number("rank").context("a rank")?,
+            number("results").context("a number of results")?
+        );
+        if let (Some(percentile), Some(low), Some(high)) =
+            (number("percentile"), number("low"), number("high"))
+        {
+            sentence +=
+                &format!("; {percentile:.0} % of the others are not better ({low:.0} % to {high:.0} %)");
+        }
+        sentences.push(sentence);
+    }
+    if sentences.len() == 1 {
+        bail!("the service ranks none of {}", FIGURES.join(", "));
+    }
+    Ok(sentences)
+}
+
+/// The figures that the run did not measure: a sentence for each reason.
+fn not_measured(result: &Value) -> Result<Vec<String>> {
+    let figures = result["figures"].as_object().context("the result has figures")?;
+    let mut reasons: Vec<(&str, usize)> = Vec::new();
+    for measure in figures.values() {
+        let Some(reason) = measure["not_measured"].as_str() else { continue };
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, figures)) => *figures += 1,
+            None => reasons.push((reason, 1)),
+        }
+    }
+    let all = figures.len();
+    Ok(reasons
+        .into_iter()
+        .map(|(reason, figures)| format!("{figures} of {all} figures were not measured: {reason}."))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_standing_has_rank_and_percentile() {
+        let shown = json!({
+            "key": "emulated.v1.quick.directory.ext4.1gb",
+            "reason": null,
+            "percentiles": [
+                { "figure": "bandwidth.total", "value": 80.5, "unit": "MB/s", "rank": 1, "results": 3,
+                  "percentile": 100.0, "low": 34.2, "high": 100.0 },
+                { "figure": "cpu.iowait", "value": 2.0, "unit": "%", "rank": 1, "results": 1 },
+            ],
+        });
+        assert_eq!(
+            standing("sd_a1", &shown).unwrap(),
+            [
+                "sd_a1 among the results with the key emulated.v1.quick.directory.ext4.1gb:",
+                "  bandwidth.total: 80.500 MB/s, rank 1 of 3; 100 % of the others are not better (34 % to 100 %)",
+            ]
+        );
+        let hidden = json!({ "reason": "the device is virtual" });
+        assert_eq!(
+            standing("sd_a1", &hidden).unwrap(),
+            ["sd_a1 has no rank: it is hidden, because the device is virtual."]
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_counted_by_its_reason() {
+        let result = json!({ "figures": {
+            "bandwidth.total": { "measured": { "value": 80.5 } },
+            "cpu.active": { "not_measured": "no time left" },
+            "cpu.iowait": { "not_measured": "no time left" },
+        } });
+        assert_eq!(not_measured(&result).unwrap(), ["2 of 3 figures were not measured: no time left."]);
+    }
+}

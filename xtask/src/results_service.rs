@@ -1,0 +1,103 @@
+//! A results service that runs for a benchmark or a demo, on a free port of 127.0.0.1.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// Builds the service and the programs that load and seed it.
+pub fn build() -> Result<()> {
+    let mut build = process::cargo();
+    process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))
+}
+
+/// One of those programs.
+pub fn example(name: &str) -> PathBuf {
+    process::target().join("release/examples").join(name)
+}
+
+/// A running service. Dropping it kills it, and it ends when this process ends in any way.
+pub struct Service {
+    child: Child,
+    pub port: u16,
+}
+
+impl Service {
+    /// Starts the service without limits for clients, on a processor or on all of them.
+    pub fn start(folder: &Path, processor: Option<u32>) -> Result<Service> {
+        let program = process::target().join("release/fonio-results");
+        let mut command = match processor {
+            Some(processor) => {
+                let mut command = process::bound_to_this(Path::new("taskset"));
+                command.args(["--cpu-list", &processor.to_string()]).arg(&program);
+                command
+            }
+            None => process::bound_to_this(&program),
+        };
+        command.args(["serve", "--listen", "127.0.0.1:0"]);
+        command.args(["--requests-per-second", "1000000", "--submissions-per-minute", "10000000", "--data"]);
+        let mut child =
+            command.arg(folder).stdout(Stdio::piped()).spawn().context("cannot start the service")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("it is piped")?).read_line(&mut line)?;
+        let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()?.parse().ok());
+        match port {
+            Some(port) => Ok(Service { child, port }),
+            None => {
+                let _ = child.kill();
+                child.wait()?;
+                bail!("the service did not start; its message is above")
+            }
+        }
+    }
+
+    /// The processor time that the service has used.
+    pub fn processor_time(&self) -> Result<Duration> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
+        let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
+        let ticks: Vec<u64> =
+            behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+        let [user, system] = ticks[..] else { bail!("{path} has no processor time") };
+        Ok(Duration::from_secs(user + system) / rustix::param::clock_ticks_per_second() as u32)
+    }
+
+    /// Whether the service has ended on its own.
+    pub fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// The body of an answer 200.
+    pub fn get(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).context("cannot reach the service")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).with_context(|| format!("cannot read the answer to {path}"))?;
+        let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("{path} has no answer"))?;
+        let status = head.lines().next().unwrap_or_default();
+        if !status.starts_with("HTTP/1.1 200 ") {
+            bail!("the service answers `{status}` to {path}: {body}");
+        }
+        Ok(body.to_owned())
+    }
+
+    /// Kills it with SIGKILL, which it cannot prepare for.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -178,6 +178,8 @@ fn verdict(holds: bool) -> &'static str {
 /// The device sectors with the watch minus those without it, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
     let dir = process::scratch("watch")?;
+    // Kept stalls of an earlier run would be written now.
+    fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
         fs::create_dir_all(dir)?;
@@ -266,7 +268,7 @@ fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
     }
     drop(watch);
     drop((with, without, slow));
-    Ok(())
+    fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
 fn tell_written(

@@ -64,7 +64,7 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
         headers
     };
     if program.bytes_max.is_some() {
-        // Without addresses to adapt at the start, and with equal functions only once. On x86-64, this is a tenth of the program.
+        // Without addresses to adapt at the start, and with equal functions only once: on x86-64 4.90 MB instead of 5.29 MB.
         flags += " -Crelocation-model=static -Clink-arg=--icf=all";
     }
     // Messages of panics name sources; where they were on this machine is nobody's business.

@@ -227,6 +227,10 @@ pub fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
     if purge {
         for folder in [&folders.state, &folders.run] {
             remove(folder)?;
+            // The folder of everything that is fonio's, such as /var/lib/fonio; it stays if there is more in it.
+            if let Some(parent) = folder.parent().filter(|parent| parent.ends_with("fonio")) {
+                let _ = fs::remove_dir(parent);
+            }
         }
     }
     let history = if purge { "Its history is removed." } else { "Its history stays; --purge removes it." };

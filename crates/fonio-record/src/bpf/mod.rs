@@ -41,12 +41,11 @@ pub(crate) fn load_sized(
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);
     }
-    let btf;
     // A loader begins by reading the kernel's types, about 20 MiB in memory (until aya 0.15, which needs a newer Rust). They are
     // given back before they are read for what follows.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
-    btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;
+    let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;
     loader.btf(Some(&btf));
     for (name, value) in constants {
         loader.set_global(name, value, true);

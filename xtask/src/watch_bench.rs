@@ -184,6 +184,7 @@ fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
     for dir in [&with_dir, &without_dir, &slow_dir] {
         fs::create_dir_all(dir)?;
     }
+    let state = with_dir.join("state");
     let card = |profile, dir| Options { mounted: Some(("ext4", dir)), ..Options::bare(profile, SIZE) };
     let with = Emulated::start(fonio, &card(CARD, with_dir.as_path()))?;
     let without = Emulated::start(fonio, &card(CARD, without_dir.as_path()))?;
@@ -195,13 +196,19 @@ fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
         Unit::S.format(LINE_EVERY.as_secs_f64()),
         Unit::S.format(STALL_EVERY.as_secs_f64())
     );
+    // The service has its folder since its installation.
+    for dir in [&state, &without_dir.join("state")] {
+        fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
     let sync = || Command::new("sync").arg("-f").args([&with_dir, &without_dir]).status();
+    sync()?;
+    std::thread::sleep(SETTLED);
     sync()?;
     let before = (written_to(&with.device)?, written_to(&without.device)?);
     let watch = Watch::start(
         fonio,
         &dir,
-        &with_dir.join("state"),
+        &state,
         &[name(&with.device), name(&without.device), name(&slow.device)],
         every,
     )?;

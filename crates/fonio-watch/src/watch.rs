@@ -85,10 +85,11 @@ impl Watch {
         let wall = WallClock::now();
         let now = monotonic();
         let at = wall.of(now);
-        let rings = match Rings::open(&folders.rings()) {
-            // The folder is made at the first write.
-            Err(WatchError::File { .. }) => None,
-            opened => Some(opened?),
+        let path = folders.rings();
+        // A new file is made at the first write: a journal then has both in one transaction.
+        let rings = match path.exists().then(|| Rings::open(&path)) {
+            None | Some(Err(WatchError::File { .. })) => None,
+            Some(opened) => Some(opened?),
         };
         let mut unwritten = folders.read_unwritten();
         unwritten.truncate(UNWRITTEN_MAX);

@@ -1,8 +1,8 @@
 // What is noted of the bios that have not completed.
 //
 // A bio's note is in one of the two slots to which its address leads. If both are taken, the newer note replaces the older one:
-// either that is of a bio that was merged, whose note nobody takes, or its request is given without one. A hash table would
-// cost five times as much, several times for each request.
+// either that is of a bio that was merged, whose note nobody takes, or its request is given without one. A hash table costs
+// more, several times for each request.
 //
 // Whoever changes a slot claims it first. Whoever finds it claimed, on another processor, does without.
 

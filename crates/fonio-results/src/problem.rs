@@ -52,6 +52,11 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, sentence)
     }
 
+    /// No result has the id of the request.
+    pub(crate) fn no_result() -> Problem {
+        Problem::unknown("no result has this id; it may have been deleted")
+    }
+
     /// Something that does not exist.
     pub fn unknown(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)

@@ -186,7 +186,7 @@ fn connect(
     });
 }
 
-/// Answers a client for whom there is no room.
+/// Tells a client that the service is full.
 async fn refuse(mut stream: TcpStream) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
         Content-Type: application/json\r\nContent-Length: 79\r\n\r\n\

@@ -79,7 +79,7 @@ fn errors_are_sentences_with_the_way_out() {
         program().args(["serve", "--listen", listen, "--data"]).arg(data).output().unwrap()
     };
     let missing = folder.path().join("missing");
-    check(&serve(&missing, "127.0.0.1:0"), "make it, or name another one with --data");
+    check(&serve(&missing, "127.0.0.1:0"), "create it, or name another one with --data");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     check(&serve(folder.path(), &address), "is taken by another program; choose another one with --listen");

@@ -41,7 +41,7 @@ pub(crate) fn load_sized(
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);
     }
-    // A loader begins by reading the kernel's types, about 20 MiB in memory (until aya 0.15, which needs a newer Rust). They are
+    // A loader begins by reading the kernel's types, which take much memory (until aya 0.15, which needs a newer Rust). They are
     // given back before they are read for what follows.
     let mut loader = EbpfLoader::new();
     loader.btf(None);

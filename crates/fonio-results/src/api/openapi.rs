@@ -158,7 +158,7 @@ fn show_result(schemas: &mut Schemas) -> Value {
         "summary": "Show a result",
         "operationId": "result",
         "parameters": [id()],
-        "responses": schemas.answers(vec![("200", shown)], &[("400", "The address cannot be read."), ("404", "There is no such result.")]),
+        "responses": schemas.answers(vec![("200", shown)], &[("400", "The address cannot be read."), ("404", "No result has this id.")]),
     })
 }
 
@@ -172,9 +172,9 @@ fn delete(schemas: &mut Schemas) -> Value {
             vec![("204", json!({ "description": "The result is deleted from pages, answers and dumps." }))],
             &[
                 ("400", "The address cannot be read."),
-                ("401", "There is no token."),
+                ("401", "The request has no token."),
                 ("403", "The token is not that of the result."),
-                ("404", "There is no such result."),
+                ("404", "No result has this id."),
                 ("507", "The disk of the service is full."),
             ],
         ),
@@ -194,7 +194,7 @@ fn ranking(schemas: &mut Schemas) -> Value {
             parameter("page", "query", false, "The value of `next` of an earlier page.", page),
             parameter("by", "query", false, "Rank every result, or the best result of each device.", by),
         ],
-        "responses": schemas.answers(vec![("200", ranking)], &[BAD_QUERY, ("404", "There is no such key or figure.")]),
+        "responses": schemas.answers(vec![("200", ranking)], &[BAD_QUERY, ("404", "The key or the figure is unknown.")]),
     })
 }
 
@@ -204,7 +204,7 @@ fn ecdf(schemas: &mut Schemas) -> Value {
         "summary": "Show the distribution of a figure",
         "operationId": "ecdf",
         "parameters": [key(), figure()],
-        "responses": schemas.answers(vec![("200", ecdf)], &[BAD_QUERY, ("404", "There is no such key or figure.")]),
+        "responses": schemas.answers(vec![("200", ecdf)], &[BAD_QUERY, ("404", "The key or the figure is unknown.")]),
     })
 }
 

@@ -23,13 +23,13 @@ pub(crate) const POINTS: usize = 200;
 /// The place of a figure in the list of ranked figures.
 pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
     figures::find(name).ok_or_else(|| {
-        Problem::unknown("there is no ranking of this figure; /api/v1/keys lists the figures that are ranked")
+        Problem::unknown("this figure is not ranked; /api/v1/keys lists the figures that are ranked")
     })
 }
 
 /// The sentence for an unknown key.
 pub(crate) fn no_key() -> Problem {
-    Problem::unknown("there are no results with this comparison key; /api/v1/keys lists the keys")
+    Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }
 
 /// `GET /api/v1/keys`.

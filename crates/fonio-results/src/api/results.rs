@@ -66,18 +66,14 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     }
 }
 
-fn no_result() -> Problem {
-    Problem::unknown("there is no result with this id; it may have been deleted")
-}
-
 /// `GET /api/v1/results/{id}`.
 pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Answer {
     if !token::is_id(&id) {
-        return Err(no_result().into());
+        return Err(Problem::no_result().into());
     }
     let shown = service
         .read(move |connection, lookup| {
-            let stored = read::result(connection, &id)?.ok_or_else(no_result)?;
+            let stored = read::result(connection, &id)?.ok_or_else(Problem::no_result)?;
             let document = document(&stored.document);
             let key = read::key_by_id(connection, stored.key_id)?;
             let device = read::device_by_id(connection, stored.device_id)?;
@@ -157,11 +153,11 @@ pub(super) async fn delete(
         return Err(Problem::new(StatusCode::UNAUTHORIZED, sentence).into());
     };
     if !token::is_id(&id) {
-        return Err(no_result().into());
+        return Err(Problem::no_result().into());
     }
     match service.writer.delete(id, given.trim().to_owned()).await? {
         Deletion::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
-        Deletion::Unknown => Err(no_result().into()),
+        Deletion::Unknown => Err(Problem::no_result().into()),
         Deletion::WrongToken => {
             let sentence = "this is not the token of the result, and nothing was deleted";
             Err(Problem::new(StatusCode::FORBIDDEN, sentence).into())

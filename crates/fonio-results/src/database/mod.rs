@@ -234,13 +234,13 @@ impl Location {
 #[non_exhaustive]
 pub enum DatabaseError {
     /// The folder does not exist.
-    #[error("there is no folder {}; make it, or name another one with --data", folder.display())]
+    #[error("the folder {} does not exist; create it, or name another one with --data", folder.display())]
     NoFolder {
         /// The folder.
         folder: PathBuf,
     },
     /// There is no database to copy.
-    #[error("there is no database {}; name the folder of the service with --data", file.display())]
+    #[error("the database {} does not exist; name the service's folder with --data", file.display())]
     NoFile {
         /// The file.
         file: PathBuf,

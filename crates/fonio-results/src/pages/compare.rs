@@ -6,7 +6,6 @@ use axum::http::{StatusCode, Uri};
 use fonio_bench::storebench::compare::{self, Answer, Compared};
 use fonio_bench::storebench::document::Document;
 
-use super::result::no_result;
 use super::{Page, html};
 use crate::api::document;
 use crate::problem::Problem;
@@ -42,12 +41,12 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
         return Ok(html(&Comparison { a, b, name_a, name_b, verdict: None, rows: Vec::new() }));
     }
     if !token::is_id(&a) || !token::is_id(&b) {
-        return Err(no_result().into());
+        return Err(Problem::no_result().into());
     }
     let page = service
         .read(move |connection, _| {
-            let one = read::result(connection, &a)?.ok_or_else(no_result)?;
-            let other = read::result(connection, &b)?.ok_or_else(no_result)?;
+            let one = read::result(connection, &a)?.ok_or_else(Problem::no_result)?;
+            let other = read::result(connection, &b)?.ok_or_else(Problem::no_result)?;
             if one.key_id != other.key_id {
                 let (one, other) =
                     (read::key_by_id(connection, one.key_id)?, read::key_by_id(connection, other.key_id)?);

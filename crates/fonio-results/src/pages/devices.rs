@@ -83,7 +83,7 @@ struct DevicePage {
 
 /// `GET /devices/{slug}`.
 pub(super) async fn show(State(service): State<Service>, Path(slug): Path<String>) -> Page {
-    let no_device = || Problem::unknown("there are no results of this device; they may have been deleted");
+    let no_device = || Problem::unknown("no result is of this device; they may have been deleted");
     if !entry::is_slug(&slug) {
         return Err(no_device().into());
     }

@@ -86,7 +86,7 @@ fn html(page: &impl Template) -> Response {
 
 /// The answer for an address without a page.
 pub async fn no_page() -> Response {
-    Wrong(Problem::unknown("there is no page with this address")).into_response()
+    Wrong(Problem::unknown("no page has this address")).into_response()
 }
 
 #[derive(Template)]

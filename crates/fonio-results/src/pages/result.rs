@@ -42,19 +42,14 @@ struct ResultPage {
     missing: Vec<(String, String)>,
 }
 
-/// The sentence for an unknown result.
-pub(super) fn no_result() -> Problem {
-    Problem::unknown("there is no result with this id; it may have been deleted")
-}
-
 /// `GET /results/{id}`.
 pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Page {
     if !token::is_id(&id) {
-        return Err(no_result().into());
+        return Err(Problem::no_result().into());
     }
     let page = service
         .read(move |connection, lookup| {
-            let stored = read::result(connection, &id)?.ok_or_else(no_result)?;
+            let stored = read::result(connection, &id)?.ok_or_else(Problem::no_result)?;
             let document = document(&stored.document);
             let key = read::key_by_id(connection, stored.key_id)?;
             let device = read::device_by_id(connection, stored.device_id)?;

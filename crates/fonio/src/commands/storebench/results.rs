@@ -58,6 +58,7 @@ fn private(path: &Path) -> std::io::Result<File> {
 /// Reads and checks a result.
 pub fn read(path: &Path) -> Result<Document> {
     let json = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(!json.is_empty(), "{} is empty; name a result of fonio storebench", path.display());
     Document::parse(&json).map_err(|problems| {
         let shown: Vec<String> = problems.iter().take(3).map(ToString::to_string).collect();
         anyhow::anyhow!("{} is not a result of fonio storebench: {}", path.display(), shown.join("; "))

@@ -8,8 +8,8 @@ use axum::http::Uri;
 
 use super::chart::{self, Chart, Curve, Texts};
 use super::ranking::Row;
-use super::{Choice, Page, count, html, interval, key_choices};
-use crate::api::{KEYS, POINTS, no_key};
+use super::{Choice, Page, chosen_key, count, html, interval, key_choices};
+use crate::api::{KEYS, POINTS};
 use crate::database::Connection;
 use crate::figures::{self, Ranked};
 use crate::problem::Problem;
@@ -56,14 +56,10 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let page = service
         .read(move |connection, lookup| {
             let keys = read::keys(connection, KEYS)?;
-            let key = match &wanted {
-                Some(name) => read::key_by_name(connection, name)?.ok_or_else(no_key)?,
-                None => match keys.first() {
-                    Some(first) => first.clone(),
-                    None => return Ok(empty()),
-                },
-            };
-            page(connection, lookup, &keys, key)
+            match chosen_key(connection, &keys, wanted.as_deref())? {
+                Some(key) => page(connection, lookup, &keys, key),
+                None => Ok(empty()),
+            }
         })
         .await?;
     Ok(html(&page))

@@ -15,7 +15,8 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use fonio_bench::storebench::figures::Unit;
 
-use crate::api::KEYS;
+use crate::api::{KEYS, no_key};
+use crate::database::Connection;
 use crate::entry;
 use crate::problem::Problem;
 use crate::query::Parameters;
@@ -116,6 +117,18 @@ struct Choice {
     value: String,
     label: String,
     chosen: bool,
+}
+
+/// Returns the comparison key of this name; without a name, the first of `keys`, which has the most results.
+fn chosen_key(
+    connection: &mut dyn Connection,
+    keys: &[Key],
+    name: Option<&str>,
+) -> Result<Option<Key>, Problem> {
+    match name {
+        Some(name) => read::key_by_name(connection, name)?.ok_or_else(no_key).map(Some),
+        None => Ok(keys.first().cloned()),
+    }
 }
 
 /// The choices of comparison keys.

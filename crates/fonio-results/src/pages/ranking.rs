@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::Uri;
 
 use super::chart::{self, Chart, Curve, Texts};
-use super::{Choice, Page, QuantileRow, count, html, key_choices, quantile_row, short};
-use crate::api::{KEYS, POINTS, ROWS, figure, no_key};
+use super::{Choice, Page, QuantileRow, chosen_key, count, html, key_choices, quantile_row, short};
+use crate::api::{KEYS, POINTS, ROWS, figure};
 use crate::figures::{self, Ranked};
 use crate::problem::Problem;
 use crate::query::{Parameters, page_name};
@@ -74,10 +74,8 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let page = service
         .read(move |connection, lookup| {
             let keys = read::keys(connection, KEYS)?;
-            let key = match &wanted {
-                Some(name) => read::key_by_name(connection, name)?.ok_or_else(no_key)?,
-                None => keys.first().cloned().ok_or_else(|| Problem::unknown("there are no results yet"))?,
-            };
+            let key = chosen_key(connection, &keys, wanted.as_deref())?
+                .ok_or_else(|| Problem::unknown("there are no results yet"))?;
             let summary = lookup.summary(connection, 0, key.key_id, at)?;
             let page =
                 read::ranking(connection, &summary, lookup.scope(0, key.key_id, at), of, behind, ROWS)?;

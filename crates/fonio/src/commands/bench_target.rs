@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
-use fonio_emulator::{Emulated, Options, ServeConfig, profile};
+use fonio_emulator::{Emulated, EmulatorError, Options, ServeConfig, profile};
 use fonio_host::{Confirmation, Filesystem, Ledger};
 
 use crate::cli::EmulatedTarget;
@@ -27,11 +27,27 @@ impl<'a> Subject<'a> {
         if is_real(target) {
             return Ok(Subject::Real(target));
         }
-        let neither = || format!("{} is neither a directory nor a block device", target.display());
-        let name = target.to_str().with_context(neither)?;
-        profile::device(name, ByteCount(wanted.capacity), 0).with_context(neither)?;
+        let Some(name) = target.to_str() else {
+            bail!("{} is neither a directory nor a block device", target.display());
+        };
+        check_profile(name, ByteCount(wanted.capacity), 0)?;
         Ok(Subject::Profile(name))
     }
+}
+
+/// Checks that `name`, which is neither a directory nor a block device, names a device that can be emulated.
+pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
+    let Err(error) = profile::device(name, capacity, seed) else { return Ok(()) };
+    let reason = match error {
+        EmulatorError::Profile { profile, .. } if profile == name && !Path::new(name).exists() => {
+            "there is no device profile of this name (`fonio device list` shows them)".to_owned()
+        }
+        EmulatorError::Profile { profile, reason } if profile == name => {
+            format!("it is no device profile: {reason}")
+        }
+        other => other.to_string(),
+    };
+    bail!("{name} is neither a directory nor a block device; {reason}")
 }
 
 /// Whether `place` names something of this machine, which a guest does not have.
@@ -86,6 +102,10 @@ mod tests {
             assert_eq!(of(profile).expect("it is shipped"), Subject::Profile(profile));
         }
         let refused = format!("{:#}", of("no-such-card").expect_err("there is none"));
-        assert!(refused.starts_with("no-such-card is neither a directory nor a block device: "), "{refused}");
+        assert_eq!(
+            refused,
+            "no-such-card is neither a directory nor a block device; there is no device profile of this name (`fonio device \
+             list` shows them)"
+        );
     }
 }

@@ -24,6 +24,7 @@ use fonio_workload::definition::{Workload, shipped};
 
 use crate::cli::Colour;
 use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
+use crate::commands::bench_target::check_profile;
 use crate::commands::{fix, kernel, lab, launch, model};
 use crate::exit::Exit;
 use crate::output;
@@ -502,8 +503,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
                 Storage::MdRaid0(array)
             }
             None => {
-                fonio_emulator::profile::device(place, ByteCount(arguments.size), arguments.seed)
-                    .with_context(|| format!("{place} is neither a directory nor a block device"))?;
+                check_profile(place, ByteCount(arguments.size), arguments.seed)?;
                 Storage::Profile(place.to_owned())
             }
         },

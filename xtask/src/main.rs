@@ -109,7 +109,8 @@ cargo xtask COMMAND
               guests, and uses them; `dist container` loads the image with podman in a guest, and records from there;
               `dist path` walks a user's whole path there, with a slow card: install, check, measure a fix while units run, keep
               it, reboot, undo it (15 minutes for each architecture)
-              `dist results` makes the results service instead: a program, a package and a folder for a container
+              `dist results` makes the results service instead: a program, a package and a folder for a container;
+              `dist results test` also installs it in a guest, sends it a result, and runs its image with podman
   act         be a program of a situation of `bench verdicts`; not for people
   stacks      measure what `paper` asks for, in the guest that `paper` starts; not for people
   assets      bundle the script and the style of the HTML report, after a change in crates/fonio-report/web (npm), and compile

@@ -60,6 +60,7 @@ pub const TEST: &[Tool] = &[
     tool("blkparse", "blktrace", "reading generated traces"),
     tool("fusermount3", "fuse3", "mounting as a user"),
     tool("mosquitto", "mosquitto mosquitto-clients", "publishing figures to a broker"),
+    tool("openssl", "openssl", "servers with TLS"),
     tool("qemu-io", "qemu-utils", "clients of emulated network block devices"),
     tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     tool("python3", "python3 python3-venv", "the documented queries in DuckDB"),

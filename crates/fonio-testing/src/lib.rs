@@ -76,6 +76,7 @@ needs! {
     Npm "npm" "The program npm is installed, and its registry can be reached."
     Clang "clang" "The programs clang-14 and llvm-strip-14 are installed."
     Mosquitto "mosquitto" "The programs mosquitto and mosquitto_sub are installed."
+    Openssl "openssl" "The program openssl is installed."
     Cc "cc" "A C compiler with the address sanitizer is installed."
     Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)."
     Uprobes "uprobes" "The kernel has uprobes (CONFIG_UPROBE_EVENTS)."
@@ -115,6 +116,7 @@ impl Need {
             Need::Npm => programs(&["npm"]),
             Need::Clang => programs(&["clang-14", "llvm-strip-14"]),
             Need::Mosquitto => programs(&["mosquitto", "mosquitto_sub"]),
+            Need::Openssl => programs(&["openssl"]),
             Need::Cc => programs(&["cc"]),
             Need::Postgres => {
                 postgres_programs().is_none().then(|| "PostgreSQL's server is not installed".to_owned())

@@ -1,9 +1,9 @@
 //! `fonio storebench` from outside.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use assert_cmd::Command;
 use fonio_bench::storebench::document::{Document, Effort, Mode, Origin};
@@ -48,7 +48,7 @@ fn wrong_targets_are_refused_in_words() {
         (&["storebench", "/tmp", "--destroy", "/tmp"], 2, "--destroy is for a raw device"),
         (&["storebench", "/tmp", "--for", "1h"], 2, "at most 10min"),
         (&["storebench", "show", "/no/such/file"], 2, "cannot read /no/such/file"),
-        (&["storebench", "submit", "--server", "https://x.example", "r.json"], 2, "fonio speaks http only"),
+        (&["storebench", "submit", "--server", "ftp://x.example", "r.json"], 2, "write https://HOST"),
     ] {
         let said = fonio(home.path(), arguments);
         assert_eq!(said.status.code(), Some(code), "{arguments:?}: {said:?}");
@@ -187,4 +187,75 @@ fn nothing_is_sent_without_a_yes() {
     assert!(text(&said.stderr).contains("nothing was sent"), "{said:?}");
     let said = fonio(folder.path(), &[&submit[..], &["--yes"]].concat());
     assert!(text(&said.stderr).contains("http://127.0.0.1:9 cannot be reached"), "{said:?}");
+}
+
+/// A server with a certificate that no known authority has signed.
+struct TlsServer {
+    process: std::process::Child,
+    address: String,
+    /// It goes on to write here.
+    _output: BufReader<std::process::ChildStdout>,
+}
+
+impl TlsServer {
+    /// Starts the server of openssl, which answers each request with a page about the connection.
+    fn start(folder: &Path) -> TlsServer {
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+            .args(["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"])
+            .args(["-keyout", "key.pem", "-out", "certificate.pem"])
+            .current_dir(folder)
+            .output()
+            .expect("openssl starts");
+        assert!(made.status.success(), "{made:?}");
+        // Freed at once, for openssl, which prints the number of no port that it chooses.
+        let free =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+        let mut process = std::process::Command::new("openssl")
+            .args(["s_server", "-www", "-cert", "certificate.pem", "-key", "key.pem", "-accept"])
+            .arg(free.to_string())
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl starts");
+        let mut output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let has_begun = output.by_ref().lines().map_while(Result::ok).any(|line| line == "ACCEPT");
+        assert!(has_begun, "openssl accepts no connection");
+        TlsServer { process, address: format!("https://{free}"), _output: output }
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_server_with_tls_is_trusted_by_its_certificate_alone() {
+    if !has(&[Need::Openssl]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, server) = (model(folder.path(), "sd_a1"), TlsServer::start(folder.path()));
+    let show = |authorities: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
+        command.args(["storebench", "show", &file, "--server", &server.address]);
+        command.env("FONIO_LASTING_STATE", folder.path()).env_remove("SSL_CERT_FILE");
+        if let Some(name) = authorities {
+            command.env("SSL_CERT_FILE", folder.path().join(name));
+        }
+        text(&command.output().expect("fonio starts").stderr)
+    };
+    for (authorities, expected) in [
+        (None, "gave no encrypted connection that can be trusted"),
+        (Some("certificate.pem"), "does not answer like a results service of fonio"),
+        (Some("key.pem"), "has no certificate in PEM"),
+        (Some("no-such-file"), "No such file"),
+    ] {
+        let said = show(authorities);
+        assert!(said.contains(expected), "{authorities:?}: {said}");
+    }
 }

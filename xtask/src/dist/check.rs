@@ -24,7 +24,7 @@ const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o
     -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
 
 /// What is done, what its output must contain, and what it shows.
-type Step = (&'static str, &'static str, &'static str);
+pub type Step = (&'static str, &'static str, &'static str);
 
 const STEPS: [Step; 20] = [
     ("dpkg -i /root/fonio.deb", "Setting up fonio", "the package is installed"),

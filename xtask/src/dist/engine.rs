@@ -62,6 +62,35 @@ fn steps(system: &mut System<'_>) -> Result<u32> {
             "the report names the file of the host",
         ),
         (
+            format!(
+                "podman run --detach --name watch --network none {PRIVILEGES} --volume fonio:/var/lib/fonio {image} watch run"
+            ),
+            "",
+            "a container watches the host",
+        ),
+        (
+            "sleep 70; podman exec watch fonio watch report".to_owned(),
+            "notes.service",
+            "its report names the unit of the host",
+        ),
+        (
+            "podman exec watch fonio watch report".to_owned(),
+            "/root/notes.db",
+            "its report names the file of the host",
+        ),
+        (
+            "podman stop --time 20 watch >/dev/null; test $(podman wait watch) = 0 && podman rm watch >/dev/null && echo ended".to_owned(),
+            "ended",
+            "it ends in good order",
+        ),
+        (
+            format!(
+                "podman run --rm --network none --volume fonio:/var/lib/fonio {image} watch report; podman volume rm fonio"
+            ),
+            "notes.service",
+            "the history is in its volume",
+        ),
+        (
             "systemctl stop notes; podman rmi --force $(podman images --quiet) >/dev/null && echo gone"
                 .to_owned(),
             "gone",

@@ -11,6 +11,7 @@ mod package;
 mod path;
 mod program;
 mod results;
+mod results_test;
 mod target;
 
 use std::fs;
@@ -77,16 +78,27 @@ pub fn run(arguments: &[String]) -> Result<()> {
     test.map_or(Ok(()), |test| test(&all))
 }
 
-/// Makes the results service for some targets: by default for amd64.
-fn results_service(names: &[String]) -> Result<()> {
+/// Runs `dist results [test] [ARCHITECTURE…]`: by default for amd64.
+fn results_service(arguments: &[String]) -> Result<()> {
+    let (is_tested, names) = match arguments {
+        [word, names @ ..] if word == "test" => (true, names),
+        names => (false, names),
+    };
     let named: Result<Vec<Target>> = names.iter().map(|name| name.parse()).collect();
     let targets = if names.is_empty() { vec!["amd64".parse()?] } else { named? };
     tools::ensure(&[tools::BUILD, tools::DIST])?;
     for target in targets {
         let program = program::build(target, RESULTS)?;
+        let package = results::make(&target.debian().to_string(), &program)?;
+        let container = results::container(&program)?;
         println!("{}: {}", target.name(), within(&program));
-        println!("{}: {}", target.name(), within(&results::make(&target.debian().to_string(), &program)?));
-        println!("{}: {}, for podman build", target.name(), within(&results::container(&program)?));
+        println!("{}: {}", target.name(), within(&package));
+        println!("{}: {}, for podman build", target.name(), within(&container));
+        if is_tested {
+            let fonio = program::build(target, FONIO)?;
+            let files = results_test::Files { package: &package, program: &program, fonio: &fonio };
+            results_test::run(target, &files)?;
+        }
     }
     if let Some(exposure) = results::exposure() {
         println!("{exposure}");

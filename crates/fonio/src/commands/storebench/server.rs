@@ -1,19 +1,24 @@
-//! Speaks to a results service over HTTP.
+//! Speaks to a results service over HTTP, with TLS for addresses that begin with `https://`.
 //!
-//! fonio has no TLS stack of its own, so addresses begin with `http://`.
+//! Servers are trusted by the authorities that browsers trust, which are built in: a board may have no such list, or an old one.
+//! As with OpenSSL, the variable `SSL_CERT_FILE` names a file with other ones.
 
 use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Response;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// A server that takes longer is not reachable.
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// The largest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// Names a PEM file with the certificates of the authorities that are trusted instead of the built-in ones.
+const AUTHORITIES: &str = "SSL_CERT_FILE";
 
 /// A results service.
 pub struct Server {
@@ -58,19 +63,16 @@ impl Server {
     /// Takes an address, without speaking to it.
     pub fn at(address: &str) -> Result<Server> {
         let address = address.trim_end_matches('/');
-        if address.starts_with("https://") {
-            bail!(
-                "{address}: fonio speaks http only; for https, forward a local port to the server (`ssh -L 8080:localhost:8080 HOST`, or \
-                 `socat TCP-LISTEN:8080,bind=127.0.0.1,fork OPENSSL:HOST:443`), and give --server http://127.0.0.1:8080"
-            );
+        let host = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
+        if host.is_none_or(|host| host.is_empty() || host.contains(char::is_whitespace)) {
+            bail!("`{address}` is not the address of a server; write https://HOST or http://HOST:PORT");
         }
-        if !address.starts_with("http://") || address.len() < 9 || address.contains(char::is_whitespace) {
-            bail!("`{address}` is not the address of a server; write http://HOST or http://HOST:PORT");
-        }
+        let trusted = if address.starts_with("https://") { authorities()? } else { RootCerts::WebPki };
         let config = Agent::config_builder()
             .timeout_global(Some(TIME_MAX))
             .http_status_as_error(false)
             .max_redirects(0)
+            .tls_config(TlsConfig::builder().root_certs(trusted).build())
             .user_agent(format!("fonio/{}", env!("CARGO_PKG_VERSION")))
             .build();
         Ok(Server { address: address.to_owned(), agent: Agent::new_with_config(config) })
@@ -112,9 +114,27 @@ impl Server {
     }
 
     fn answer(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Value> {
-        let mut answer = sent.with_context(|| {
-            format!("{} cannot be reached; is the address right, and does the service run?", self.address)
-        })?;
+        let mut answer = match sent {
+            Ok(answer) => answer,
+            // What rustls refuses.
+            Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(error).with_context(|| {
+                    format!(
+                        "{} gave no encrypted connection that can be trusted; if its certificate comes from an authority of your own, \
+                         name that one's certificate in {AUTHORITIES}=FILE",
+                        self.address
+                    )
+                });
+            }
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!(
+                        "{} cannot be reached; is the address right, and does the service run?",
+                        self.address
+                    )
+                });
+            }
+        };
         let status = answer.status();
         let text = answer
             .body_mut()
@@ -147,24 +167,45 @@ impl Server {
     }
 }
 
+/// The authorities whose certificates are trusted.
+fn authorities() -> Result<RootCerts> {
+    let Some(file) = std::env::var_os(AUTHORITIES) else { return Ok(RootCerts::WebPki) };
+    let file = std::path::Path::new(&file);
+    let about = || format!("{AUTHORITIES} names {}", file.display());
+    let text = fs::read(file).with_context(about)?;
+    let mut certificates = Vec::new();
+    for item in parse_pem(&text) {
+        if let PemItem::Certificate(certificate) = item.with_context(about)? {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() {
+        bail!("{}, which has no certificate in PEM", about());
+    }
+    Ok(RootCerts::new_with_certs(&certificates))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_http() {
-        for (address, expected) in [
-            ("http://127.0.0.1:8080/", None),
-            ("http://results.example", None),
-            ("https://results.example", Some("speaks http only")),
-            ("results.example", Some("write http://HOST")),
-            ("http://", Some("write http://HOST")),
-            ("ftp://x", Some("write http://HOST")),
+    fn addresses_are_of_http_or_https() {
+        for (address, is_valid) in [
+            ("http://127.0.0.1:8080/", true),
+            ("http://results.example", true),
+            ("https://results.example", true),
+            ("results.example", false),
+            ("http://", false),
+            ("https://a b", false),
+            ("ftp://x", false),
         ] {
-            let refused = Server::at(address).err().map(|error| error.to_string());
-            assert_eq!(refused.is_some(), expected.is_some(), "{address}");
-            if let (Some(refused), Some(expected)) = (refused, expected) {
-                assert!(refused.contains(expected), "{refused}");
+            match Server::at(address) {
+                Ok(_) => assert!(is_valid, "{address}"),
+                Err(error) => {
+                    assert!(!is_valid, "{address}: {error:#}");
+                    assert!(error.to_string().contains("write https://HOST"), "{error:#}");
+                }
             }
         }
     }

@@ -203,6 +203,7 @@ impl TlsServer {
         let made = Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
             .args(["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
             .args(["-keyout", "key.pem", "-out", "certificate.pem"])
             .current_dir(folder)
             .output()

@@ -252,6 +252,8 @@ pub enum Scale {
     Log,
     /// Linear, with the time of the recording: these axes zoom together.
     Time,
+    /// The same, shown as the wall clock. The number is the clock at 0: seconds since 1970, as if its time zone was UTC.
+    Clock(i64),
     /// Categories, in this order.
     Categories(Vec<String>),
 }
@@ -457,6 +459,19 @@ impl Axis {
     /// The recording's time in seconds since its beginning.
     pub fn time(length_s: f64) -> Axis {
         Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
+    }
+
+    /// The wall clock: from one time to another in seconds since 1970, as if its time zone was UTC. Values are seconds since
+    /// [`Axis::clock_zero`] of the first one.
+    pub fn clock(from: i64, to: i64) -> Axis {
+        let zero = Axis::clock_zero(from);
+        let bounds = ((from - zero) as f64, (to - zero) as f64);
+        Axis { scale: Scale::Clock(zero), bounds: Some(bounds), ..Axis::linear("Time", Unit::S) }
+    }
+
+    /// Where a clock axis that begins at this time has its 0: at midnight, so that its ticks are at whole hours.
+    pub fn clock_zero(from: i64) -> i64 {
+        from - from.rem_euclid(86_400)
     }
 
     /// An axis with one position for each name.

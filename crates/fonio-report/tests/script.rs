@@ -40,6 +40,26 @@ fn printed(program: &str) -> String {
 }
 
 #[test]
+fn the_script_writes_the_wall_clock() {
+    if !fonio_testing::has(&[Need::Node]) {
+        return;
+    }
+    // 2026-11-24 00:00:00, and the values of an axis from there on.
+    let program = format!(
+        "import {{ clockScale, shown }} from 'file://{}/web/src/format.js';
+         const axis = {{ clock: 1795478400, unit: 's' }};
+         console.log(shown(7985.4, axis));
+         for (const [to, value] of [[86400, 2.5], [86400, 24], [864000, 3], [3600, 15]]) {{
+           const {{ factor, tick }} = clockScale({{ ...axis, bounds: [0, to] }});
+           console.log(`${{factor}} ${{tick(value)}}`);
+         }}",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let expected = ["2026-11-24 02:13:05", "3600 02:30", "3600 Nov 25", "86400 Nov 27", "60 00:15"];
+    assert_eq!(printed(&program).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn the_filter_finds_units_processes_and_files() {
     if !fonio_testing::has(&[Need::Node]) {
         return;

@@ -158,6 +158,13 @@ fn who_wrote_what_and_what_stalled() {
     assert!(explained.to_string().contains("written by dd"), "{explained:#}");
     let text = watch.done(&["report"]);
     assert!(text.starts_with('✗') && text.contains("Next: sudo fonio report "), "{text}");
+    let page = watch.path("page.html");
+    let said = watch.done(&["report", "--html", page.to_str().unwrap()]);
+    assert!(said.contains("stall") && said.contains("The report is in "), "{said}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for expected in ["Who waits for storage?", "Threads blocked on storage", "written by dd", "\"clock\":"] {
+        assert!(page.contains(expected), "{expected} is not on the page");
+    }
 }
 
 #[test]

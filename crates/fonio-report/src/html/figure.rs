@@ -15,7 +15,9 @@ const PACKED_FROM: usize = 64;
 
 pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     let mut class = String::from("plot");
-    if figure.x.scale == Scale::Time || matches!(figure.plot, Plot::Interval | Plot::Timeline) {
+    if matches!(figure.x.scale, Scale::Time | Scale::Clock(_))
+        || matches!(figure.plot, Plot::Interval | Plot::Timeline)
+    {
         class.push_str(" wide");
     }
     if matches!(figure.plot, Plot::Scatter | Plot::HeatScatter) {
@@ -83,6 +85,10 @@ fn axis(axis: &Axis) -> Value {
         Scale::Linear => value["scale"] = "linear".into(),
         Scale::Log => value["scale"] = "log".into(),
         Scale::Time => value["scale"] = "time".into(),
+        Scale::Clock(zero) => {
+            value["scale"] = "time".into();
+            value["clock"] = (*zero).into();
+        }
         Scale::Categories(names) => value["categories"] = names.iter().map(|name| printable(name)).collect(),
     }
     if let Some((from, to)) = axis.bounds {

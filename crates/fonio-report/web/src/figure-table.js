@@ -1,6 +1,6 @@
 // The numbers of a chart as a table, created on demand.
 
-import { format } from "./format.js";
+import { format, shown } from "./format.js";
 
 const ROWS = 1000;
 
@@ -19,7 +19,7 @@ function build(figure) {
   const cloud = figure.plot.endsWith("scatter");
   const sideways = Boolean(figure.y.categories);
   const [place, measure] = sideways ? [figure.y, figure.x] : [figure.x, figure.y];
-  const where = (value) => (place.categories ? place.categories[value] : format(value, place.unit));
+  const where = (value) => (place.categories ? place.categories[value] : shown(value, place));
 
   const head = table.createTHead().insertRow();
   const body = table.createTBody();
@@ -41,9 +41,10 @@ function build(figure) {
     for (const { name, x, y, z, low, high } of figure.series) {
       for (let at = 0; at < x.length; at += 1) {
         if (body.rows.length >= ROWS) { left += 1; continue; }
-        const cells = [name, format(x[at], figure.x.unit), sideways ? where(y[at]) : format(y[at], figure.y.unit)];
+        // The length of a span has the unit of the axis.
+        const cells = [name, spans ? format(x[at], figure.x.unit) : shown(x[at], figure.x), sideways ? where(y[at]) : format(y[at], figure.y.unit)];
         if (figure.z) cells.push(format(z[at], figure.z.unit));
-        if (low.length > 0) cells.push(`${format(low[at], figure.x.unit)} … ${format(high[at], figure.x.unit)}`);
+        if (low.length > 0) cells.push(`${shown(low[at], figure.x)} … ${shown(high[at], figure.x)}`);
         row(cells);
       }
     }

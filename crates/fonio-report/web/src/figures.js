@@ -1,7 +1,7 @@
 // Converts a chart of the report into an ECharts option.
 
 import { largest } from "./data.js";
-import { axisScale, format } from "./format.js";
+import { axisScale, clockScale, format, shown } from "./format.js";
 import { colour, faded, heatColour, seriesColour } from "./theme.js";
 
 const LARGE = 2000;
@@ -82,6 +82,7 @@ export function chartOption(figure, narrow) {
 
 function divided(figure, name) {
   const own = figure[name];
+  if (own.clock !== undefined) return clockScale(own);
   if (own.scale === "log" || own.categories) return { factor: 1, tick: (value) => format(value, own.unit) };
   let most = own.bounds ? own.bounds[1] : largest(figure.series, name);
   if (name === "y" && (figure.plot === "stacked_area" || figure.plot === "stacked_bar")) {
@@ -425,7 +426,7 @@ function tooltip(figure, hit, xf, yf) {
   const place = sideways ? figure.y : figure.x;
   const measure = sideways ? figure.x : figure.y;
   const [placeFactor, measureFactor] = sideways ? [yf, xf] : [xf, yf];
-  const where = (value) => (place.categories ? place.categories[value] ?? String(value) : format(value * placeFactor, place.unit));
+  const where = (value) => (place.categories ? place.categories[value] ?? String(value) : shown(value * placeFactor, place));
 
   if (figure.plot === "interval") {
     const [point, at, low, high] = hits[0].value;
@@ -436,7 +437,7 @@ function tooltip(figure, hit, xf, yf) {
     const { seriesName, color, value: [at, low, high] } = hits[0];
     head.textContent = figure.y.categories[at];
     row(color, seriesName, format((high - low) * xf, figure.x.unit));
-    row(null, "Began at", format(low * xf, figure.x.unit));
+    row(null, "Began at", shown(low * xf, figure.x));
   } else if (figure.plot === "scatter" || figure.plot === "heat_scatter") {
     const { seriesName, color, value } = hits[0];
     if (!value) return "";

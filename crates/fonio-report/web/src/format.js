@@ -68,6 +68,29 @@ export function format(value, unit) {
   }
 }
 
+/// Writes a value of an axis. Axes of the wall clock have its time at 0 in `clock`: seconds since 1970, in the time zone of the
+/// machine as if that was UTC.
+export function shown(value, axis) {
+  if (axis.clock === undefined || !Number.isFinite(value)) return format(value, axis.unit);
+  return new Date((axis.clock + Math.round(value)) * 1000).toISOString().slice(0, 19).replace("T", " ");
+}
+
+const DAY = 86400;
+
+/// Like `axisScale`, for the wall clock: a tick is a time of the day, and at midnight a date.
+export function clockScale({ clock, bounds: [from, to] }) {
+  const factor = to - from > 3 * DAY ? DAY : to - from > 3 * 3600 ? 3600 : 60;
+  return {
+    factor,
+    tick: (value) => {
+      const seconds = clock + Math.round(value * factor);
+      const time = new Date(seconds * 1000);
+      if (seconds % DAY !== 0) return time.toISOString().slice(11, 16);
+      return time.toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" });
+    },
+  };
+}
+
 const DECIMAL = [[1, " s"], [1e-3, " ms"], [1e-6, " µs"], [1e-9, " ns"]];
 
 /// Chooses the unit of an axis so that its ticks are round numbers: data are divided by `factor`, and `tick` formats a

@@ -3,8 +3,10 @@
 mod stalls;
 mod wear;
 
-pub use stalls::{StallsAnswer, stall_sentence, stalls};
-pub use wear::{Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, wear};
+pub use stalls::{
+    StallsAnswer, ToldStall, party_name, stall_operation, stall_reason, stall_sentence, stalls,
+};
+pub use wear::{Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, wear, wear_sentence};
 
 use crate::rings::History;
 use crate::summary::{Summary, UnixSeconds};

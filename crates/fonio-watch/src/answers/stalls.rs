@@ -105,45 +105,46 @@ pub fn stall_sentence(stall: &Stall) -> String {
     format!(
         "at {}, {}{thread} was blocked for {lasted}{still} in {}{file}{device}{}.{}",
         times::shown(stall.began),
-        shown(&stall.party),
-        operation(stall.blocked_in),
-        why(stall),
+        party_name(&stall.party),
+        stall_operation(stall),
+        stall_reason(stall).map(|reason| format!("; {reason}")).unwrap_or_default(),
         others(&stall.others)
     )
 }
 
-fn why(stall: &Stall) -> String {
+/// Why it stalled; `None` if requests were not seen.
+pub fn stall_reason(stall: &Stall) -> Option<String> {
     let bytes = |bytes: fonio_core::ByteCount| Unit::Bytes.format(bytes.0 as f64);
-    match &stall.why {
-        Why::Unknown => String::new(),
+    Some(match &stall.why {
+        Why::Unknown => return None,
         Why::NoRequest => {
-            "; hardly any request was in flight meanwhile, so look for a lock or a network file system"
+            "hardly any request was in flight meanwhile, so look for a lock or a network file system"
                 .to_owned()
         }
         Why::OneRequest { op: Op::Flush, took_ms, .. } => {
-            format!("; the device took {} to flush its cache", Unit::S.format(*took_ms as f64 / 1000.0))
+            format!("the device took {} to flush its cache", Unit::S.format(*took_ms as f64 / 1000.0))
         }
         Why::OneRequest { op, bytes: size, took_ms, party } => {
             let of = party.as_ref().filter(|party| **party != stall.party);
-            let of = of.map(|party| format!(" of {}", shown(party))).unwrap_or_default();
+            let of = of.map(|party| format!(" of {}", party_name(party))).unwrap_or_default();
             format!(
-                "; the device took {} for one {}{of} of {}",
+                "the device took {} for one {}{of} of {}",
                 Unit::S.format(*took_ms as f64 / 1000.0),
                 op.name(),
                 bytes(*size)
             )
         }
         Why::Behind { party, op, bytes: moved, share_thousandths } => format!(
-            "; meanwhile the device served {} of {} for {}, {} of all data",
+            "meanwhile the device served {} of {} for {}, {} of all data",
             bytes(*moved),
             plural(*op),
-            shown(party),
+            party_name(party),
             Unit::Share.format(*share_thousandths as f64 / 1000.0)
         ),
         Why::Own { op, bytes: moved, requests } => {
-            format!("; its own {} filled the time: {requests} with {} in all", plural(*op), bytes(*moved))
+            format!("its own {} filled the time: {requests} with {} in all", plural(*op), bytes(*moved))
         }
-    }
+    })
 }
 
 fn plural(op: Op) -> String {
@@ -157,19 +158,21 @@ fn others(others: &[Party]) -> String {
     if others.is_empty() {
         return String::new();
     }
-    let names: Vec<String> = others.iter().map(shown).collect();
+    let names: Vec<String> = others.iter().map(party_name).collect();
     format!(" Also blocked: {}.", names.join(", "))
 }
 
-pub(crate) fn shown(party: &Party) -> String {
+/// The name of a party as the answers write it.
+pub fn party_name(party: &Party) -> String {
     match party.kind {
         PartyKind::Kernel => format!("{} (kernel)", party.name),
         _ => party.name.clone(),
     }
 }
 
-fn operation(blocked_in: BlockedIn) -> &'static str {
-    match blocked_in {
+/// In what it was blocked longest.
+pub fn stall_operation(stall: &Stall) -> &'static str {
+    match stall.blocked_in {
         BlockedIn::Read => "read",
         BlockedIn::Write => "write",
         BlockedIn::Fsync => "fsync",

@@ -9,7 +9,7 @@ use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Content};
 use serde::Serialize;
 
-use super::stalls::{notes, shown};
+use super::stalls::{notes, party_name};
 use crate::rings::History;
 use crate::summary::{HealthReading, Summary, Target, UnixSeconds};
 use crate::times;
@@ -135,7 +135,7 @@ pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, 
     let verdict = match devices.as_slice() {
         [] if sum.watched_s == 0 => format!("Nothing was watched since {}.", times::shown(since)),
         [] => format!("Nothing was written since {}.", times::shown(since)),
-        devices => devices.iter().map(sentence).collect::<Vec<_>>().join("\n"),
+        devices => devices.iter().map(wear_sentence).collect::<Vec<_>>().join("\n"),
     };
     WearAnswer { verdict, since, watched_s: sum.watched_s, devices, notes: notes(&sum, history.damaged) }
 }
@@ -143,7 +143,7 @@ pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, 
 fn parties(sum: &Summary, device: &str) -> (Vec<PartyShare>, u64) {
     let mut written: BTreeMap<String, u64> = BTreeMap::new();
     for row in sum.parties.iter().filter(|row| row.device == device && row.written_bytes.0 > 0) {
-        *written.entry(shown(&row.party)).or_default() += row.written_bytes.0;
+        *written.entry(party_name(&row.party)).or_default() += row.written_bytes.0;
     }
     let total: u64 = written.values().sum();
     let mut rows: Vec<PartyShare> = written
@@ -165,7 +165,7 @@ fn files(sum: &Summary, device: &str) -> Vec<FileShare> {
     let mut rows: Vec<FileShare> = of_device()
         .map(|row| FileShare {
             file: target(&row.target),
-            party: shown(&row.party),
+            party: party_name(&row.party),
             written: row.written_bytes,
             share: row.written_bytes.0 as f64 / total.max(1) as f64,
         })
@@ -271,7 +271,8 @@ fn readings<'h>(history: &'h History, name: &str) -> Vec<(UnixSeconds, &'h Healt
     of_device.filter_map(|(at, device)| Some((at, device.health.as_ref()?))).collect()
 }
 
-fn sentence(device: &WornDevice) -> String {
+/// Says how much is written to a device, by whom, and when it will be worn out.
+pub fn wear_sentence(device: &WornDevice) -> String {
     let bytes = |bytes: ByteCount| Unit::Bytes.format(bytes.0 as f64);
     let written = match device.written_per_day {
         Some(per_day) => format!("{} a day are written to {}", bytes(per_day), device.name),

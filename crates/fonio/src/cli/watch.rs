@@ -65,7 +65,7 @@ pub struct Place {
 #[derive(Debug, Args)]
 pub struct Report {
     /// What to show; default: all.
-    #[arg(value_enum)]
+    #[arg(value_enum, conflicts_with = "html")]
     pub what: Option<What>,
     /// How far back: a time in s, min, h or d.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
@@ -73,6 +73,9 @@ pub struct Report {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Write a self-contained HTML page with charts into this file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Where the watch keeps its files.
     #[command(flatten)]
     pub place: Place,

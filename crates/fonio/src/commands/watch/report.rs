@@ -1,16 +1,18 @@
 //! `fonio watch report`.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
 use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
+use fonio_watch::summary::HealthReading;
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, times};
 use serde::Serialize;
 
-use super::folders;
+use super::{folders, page};
 use crate::cli::Colour;
 use crate::cli::watch::{Report, What};
 use crate::exit::Exit;
@@ -46,14 +48,38 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         load: wants(What::Load).then(|| history.sum_since(since)),
     };
     let mut out = io::stdout().lock();
+    if let Some(path) = &arguments.html {
+        write_page(&history, since, &settings, path)?;
+    }
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &document)?;
         writeln!(out)?;
+    } else if let Some(path) = &arguments.html {
+        if let Some(stalls) = &document.stalls {
+            writeln!(out, "{}", stalls.verdict)?;
+        }
+        writeln!(out, "The report is in {}.", path.display())?;
     } else {
         let has_minutes = !history_is_empty(&history);
         print(&document, has_minutes, &folders, output::wants_colour(colour), &mut out)?;
     }
     Ok(if history_is_empty(&history) { Exit::NotValid } else { Exit::Fine })
+}
+
+/// Writes the page about everything.
+fn write_page(history: &History, since: i64, settings: &Settings, path: &Path) -> Result<()> {
+    if history_is_empty(history) {
+        bail!("the watch began less than a minute ago; ask again after its first minute");
+    }
+    let page = page::document(&page::About {
+        history,
+        since,
+        settings,
+        stalls: &answers::stalls(history, since),
+        wear: &answers::wear(history, since, &settings.endurance),
+        load: &history.sum_since(since),
+    });
+    output::write_html(&page, Some(path))
 }
 
 fn history_is_empty(history: &History) -> bool {
@@ -188,19 +214,23 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
                 share(device.file_system_share)
             )?;
         }
-        if let Some(health) = &device.health {
-            let mut facts = Vec::new();
-            let life = health.life_used_percent.max(health.life_used_b_percent);
-            facts.extend(life.map(|used| format!("life used: up to {used} %")));
-            facts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks: {state}")));
-            let degrees = health.temperature_millicelsius.map(|t| Unit::Millicelsius.format(t as f64));
-            facts.extend(degrees.map(|degrees| format!("temperature: {degrees}")));
-            if !facts.is_empty() {
-                writeln!(out, "  It reports {}.", facts.join(", "))?;
-            }
+        let facts = device.health.as_ref().map(health_facts).unwrap_or_default();
+        if !facts.is_empty() {
+            writeln!(out, "  It reports {}.", facts.join(", "))?;
         }
     }
     Ok(())
+}
+
+/// What a device reports of its health.
+pub fn health_facts(health: &HealthReading) -> Vec<String> {
+    let mut facts = Vec::new();
+    let life = health.life_used_percent.max(health.life_used_b_percent);
+    facts.extend(life.map(|used| format!("life used: up to {used} %")));
+    facts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks: {state}")));
+    let degrees = health.temperature_millicelsius.map(|t| Unit::Millicelsius.format(t as f64));
+    facts.extend(degrees.map(|degrees| format!("temperature: {degrees}")));
+    facts
 }
 
 fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {

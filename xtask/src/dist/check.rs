@@ -80,7 +80,7 @@ const STEPS: [Step; 20] = [
 const REPORT_OF_WATCH: &str =
     "dd if=/dev/zero of=/root/watched bs=1M count=8 conv=fsync 2>/dev/null; sleep 65; fonio watch report";
 /// What the report of the watch says on 32-bit ARM instead.
-const WATCH_OF_32_BITS: &str = "only long waits are seen";
+pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
 
 /// A further step on 32-bit ARM, while the package is installed.
 const STEP_OF_32_BITS: Step = (

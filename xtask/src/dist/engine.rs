@@ -2,7 +2,7 @@
 //! privileges that `docs/install.md` names and no others.
 
 use anyhow::{Result, bail};
-use fonio_lab::{Archive, System, SystemOptions};
+use fonio_lab::{Architecture, Archive, System, SystemOptions};
 
 use super::container::NAME;
 use super::package::VERSION;
@@ -33,7 +33,7 @@ pub fn run(all: &[Made]) -> Result<()> {
         let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
         println!("\nThe image for {} in Debian, with podman and Linux {}:\n", made.target, system.release());
         system.put(&made.container, "/root/image.tar")?;
-        broken += steps(&mut system)?;
+        broken += steps(&mut system, made.target.debian() == Architecture::Armhf)?;
     }
     if broken > 0 {
         bail!("{broken} steps failed");
@@ -41,7 +41,7 @@ pub fn run(all: &[Made]) -> Result<()> {
     Ok(())
 }
 
-fn steps(system: &mut System<'_>) -> Result<u32> {
+fn steps(system: &mut System<'_>, is_32_bits: bool) -> Result<u32> {
     let image = format!("{NAME}:{VERSION}");
     let run = format!("podman run --rm --network none {PRIVILEGES} --volume /root:/data");
     let mut broken = 0;
@@ -70,12 +70,12 @@ fn steps(system: &mut System<'_>) -> Result<u32> {
         ),
         (
             "sleep 70; podman exec watch fonio watch report".to_owned(),
-            "notes.service",
+            if is_32_bits { check::WATCH_OF_32_BITS } else { "notes.service" },
             "its report names the unit of the host",
         ),
         (
             "podman exec watch fonio watch report".to_owned(),
-            "/root/notes.db",
+            if is_32_bits { check::WATCH_OF_32_BITS } else { "/root/notes.db" },
             "its report names the file of the host",
         ),
         (
@@ -87,7 +87,7 @@ fn steps(system: &mut System<'_>) -> Result<u32> {
             format!(
                 "podman run --rm --network none --volume fonio:/var/lib/fonio {image} watch report; podman volume rm fonio"
             ),
-            "notes.service",
+            if is_32_bits { check::WATCH_OF_32_BITS } else { "notes.service" },
             "the history is in its volume",
         ),
         (

@@ -252,7 +252,10 @@ fn not_measured(result: &Value) -> Result<Vec<String>> {
     let all = figures.len();
     Ok(reasons
         .into_iter()
-        .map(|(reason, figures)| format!("{figures} of {all} figures were not measured: {reason}."))
+        .map(|(reason, figures)| {
+            let were = if figures == 1 { "was" } else { "were" };
+            format!("{figures} of {all} figures {were} not measured: {reason}.")
+        })
         .collect())
 }
 

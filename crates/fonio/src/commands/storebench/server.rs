@@ -121,7 +121,7 @@ impl Server {
                 return Err(error).with_context(|| {
                     format!(
                         "{} gave no encrypted connection that can be trusted; if its certificate comes from an authority of your own, \
-                         name that one's certificate in {AUTHORITIES}=FILE",
+                         name that one's certificate in {AUTHORITIES}=FILE; if it has no TLS, write http://",
                         self.address
                     )
                 });

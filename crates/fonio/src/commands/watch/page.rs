@@ -324,7 +324,8 @@ fn health(device: &WornDevice) -> Option<String> {
 
 fn terms(settings: &Settings) -> Vec<Term> {
     let stall = format!(
-        "A span in which a thread of a program was blocked on storage for {} or longer. Pauses of at most 20 ms do not end it.",
+        "A span in which a thread of a program was blocked on storage for {} or longer, with pauses of at most 20 ms. Stalls that \
+         follow each other within 5 s count as one.",
         Unit::S.format(settings.stall.as_secs_f64())
     );
     [

@@ -1,21 +1,89 @@
-//! `cargo xtask bench storebench models`: computes the results of the shipped profiles' models, which fonio ships as a data set.
+//! `cargo xtask bench storebench`: `models` computes the results of the shipped profiles' models, which fonio ships as a data set;
+//! `equal` measures an emulated card several times, and counts what comparisons of these results claim.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
+use fonio_bench::storebench::compare::{Answer, compare};
+use fonio_bench::storebench::document::Document;
 use fonio_bench::storebench::models;
 use fonio_sim::profile::{Profile, SHIPPED};
 
-use crate::process;
+use crate::{emulated, process};
 
 const DATA: &str = "crates/fonio-bench/data/storebench-models.jsonl.gz";
 
+/// The card of `equal`, and its capacity.
+const CARD: &str = "sd_a1";
+const CAPACITY: &str = "4GiB";
+
 /// Runs the command.
 pub fn run(arguments: &[String]) -> Result<()> {
-    if arguments != ["models"] {
-        bail!("`cargo xtask bench storebench models` is the command");
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["models"] => make_models(),
+        ["equal"] => measure_equal(3),
+        ["equal", runs] => match runs.parse() {
+            Ok(runs @ 2..=100) => measure_equal(runs),
+            _ => bail!("`{runs}` is not a number of runs from 2 to 100"),
+        },
+        _ => bail!("write `bench storebench models`, or `bench storebench equal [RUNS]`"),
     }
+}
+
+/// Measures the same card several times, and compares each result with each other one.
+fn measure_equal(runs: usize) -> Result<()> {
+    let fonio = emulated::fonio()?;
+    let scratch = process::scratch("storebench")?;
+    let folder = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
+    println!("Measuring {CARD}, an emulated card, {runs} times: {} min at most.", 10 * runs);
+    let mut results = Vec::new();
+    for run in 1..=runs {
+        process::check_signals()?;
+        let file = folder.path().join(format!("{run}.json"));
+        let mut command = process::bound_to_this(&fonio);
+        command.args(["storebench", CARD, "--capacity", CAPACITY, "--restart", "--output"]).arg(&file);
+        // Its lines are about one result alone.
+        command.env("FONIO_LASTING_STATE", folder.path()).stdout(std::process::Stdio::null());
+        process::run(&mut command)?;
+        let result = read(&file)?;
+        println!("run {run}: {}", result.verdict);
+        results.push(result);
+    }
+    let (mut pairs, mut claims) = (0, 0);
+    println!();
+    for (at, first) in results.iter().enumerate() {
+        for (other, second) in results.iter().enumerate().skip(at + 1) {
+            let comparison = compare(first, second);
+            let is_compared = |answer| !matches!(answer, Answer::OneRun | Answer::NotMeasured);
+            let compared = comparison.figures.iter().filter(|row| is_compared(row.answer)).count();
+            let claimed = comparison
+                .figures
+                .iter()
+                .filter(|row| matches!(row.answer, Answer::Better | Answer::Worse | Answer::Differs));
+            let names: Vec<String> = claimed
+                .map(|row| format!("{} ({:.2})", row.figure.name, row.ratio.unwrap_or(f64::NAN)))
+                .collect();
+            let said = if names.is_empty() { "none differs".to_owned() } else { names.join(", ") };
+            println!("runs {} and {}: {compared} figures compared; {said}", at + 1, other + 1);
+            pairs += 1;
+            claims += usize::from(!names.is_empty());
+        }
+    }
+    println!(
+        "\n{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one of twenty."
+    );
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Document> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not a result", file.display()))
+}
+
+fn make_models() -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
     // The day is enough.
     let day = now - now % 86_400;

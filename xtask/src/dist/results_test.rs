@@ -29,7 +29,11 @@ const STEPS: [Step; 17] = [
         "</html>",
         "the unit serves its pages",
     ),
-    ("ps -o user= -p $(systemctl show -P MainPID fonio-results)", "fonio-r", "it has a user of its own"),
+    (
+        "test $(ps -o uid= -p $(systemctl show -P MainPID fonio-results)) -ge 61184 && echo dynamic",
+        "dynamic",
+        "it has a user of its own",
+    ),
     ("systemd-analyze security --no-pager fonio-results | tail -1", " OK", "systemd calls its exposure OK"),
     (
         "/root/fonio storebench /root --quick --for 60s --output /root/r.json 2>&1",

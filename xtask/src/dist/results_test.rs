@@ -102,7 +102,7 @@ pub fn run(target: Target, files: &Files<'_>) -> Result<()> {
     let archive = Archive::open()?;
     let options = SystemOptions {
         architecture: target.debian(),
-        packages: ["podman", "netavark", "curl", "fio"].map(str::to_owned).to_vec(),
+        packages: ["podman", "netavark", "nftables", "curl", "fio"].map(str::to_owned).to_vec(),
         memory_mib: 1536,
         ..SystemOptions::default()
     };

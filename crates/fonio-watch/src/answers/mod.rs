@@ -6,7 +6,9 @@ mod wear;
 pub use stalls::{
     StallsAnswer, ToldStall, party_name, stall_operation, stall_reason, stall_sentence, stalls,
 };
-pub use wear::{Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, wear, wear_sentence};
+pub use wear::{
+    Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, health_facts, wear, wear_sentence,
+};
 
 use crate::rings::History;
 use crate::summary::{Summary, UnixSeconds};

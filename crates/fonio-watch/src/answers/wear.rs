@@ -290,6 +290,17 @@ pub fn wear_sentence(device: &WornDevice) -> String {
     format!("{written}{}.{when}", who.unwrap_or_default())
 }
 
+/// What a device reports of its health, in words.
+pub fn health_facts(health: &HealthReading) -> Vec<String> {
+    let mut facts = Vec::new();
+    let life = health.life_used_percent.max(health.life_used_b_percent);
+    facts.extend(life.map(|used| format!("life used: up to {used} %")));
+    facts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks: {state}")));
+    let degrees = health.temperature_millicelsius.map(|t| Unit::Millicelsius.format(t as f64));
+    facts.extend(degrees.map(|degrees| format!("temperature: {degrees}")));
+    facts
+}
+
 fn years(estimate: &Estimate) -> String {
     let span = |years: f64| match (years * 12.0).round() {
         months if months < 1.0 => "less than a month".to_owned(),

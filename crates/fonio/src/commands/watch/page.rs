@@ -318,7 +318,7 @@ fn written_tables(device: &WornDevice) -> Vec<Table> {
 
 /// What the device reports of itself.
 fn health(device: &WornDevice) -> Option<String> {
-    let facts = super::report::health_facts(device.health.as_ref()?);
+    let facts = answers::health_facts(device.health.as_ref()?);
     (!facts.is_empty()).then(|| format!("It reports {}.", facts.join(", ")))
 }
 

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
 use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
-use fonio_watch::summary::HealthReading;
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, times};
 use serde::Serialize;
 
@@ -214,23 +213,12 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
                 share(device.file_system_share)
             )?;
         }
-        let facts = device.health.as_ref().map(health_facts).unwrap_or_default();
+        let facts = device.health.as_ref().map(answers::health_facts).unwrap_or_default();
         if !facts.is_empty() {
             writeln!(out, "  It reports {}.", facts.join(", "))?;
         }
     }
     Ok(())
-}
-
-/// What a device reports of its health.
-pub fn health_facts(health: &HealthReading) -> Vec<String> {
-    let mut facts = Vec::new();
-    let life = health.life_used_percent.max(health.life_used_b_percent);
-    facts.extend(life.map(|used| format!("life used: up to {used} %")));
-    facts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks: {state}")));
-    let degrees = health.temperature_millicelsius.map(|t| Unit::Millicelsius.format(t as f64));
-    facts.extend(degrees.map(|degrees| format!("temperature: {degrees}")));
-    facts
 }
 
 fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {

@@ -230,7 +230,7 @@ fn a_full_disk_loses_nothing() {
         dd if=/dev/zero of=data bs=1M count=8 conv=fsync 2>/dev/null
         sleep 1
         kill $(grep -o '\"pid\":[0-9]*' run/running | cut -d: -f2)
-        for i in $(seq 100); do grep -q pid run/running || break; sleep 0.1; done
+        for i in $(seq 600); do grep -q pid run/running || break; sleep 0.1; done
         cat run/log
         rm small/fill && mount -o remount,size=1m small
         $FONIO watch start $OPTIONS && $FONIO watch stop $OPTIONS

@@ -138,7 +138,7 @@ fn who_wrote_what_and_what_stalled() {
     };
     // A stall of several programs names the one that waited for longest. Others may be busy on this disk.
     let mut stall = of_dd(&report);
-    for _ in 0..5 {
+    for _ in 0..20 {
         if stall.is_none() {
             watch.done(&["start"]);
             write_and_sync(&file, 64);
@@ -231,6 +231,7 @@ fn a_full_disk_loses_nothing() {
         sleep 1
         kill $(grep -o '\"pid\":[0-9]*' run/running | cut -d: -f2)
         for i in $(seq 600); do grep -q pid run/running || break; sleep 0.1; done
+        for i in $(seq 100); do grep -q 'stay in memory' run/log && break; sleep 0.1; done
         cat run/log
         rm small/fill && mount -o remount,size=1m small
         $FONIO watch start $OPTIONS && $FONIO watch stop $OPTIONS

@@ -80,8 +80,9 @@ cargo xtask COMMAND
               `bench fit`: fits of profiles to emulated cards, and their checks (root): [CARD…]
               `bench compare`: how often `fonio compare` is wrong, on generated series: [--pairs N]; on recordings of an
               emulated eMMC (root): --real [same] [doubled] [slower] [--pairs N] [--seconds N] [--long N]
-              `bench storebench`: the results of the models of shipped profiles, which `fonio storebench` compares with: models; or an emulated
-              card is measured several times, and the results are compared with each other (root, 10 minutes a run): equal [RUNS]
+              `bench storebench`: the results of the models of shipped profiles, which `fonio storebench` compares with: models;
+              or an emulated card is measured several times, and the results are compared with each other (root, 10 minutes a
+              run): equal [RUNS]
               `bench live`: how often `fonio fix --prove --live` claims a difference where there is none, and where there is one
               (root, 25 minutes for each case): [same] [bursts] [effect] [--runs N] [--slices, which prints their times]
               `bench fuse`: mounts in every mode, beside bindfs (root): [--quick] [--over DIR] [MODE…]; on an emulated device,

@@ -36,6 +36,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
 /// Measures the same card several times, and compares each result with each other one.
 fn measure_equal(runs: usize) -> Result<()> {
     let fonio = emulated::fonio()?;
+    // After a signal, the folder is removed.
+    process::outlive_signals()?;
     let scratch = process::scratch("storebench")?;
     let folder = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
     println!("Measuring {CARD}, an emulated card, {runs} times: {} min at most.", 10 * runs);

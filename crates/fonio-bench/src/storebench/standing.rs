@@ -29,9 +29,13 @@ pub fn among(value: f64, better: Better, others: &[f64]) -> Option<Standing> {
 
 /// Places a figure of `document` among the shipped results of models. The document's own model is not among them.
 pub fn among_models(document: &Document, figure: &str) -> Option<Standing> {
+    among_models_at(document, figure, document.value(figure)?.value)
+}
+
+/// The same, if the document's value was another one.
+pub(super) fn among_models_at(document: &Document, figure: &str, value: f64) -> Option<Standing> {
     static SHIPPED: OnceLock<Vec<Document>> = OnceLock::new();
     let better = figures::find(figure)?.better?;
-    let value = document.value(figure)?.value;
     let shipped = SHIPPED.get_or_init(models::shipped);
     let is_itself =
         |model: &Document| document.origin != Origin::Measured && model.device.model == document.device.model;

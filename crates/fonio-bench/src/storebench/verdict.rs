@@ -64,6 +64,9 @@ const WEAK: [(&str, &str); 9] = [
 /// From this share of the models upward, nothing is called weak.
 const WEAK_PERCENTILE: f64 = 50.0;
 
+/// The most weak points that are listed.
+const WEAK_MAX: usize = 3;
+
 /// The verdict in sentences.
 pub fn sentence(document: &Document) -> String {
     let mut sentences = Vec::new();
@@ -80,29 +83,76 @@ pub fn sentence(document: &Document) -> String {
     sentences.join(" ")
 }
 
+/// A part, and where it stands among the models.
+struct Part {
+    words: &'static str,
+    shown: String,
+    standing: Standing,
+    /// The lowest and the highest standing within the value's interval, and one model more on each side: ranks of different
+    /// figures are too coarse to be told apart by less.
+    range: (f64, f64),
+}
+
+impl Part {
+    fn of(document: &Document, name: &str, words: &'static str) -> Option<Part> {
+        let value = document.value(name)?;
+        let standing = standing::among_models(document, name)?;
+        let at = |value: f64| Some(standing::among_models_at(document, name, value)?.better_than_percent);
+        let (one, other) = (at(value.low)?, at(value.high)?);
+        let model = 100.0 / standing.others as f64;
+        Some(Part {
+            words,
+            shown: shown(name, value.value, figures::find(name)?.unit),
+            standing,
+            range: (one.min(other) - model, one.max(other) + model),
+        })
+    }
+}
+
 fn weak_point(document: &Document) -> Option<String> {
     // A model is one of those that others are compared with.
     if document.origin == Origin::Model {
         return None;
     }
-    let standings = WEAK.iter().filter_map(|(name, words)| {
-        let standing = standing::among_models(document, name)?;
-        Some((standing, *words, *name))
-    });
-    let (standing, words, name) =
-        standings.min_by(|left, right| left.0.better_than_percent.total_cmp(&right.0.better_than_percent))?;
-    let value = document.value(name)?;
-    let Standing { better_than_percent, others, .. } = standing;
-    let figure = figures::find(name)?;
-    let shown = shown(name, value.value, figure.unit);
-    Some(if better_than_percent < WEAK_PERCENTILE {
-        let than = format!("better than {better_than_percent:.0} % of {others} models of flash devices");
-        format!("{words} are the weak point: {shown}, {than}.")
-    } else {
-        format!(
+    let parts = WEAK.iter().filter_map(|(name, words)| Part::of(document, name, words));
+    weak_sentence(parts.collect())
+}
+
+/// Names the weakest part, and those that are not told apart from it.
+fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
+    parts.sort_by(|a, b| a.standing.better_than_percent.total_cmp(&b.standing.better_than_percent));
+    let weakest = parts.first()?;
+    let Standing { better_than_percent, others } = weakest.standing;
+    if better_than_percent >= WEAK_PERCENTILE {
+        return Some(format!(
             "No weak point: every measured part is better than at least {better_than_percent:.0} % of {others} models of flash devices."
-        )
-    })
+        ));
+    }
+    let of_models = |part: &Part| {
+        format!("better than {:.0} % of {others} models of flash devices", part.standing.better_than_percent)
+    };
+    let is_weak =
+        |part: &&Part| part.standing.better_than_percent < WEAK_PERCENTILE && part.range.0 <= weakest.range.1;
+    let weak: Vec<&Part> = parts.iter().filter(is_weak).collect();
+    let [first, others @ ..] = &weak[..] else { return None };
+    if others.is_empty() {
+        return Some(format!("{} are the weak point: {}, {}.", first.words, first.shown, of_models(first)));
+    }
+    let mut listed = vec![format!("{}, {}, {}", lower(first.words), first.shown, of_models(first))];
+    listed.extend(others.iter().take(WEAK_MAX - 1).map(|part| {
+        let percent = part.standing.better_than_percent;
+        format!("{}, {}, better than {percent:.0} %", lower(part.words), part.shown)
+    }));
+    if weak.len() > WEAK_MAX {
+        listed.push(format!("and {} more", weak.len() - WEAK_MAX));
+    }
+    Some(format!("{} weak points, not told apart: {}.", weak.len(), listed.join("; ")))
+}
+
+/// Words in the middle of a sentence.
+fn lower(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn shown(name: &str, value: f64, unit: Unit) -> String {
@@ -190,5 +240,41 @@ mod tests {
         assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
         // What is missed stays missed.
         assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
+    }
+
+    fn part(words: &'static str, percent: f64, range: (f64, f64)) -> Part {
+        Part {
+            words,
+            shown: "1 MB/s".to_owned(),
+            standing: Standing { better_than_percent: percent, others: 18 },
+            range,
+        }
+    }
+
+    #[test]
+    fn weak_points_that_are_not_told_apart_are_all_named() {
+        let weak = |parts| weak_sentence(parts).unwrap();
+        let (writes, reads) =
+            (part("Random writes", 44.0, (38.0, 50.0)), part("Random reads", 39.0, (33.0, 45.0)));
+        assert_eq!(
+            weak(vec![writes, reads]),
+            "2 weak points, not told apart: random reads, 1 MB/s, better than 39 % of 18 models of flash devices; random writes, 1 \
+             MB/s, better than 44 %."
+        );
+        let (writes, reads) =
+            (part("Random writes", 44.0, (38.0, 50.0)), part("Random reads", 10.0, (4.0, 16.0)));
+        assert_eq!(
+            weak(vec![writes, reads]),
+            "Random reads are the weak point: 1 MB/s, better than 10 % of 18 models of flash devices."
+        );
+        // What is better than most is not weak, even if it is not told apart.
+        let (writes, reads) =
+            (part("Random writes", 51.0, (45.0, 57.0)), part("Random reads", 49.0, (43.0, 55.0)));
+        assert!(weak(vec![writes, reads]).starts_with("Random reads are the weak point: "));
+        let best = weak(vec![part("Random writes", 51.0, (45.0, 57.0))]);
+        assert!(
+            best.starts_with("No weak point: every measured part is better than at least 51 %"),
+            "{best}"
+        );
     }
 }

@@ -40,10 +40,10 @@ pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     let Err(error) = profile::device(name, capacity, seed) else { return Ok(()) };
     let reason = match error {
         EmulatorError::Profile { profile, .. } if profile == name && !Path::new(name).exists() => {
-            "there is no device profile of this name (`fonio device list` shows them)".to_owned()
+            "no device profile has this name (`fonio device list` lists them)".to_owned()
         }
         EmulatorError::Profile { profile, reason } if profile == name => {
-            format!("it is no device profile: {reason}")
+            format!("it is not a device profile: {reason}")
         }
         other => other.to_string(),
     };
@@ -104,8 +104,8 @@ mod tests {
         let refused = format!("{:#}", of("no-such-card").expect_err("there is none"));
         assert_eq!(
             refused,
-            "no-such-card is neither a directory nor a block device; there is no device profile of this name (`fonio device \
-             list` shows them)"
+            "no-such-card is neither a directory nor a block device; no device profile has this name (`fonio device list` \
+             lists them)"
         );
     }
 }

@@ -156,8 +156,8 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
         Axis::linear("Threads", Unit::Number),
         &names,
         &blocked,
-        stalls.stalls.iter().take(MARKS_MAX).map(mark).collect(),
     );
+    let figure = Figure { marks: stalls.stalls.iter().take(MARKS_MAX).map(mark).collect(), ..figure };
     let table = Table {
         caption: "Waits for storage".to_owned(),
         columns: vec![
@@ -205,8 +205,6 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
         of_party.map(|row| row.written_bytes.0 as f64).sum::<f64>() / span.watched_s.max(1) as f64
     };
     let parties: Vec<String> = device.parties.iter().map(|row| row.party.clone()).collect();
-    let figures_of =
-        |span: &Summary| span.devices.iter().find(|row| row.name == *name).cloned().unwrap_or_default();
     let mut figures = Vec::new();
     if !parties.is_empty() {
         figures.push(curves.stacked(
@@ -216,11 +214,9 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
             Axis::linear("Per second", Unit::BytesPerS),
             &parties,
             &written,
-            Vec::new(),
         ));
     }
-    let responses = curves.responses(at, name, &figures_of);
-    figures.extend(responses);
+    figures.extend(curves.responses(at, name));
     let mut tables = Vec::new();
     if let Some(figures) = load.devices.iter().find(|row| row.name == *name) {
         tables.push(request_table(figures, load.watched_s));
@@ -443,7 +439,6 @@ impl<'a> Curves<'a> {
     }
 
     /// A curve for each of the first parties, and one for the others together.
-    #[allow(clippy::too_many_arguments)]
     fn stacked(
         &self,
         id: &str,
@@ -452,7 +447,6 @@ impl<'a> Curves<'a> {
         y: Axis,
         parties: &[String],
         value: &Value<'_>,
-        marks: Vec<Mark>,
     ) -> Figure {
         // The history has such a row of its own, for the parties that it has no room for.
         let (rest, named): (Vec<&String>, Vec<&String>) = parties.iter().partition(|party| *party == OTHERS);
@@ -467,16 +461,11 @@ impl<'a> Curves<'a> {
             let all = |span: &Summary| others.iter().map(|party| value(span, party)).sum();
             series.push(self.series(OTHERS, Role::Rest, all));
         }
-        Figure { marks, ..self.figure(id, title, caption, Plot::StackedArea, y, series) }
+        self.figure(id, title, caption, Plot::StackedArea, y, series)
     }
 
     /// Response times of a device; `None` if no request was seen.
-    fn responses(
-        &self,
-        at: usize,
-        device: &str,
-        figures: &dyn Fn(&Summary) -> DeviceFigures,
-    ) -> Option<Figure> {
+    fn responses(&self, at: usize, device: &str) -> Option<Figure> {
         type Kind = fn(&DeviceFigures) -> &Histogram;
         let kinds: [(&str, Role, Kind); 3] = [
             ("reads", Role::Read, |figures| &figures.reads),
@@ -485,7 +474,9 @@ impl<'a> Curves<'a> {
         ];
         let series = kinds.map(|(name, role, kind)| {
             self.series(name, role, |span| {
-                kind(&figures(span)).quantile_at_most(990).map_or(f64::NAN, |time| time.0 as f64)
+                let figures = span.devices.iter().find(|row| row.name == device);
+                let time = figures.and_then(|figures| kind(figures).quantile_at_most(990));
+                time.map_or(f64::NAN, |time| time.0 as f64)
             })
         });
         let series: Vec<Series> =
@@ -510,7 +501,7 @@ mod tests {
 
     use super::*;
 
-    /// A minute in which threads were blocked, of each party for so many seconds.
+    /// A minute in which each of these parties was blocked for a number of seconds.
     fn minute(began: i64, blocked: &[(&str, u64)]) -> Summary {
         let row = |(name, seconds): &(&str, u64)| {
             let mut waits = Histogram::default();

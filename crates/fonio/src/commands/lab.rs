@@ -12,6 +12,7 @@ use fonio_lab::{
     Accelerator, Architecture, Archive, Guest, Initramfs, Shape, Streams, System, SystemOptions, Task,
     Wanted, stripped,
 };
+use fonio_system::say;
 use serde::Serialize;
 
 use crate::cli::emulate::Emulate;
@@ -19,7 +20,7 @@ use crate::cli::lab::{Kind, Lab};
 use crate::cli::run::SetupArgs;
 use crate::commands::{bench_target, run};
 use crate::exit::Exit;
-use crate::signals;
+use crate::{output, signals};
 
 /// Memory of a guest; all its files, and the data of its emulated devices, are in it.
 const MEMORY_MIB: u64 = 3072;
@@ -91,7 +92,7 @@ pub fn run(command: &Lab) -> Result<Exit> {
 }
 
 fn announce(text: &str) {
-    eprintln!("{text}");
+    say!("{text}");
 }
 
 /// `fonio lab list --json`.
@@ -116,7 +117,7 @@ fn list(all: bool, json: bool) -> Result<()> {
         });
         kernels.reverse();
     }
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(json);
     if json {
         let listing = Listing { folder: archive.folder(), kernels: &kernels };
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listing)?)?);
@@ -138,13 +139,13 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
     let archive = Archive::open()?;
     for wanted in kernels {
         let (kernel, _) = archive.kernel(wanted, &announce)?;
-        println!("Linux {} is on this machine.", kernel.version);
+        writeln!(output::screen(), "Linux {} is on this machine.", kernel.version)?;
     }
     let mut packages = BASE.to_vec();
     packages.push("e2fsprogs");
     packages.extend(NEEDS.iter().flat_map(|needs| needs.packages));
     archive.userland(&packages, &announce)?;
-    println!("The programs of guests are on this machine.");
+    writeln!(output::screen(), "The programs of guests are on this machine.")?;
     Ok(())
 }
 
@@ -244,7 +245,7 @@ fn run_in_system(
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
     }
     // Nothing of the guest is kept, so that it need not shut down.
-    Ok(if exit_code == 0 { Exit::Fine } else { Exit::Command(exit_code) })
+    Ok(Exit::Command(exit_code))
 }
 
 /// Collects the output of a command.
@@ -431,8 +432,10 @@ fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
             guest.files.add_copy(&input, &input)?;
         }
     }
-    let mut command = vec!["env".to_owned(), format!("COLUMNS={}", columns())];
-    command.extend_from_slice(task.words);
+    let mut command: Vec<String> = task.words.to_vec();
+    if let Some(columns) = output::columns() {
+        command.splice(0..0, ["env".to_owned(), format!("COLUMNS={columns}")]);
+    }
     // In the directory of the results, so that they are only renamed, and a killed run leaves nothing elsewhere.
     let staging = match bring.first().filter(|path| path.is_dir()) {
         Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),
@@ -468,11 +471,13 @@ fn in_guest(wanted: &Wanted, task: &Guests<'_>) -> Result<Exit> {
         }
         put(&brought, path)?;
     }
-    eprintln!(
+    say!(
         "In a guest with Linux {release}: {:.1} s by its clock; {:.1} s on this machine, of which {:.1} s to boot.",
-        ended.took_s, ended.host_s, ended.booted_host_s
+        ended.took_s,
+        ended.host_s,
+        ended.booted_host_s
     );
-    Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) })
+    Ok(Exit::Command(ended.code))
 }
 
 /// Moves a file or a folder to its place; a folder there keeps its other entries.
@@ -540,11 +545,6 @@ fn without_in(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     kept
-}
-
-/// The width of this terminal.
-fn columns() -> usize {
-    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0))
 }
 
 #[cfg(test)]

@@ -13,11 +13,11 @@ use fonio_experiment::{
     PressureShares, run_live,
 };
 use fonio_host::{Settings, Target, WriteBack};
+use fonio_system::say;
 
 use crate::cli::run::{Fix, SetupArgs};
 use crate::commands::{fix, run};
 use crate::exit::Exit;
-use crate::signals;
 
 /// Added to the time in which the kernel writes dirty pages back, so that a slice holds all of it: 40 s with the kernel's
 /// defaults.
@@ -80,7 +80,7 @@ pub fn run(arguments: &Fix) -> Result<Exit> {
         Some((folder, _)) => folder,
         None => run::results_directory(arguments.setup.out.as_deref(), RESULTS)?,
     };
-    eprintln!(
+    say!(
         "Switching {} between {} and {}, for {} at most. Each slice is measured for {}, {} after a switch; seed of the order: {}. Slices go to {}.",
         plan.setting.target,
         plan.setting.old,
@@ -131,7 +131,7 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
     match progress {
         LiveProgress::Slice { slice, blocked, left } => {
             let value = if slice.with_setting { &plan.setting.new } else { &plan.setting.old };
-            eprintln!(
+            say!(
                 "slice {} (pair {}, {value}): blocked {} in each second; at most {} left",
                 slice.number,
                 slice.pair,
@@ -149,13 +149,10 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
             };
             if let Some(ratio) = paired.ratio {
                 let pairs = if paired.pairs == 1 { "pair" } else { "pairs" };
-                eprintln!(
-                    "after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})",
-                    paired.pairs
-                );
+                say!("after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})", paired.pairs);
             }
         }
-        LiveProgress::Note(text) => eprintln!("note: {text}"),
+        LiveProgress::Note(text) => say!("note: {text}"),
         _ => {}
     }
 }
@@ -172,13 +169,14 @@ fn publish(outcome: LiveOutcome, arguments: &Fix, folder: &Path, loses: &str) ->
     out.flush()?;
     match ended {
         Ended::Error(ExperimentError::Interrupted) => {
-            eprintln!(
+            say!(
                 "Stopped, and {} is {} again; `--resume {}` goes on.",
                 result.plan.setting.target,
                 result.plan.setting.old,
                 folder.display()
             );
-            Ok(Exit::Command(signals::exit_code().unwrap_or(1)))
+            // The signal decides the code.
+            Ok(Exit::NotValid)
         }
         Ended::Error(error) => Err(error).context("the test ended early"),
         _ if result.paired.pairs == 0 => Ok(Exit::NotValid),

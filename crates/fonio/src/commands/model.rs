@@ -14,6 +14,7 @@ use crate::cli::Colour;
 use crate::cli::run::Run;
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::Progress;
 
 /// What a place that is a model begins with.
 pub const PREFIX: &str = "model:";
@@ -53,7 +54,9 @@ pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
         named => named.iter().map(|name| known(name)).collect::<Result<_>>()?,
     };
     let model = Model { profile, size: ByteCount(at.size), seed: at.seed, fast: arguments.fast };
+    let progress = Progress::phase(format!("Replaying in a model of {profile}"));
     let replay = replay_in_model(recording, &model, &schedulers)?;
+    drop(progress);
     if at.json {
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&replay)?)?;
     } else {

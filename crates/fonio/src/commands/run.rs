@@ -20,6 +20,7 @@ use fonio_experiment::{
 };
 use fonio_host::{Confirmation, Ledger, Limits};
 use fonio_report::Document;
+use fonio_system::say;
 use fonio_workload::definition::{Workload, shipped};
 
 use crate::cli::Colour;
@@ -78,9 +79,9 @@ pub fn play(role: &Role) -> Result<Exit> {
         Role::Replay { recording, file, calls, fast, result } => {
             let done = replay::plan(recording, what(*calls))?.replay(file, *fast)?;
             done.save(result)?;
-            eprintln!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
+            say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
             if done.short_reads > 0 {
-                eprintln!("{} reads got less than in the recording", done.short_reads);
+                say!("{} reads got less than in the recording", done.short_reads);
             }
         }
         Role::Start { socket } => start_task(socket)?,
@@ -169,17 +170,18 @@ fn tell(plan: &replay::Plan) {
     match plan {
         replay::Plan::Blocks(plan) => {
             let (accesses, threads) = (plan.len(), plan.threads.len());
-            eprintln!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
+            say!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
             if plan.left_out + plan.of_other_devices > 0 {
-                eprintln!(
+                say!(
                     "left out: {} discards and other operations, {} accesses of other devices",
-                    plan.left_out, plan.of_other_devices
+                    plan.left_out,
+                    plan.of_other_devices
                 );
             }
         }
         replay::Plan::Calls(plan) => {
             let (calls, files, threads) = (plan.len(), plan.files.len(), plan.threads.len());
-            eprintln!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
+            say!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
             for (reason, count) in &plan.left_out {
                 let why = match reason {
                     replay::calls::LeftOut::Failed => "failed in the recording",
@@ -191,7 +193,7 @@ fn tell(plan: &replay::Plan) {
                     }
                     replay::calls::LeftOut::Kind => "are of a kind that is not replayed, such as msync",
                 };
-                eprintln!("left out: {count} calls that {why}");
+                say!("left out: {count} calls that {why}");
             }
         }
     }
@@ -319,7 +321,7 @@ impl LeftOut {
     fn tell(&self) {
         for (reason, fixes) in &self.0 {
             let colon = if fixes.is_empty() { "" } else { ": " };
-            eprintln!("left out: {}{colon}{reason}", fixes.join(", "));
+            say!("left out: {}{colon}{reason}", fixes.join(", "));
         }
     }
 }
@@ -335,10 +337,10 @@ pub(super) fn begin() -> Result<Arc<AtomicBool>> {
 pub(super) fn recover() -> Result<()> {
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {
-        eprintln!("Cleaned up after an interrupted run: {undone}");
+        say!("Cleaned up after an interrupted run: {undone}");
     }
     for failed in &recovery.failed {
-        eprintln!("warning: after an interrupted run, {failed}");
+        say!("warning: after an interrupted run, {failed}");
     }
     Ok(())
 }
@@ -382,12 +384,12 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     };
     let rounds = rounds(arguments.repeat);
     if let Some(best) = tried.best {
-        eprintln!("Running every fix once to find the {best} fastest:");
+        say!("Running every fix once to find the {best} fastest:");
         let (once, _) = run(&arms, Rounds::Fixed(1), &out.join("once"))?;
         arms = fastest(&arms, &once, best);
         match arguments.repeat {
-            Repeat::Times(times) => eprintln!("Measuring the fastest, {times} times each:"),
-            Repeat::Auto => eprintln!("Measuring the fastest, at first three times each:"),
+            Repeat::Times(times) => say!("Measuring the fastest, {times} times each:"),
+            Repeat::Auto => say!("Measuring the fastest, at first three times each:"),
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
@@ -422,7 +424,7 @@ fn publish(
         writeln!(io::stdout(), "{text}")?;
     } else {
         output::show_on_terminal(&document(series, Some(short)), colour)?;
-        writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
+        writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
@@ -555,7 +557,7 @@ pub(super) fn roles() -> Result<Roles> {
 }
 
 fn list_workloads() -> Result<Exit> {
-    let mut out = io::stdout().lock();
+    let mut out = output::screen();
     for workload in shipped() {
         writeln!(out, "{:<18} {}", workload.name, Workload::load(workload.name)?.title)?;
     }

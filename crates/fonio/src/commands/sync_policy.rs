@@ -10,6 +10,7 @@ use fonio_sync_policy::{Boots, Class, DEFAULT, Policy, VARIABLE, caches_below, n
 
 use crate::cli::SyncPolicy;
 use crate::exit::Exit;
+use crate::output;
 
 /// Checks a policy, or does a part of the unit's work.
 pub fn run(command: &SyncPolicy) -> Result<Exit> {
@@ -30,7 +31,7 @@ fn read(path: &Path) -> Result<Policy> {
 /// Prints the rules, or the classes of some databases.
 fn check(path: &Path, databases: &[PathBuf]) -> Result<Exit> {
     let policy = read(path)?;
-    let mut out = std::io::stdout();
+    let mut out = output::screen();
     if databases.is_empty() {
         writeln!(
             out,
@@ -85,7 +86,7 @@ fn about(class: Class) -> String {
 /// Removes the caches of boots that did not end cleanly.
 fn boot(path: &Path) -> Result<Exit> {
     if !path.exists() {
-        writeln!(std::io::stdout(), "There is no policy {}: nothing to do.", path.display())?;
+        writeln!(output::screen(), "There is no policy {}: nothing to do.", path.display())?;
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
@@ -102,7 +103,7 @@ fn boot(path: &Path) -> Result<Exit> {
                 Ok(Some(removed)) => {
                     let files: Vec<_> = removed.files.iter().map(|file| file.display().to_string()).collect();
                     writeln!(
-                        std::io::stdout(),
+                        output::screen(),
                         "{} is a cache from a boot that did not end cleanly: removed {}.",
                         cache.path().display(),
                         if files.is_empty() { "its marker".to_owned() } else { files.join(", ") }
@@ -126,14 +127,14 @@ fn stop() -> Result<Exit> {
     let state = String::from_utf8_lossy(&state).trim().to_owned();
     if state != "stopping" {
         writeln!(
-            std::io::stdout(),
+            output::screen(),
             "This machine does not shut down (it is {state}), so programs may go on writing: not recorded as a clean end."
         )?;
         return Ok(Exit::Fine);
     }
     rustix::fs::sync();
     Boots::read()?.record(true)?;
-    writeln!(std::io::stdout(), "Recorded that this boot ended cleanly.")?;
+    writeln!(output::screen(), "Recorded that this boot ended cleanly.")?;
     Ok(Exit::Fine)
 }
 

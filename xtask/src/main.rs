@@ -27,6 +27,7 @@ mod live_bench;
 mod mutants;
 #[cfg(feature = "results")]
 mod paper;
+mod parts;
 mod process;
 mod receipt;
 mod report_bench;
@@ -39,6 +40,7 @@ mod sync_policy;
 mod tally;
 mod test;
 mod tidy;
+mod times;
 mod tools;
 mod verdicts;
 mod watch_bench;
@@ -53,6 +55,9 @@ cargo xtask COMMAND
               `demo results`: the results service: measure emulated cards, send the results after a preview, and show the page
               (root, four minutes): [--once, which ends without waiting for Ctrl-C]
   test        run all checks: format, lints, documentation, invariants, fuzz targets, tests
+              `test --fast`: format, invariants, lints, and the unit tests of the crates that changed since they passed
+  times       run the demo and all tests, each in a new clone with nothing compiled, and print how long each part takes:
+              [demo] [test] [fast]
   fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   mutants     make small faults in a sample of the code, and see whether the tests notice:
               [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
@@ -127,6 +132,7 @@ type Run = fn(&[String]) -> anyhow::Result<()>;
 const COMMANDS: &[(&str, Run)] = &[
     ("demo", demo::run),
     ("test", test::run),
+    ("times", times::run),
     ("fuzz", fuzz::run),
     ("mutants", mutants::run),
     ("fuse-safety", fuse_safety::run),

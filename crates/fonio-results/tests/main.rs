@@ -1,0 +1,9 @@
+//! Tests of the results service. One program, because each program is linked with everything.
+
+#[path = "support/chromium.rs"]
+mod chromium;
+mod pages;
+mod program;
+mod refusals;
+mod service;
+mod support;

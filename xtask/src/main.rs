@@ -34,6 +34,7 @@ mod report_bench;
 mod results_bench;
 mod results_demo;
 mod results_service;
+mod sentences;
 #[cfg(feature = "results")]
 mod storebench;
 mod sync_policy;
@@ -58,6 +59,8 @@ cargo xtask COMMAND
               `test --fast`: format, invariants, lints, and the unit tests of the crates that changed since they passed
   times       run the demo and all tests, each in a new clone with nothing compiled, and print how long each part takes:
               [demo] [test] [fast]
+  sentences   draw sentences of the documents, comments and messages, by the commit's hash, for a reader who judges the language:
+              [--count N] [--commit HASH]
   fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   mutants     make small faults in a sample of the code, and see whether the tests notice:
               [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
@@ -133,6 +136,7 @@ const COMMANDS: &[(&str, Run)] = &[
     ("demo", demo::run),
     ("test", test::run),
     ("times", times::run),
+    ("sentences", sentences::run),
     ("fuzz", fuzz::run),
     ("mutants", mutants::run),
     ("fuse-safety", fuse_safety::run),

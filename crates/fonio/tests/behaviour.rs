@@ -197,8 +197,6 @@ fn a_closed_pipe_is_no_error() {
 
 /// Calls whose output is a screen.
 const SCREENS: &str = "
-    check trace
-    check trace --all
     report trace
     report trace --all
     report lossy.txt --all

@@ -83,7 +83,7 @@ cargo xtask COMMAND
               `bench storebench`: the results of the models of shipped profiles, which `fonio storebench` compares with: models;
               or an emulated card is measured several times, and the results are compared with each other (root, 10 minutes a
               run): equal [RUNS]
-              `bench live`: how often `fonio fix --prove --live` claims a difference where there is none, and where there is one
+              `bench live`: how often `fonio fix trial` claims a difference where there is none, and where there is one
               (root, 25 minutes for each case): [same] [bursts] [effect] [--runs N] [--slices, which prints their times]
               `bench fuse`: mounts in every mode, beside bindfs (root): [--quick] [--over DIR] [MODE…]; on an emulated device,
               with the daemon on a share of a processor: --on PROFILE [--cpu PERCENT|study]

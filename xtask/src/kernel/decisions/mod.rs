@@ -51,7 +51,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "lab",
         "run",
         KERNEL,
-        "--put",
+        "--copy",
         "guest",
         "--bring",
         &names.join(","),

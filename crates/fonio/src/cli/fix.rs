@@ -132,7 +132,7 @@ pub struct FixApply {
     #[arg(long)]
     pub json: bool,
     /// Run this command with the fix.
-    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["target", "pid"])]
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["target", "pid", "json"])]
     pub command: Vec<OsString>,
 }
 

@@ -3,6 +3,7 @@
 mod apply;
 mod list;
 mod offered;
+mod process;
 mod prove;
 mod trial;
 mod undo;
@@ -59,6 +60,9 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     match &arguments.command {
         None => list::screen(&arguments.screen),
         Some(FixCommand::Show(arguments)) => list::show(arguments),
+        Some(FixCommand::Apply(arguments)) if arguments.pid.is_some() || !arguments.command.is_empty() => {
+            process::apply(arguments)
+        }
         Some(FixCommand::Apply(arguments)) => apply(arguments),
         Some(FixCommand::Undo(arguments)) => undo(arguments),
         Some(FixCommand::Prove(arguments)) => prove::run(arguments, colour),

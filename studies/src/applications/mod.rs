@@ -130,7 +130,7 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     std::fs::copy(&built.module, guest.join("smartio-iosched.ko"))?;
     std::fs::write(guest.join("update.toml"), UPDATE)?;
     let command = format!(
-        "fonio run {} --scale {} --beside guest/update.toml --on {DEVICE} --fix {} --repeat {ROUNDS}",
+        "fonio run {} --scale {} --background guest/update.toml --on {DEVICE} --fix {} --runs {ROUNDS}",
         load.workload,
         load.scale,
         load.fixes.join(",")
@@ -141,7 +141,7 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     if !results.join("summary.json").exists() {
         let script = format!("insmod guest/smartio-iosched.ko && {command} --output {kept}");
         let mut run = process::bound_to_this(&fonio);
-        run.args(["lab", "run", KERNEL, "--put", "guest", "--bring", &kept, "--", "sh", "-c", &script]);
+        run.args(["lab", "run", KERNEL, "--copy", "guest", "--bring", &kept, "--", "sh", "-c", &script]);
         process::run(run.current_dir(&folder).stdout(Stdio::null()))?;
     }
     let summary: Value = serde_json::from_slice(&std::fs::read(results.join("summary.json"))?)?;
@@ -194,7 +194,7 @@ impl Applications {
 fn replay(fonio: &Path, recording: &Path, more: &[&str]) -> Result<Value> {
     let recording = recording.to_string_lossy();
     let model = format!("model:{DEVICE}");
-    let mut words = vec!["run", "--recording", &recording, "--on", &model, "--json"];
+    let mut words = vec!["replay", &recording, "--on", &model, "--json"];
     words.extend(more);
     json(fonio, &words)
 }

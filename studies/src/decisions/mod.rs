@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         "lab",
         "run",
         KERNEL,
-        "--put",
+        "--copy",
         "guest",
         "--bring",
         &names.join(","),

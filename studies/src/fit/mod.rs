@@ -26,7 +26,7 @@ pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let cards: Vec<&str> =
         if cards.is_empty() { CARDS.to_vec() } else { cards.iter().map(String::as_str).collect() };
     let how =
-        ["--size", "64MiB", "--range-max", "64MiB", "--runs", "2", "--run-time", "8s", "--time", "60min"];
+        ["--range", "64MiB", "--range-max", "64MiB", "--runs", "2", "--run-time", "8s", "--for", "60min"];
     for card in cards {
         let file = |what: &str| dir.join(format!("{card}-{what}"));
         let (seen, held) = (file("seen.json"), file("held.json"));

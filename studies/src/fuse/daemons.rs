@@ -102,7 +102,7 @@ impl Mounted {
             }
             Daemon::Fonio(options) => {
                 let mut command = process::bound_to_this(&programs.fonio);
-                command.args(["mount", "--foreground", "-o", options]).arg(source).arg(dir);
+                command.args(["mount", "--foreground", "--mount-options", options]).arg(source).arg(dir);
                 command.stdout(Stdio::piped());
                 command
             }

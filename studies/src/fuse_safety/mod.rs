@@ -192,7 +192,7 @@ impl Mounted {
     pub(crate) fn start(fonio: &Path, source: &Path, mode: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let mut child = process::bound_to_this(fonio)
-            .args(["mount", "--foreground", "-o", mode])
+            .args(["mount", "--foreground", "--mount-options", mode])
             .args([source, dir.path()])
             .stdout(Stdio::piped())
             .spawn()?;

@@ -294,7 +294,7 @@ fn workload(fonio: &Path) -> Result<f64> {
     let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
     let mut command = process::bound_to_this(fonio);
     command.current_dir(folder.path()).args(["run", "webbench", "--on", CARD, "--in", KERNEL]);
-    let (text, _) = in_guest(command.args(["--scale", "0.1", "--repeat", "1", "--json"]))?;
+    let (text, _) = in_guest(command.args(["--scale", "0.1", "--runs", "1", "--json"]))?;
     let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
     said["variations"][0]["runs"][0]["wall_s"].as_f64().context("a run has a time")
 }

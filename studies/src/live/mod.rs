@@ -130,11 +130,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Runs one test and returns its result.
 fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Result<Value> {
     let mut command = process::bound_to_this(fonio);
-    command.args(["fix", case.fix, "--prove", "--live", "--for", case.lasting, "--slice", "3s"]);
-    command.args(["--carry-over", "500ms", "--json", "--order-seed", &seed.to_string(), "--output"]);
+    command.args(["fix", "trial", case.fix, "--for", case.lasting, "--slice", "3s"]);
+    command.args(["--carry-over", "500ms", "--json", "--seed", &seed.to_string(), "--output"]);
     let run = command.arg(out).arg(device).stderr(Stdio::piped()).output()?;
     if !run.status.success() {
-        bail!("fonio fix --live failed: {}", String::from_utf8_lossy(&run.stderr));
+        bail!("fonio fix trial failed: {}", String::from_utf8_lossy(&run.stderr));
     }
     serde_json::from_slice(&run.stdout).context("fonio gave other JSON")
 }

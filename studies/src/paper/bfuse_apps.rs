@@ -61,8 +61,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 fn measured(runs: &mut Runs, workload: &str) -> Result<Analysis> {
-    let series =
-        runs.run(&[workload, "--on", PROFILE, "--fix", DB_IN_RAM, "--repeat", "1", "--write-back"])?;
+    let series = runs.run(&[workload, "--on", PROFILE, "--fix", DB_IN_RAM, "--runs", "1", "--write-back"])?;
     let recording = series.named(&format!("{PROFILE}, {DB_IN_RAM}"))?.first()?.recording.clone();
     Ok(runs.report(&recording)?.analysis.clone())
 }

@@ -44,7 +44,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
                     .noted(runs.place_for(&[filesystem]).noted())
                     .because(device.as_str()),
                 (_, FUSE) => Row::same(what, told, Some(told), true, "")
-                    .noted("fonio mount -o mode=stock")
+                    .noted("fonio mount --mount-options mode=stock")
                     .because(device.as_str()),
                 (_, "yaffs2") => {
                     Row::cannot(what, told, "it is for flash without a controller, and not in Linux")

@@ -226,7 +226,7 @@ const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated process
 
 fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Rc<Measurements>> {
     let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
-    let fixed = ["--scheduler", BFQ, "--mode", STOCK, "--size", &size, "--rounds", &rounds];
+    let fixed = ["--scheduler", BFQ, "--mode", STOCK, "--range", &size, "--runs", &rounds];
     runs.layers(&[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)
 }
 

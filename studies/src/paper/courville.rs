@@ -65,7 +65,7 @@ fn each(
 }
 
 fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
-    let series = runs.run(&[name, "--on", DEVICE, "--scheduler", "bfq", "--repeat", "1"])?;
+    let series = runs.run(&[name, "--on", DEVICE, "--scheduler", "bfq", "--runs", "1"])?;
     let run = series.named(DEVICE)?.first()?.clone();
     let report = runs.report(&run.recording)?;
     Ok((run, report))

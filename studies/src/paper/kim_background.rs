@@ -21,7 +21,7 @@ const FACTOR: Quantity = Quantity::new("times", 0, 1.25, 0.0);
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let pace = if runs.full() { PACE_FULL } else { PACE };
-    let more = ["--pace", pace, "--repeat", "1", "--write-back", "--fix", "db-in-ram"];
+    let more = ["--pace", pace, "--runs", "1", "--write-back", "--fix", "db-in-ram"];
     let series = runs.in_the_setup("background", DEVICE, "wifi", &more)?;
     let run = series.named(DEVICE)?.first()?.clone();
     let without = series.named(&format!("{DEVICE}, db-in-ram"))?.first()?.write_bytes as f64;

@@ -50,7 +50,7 @@ pub(super) fn on_devices_at(at: &At, runs: &mut Runs, link: &str) -> Result<Rc<S
 fn measured(at: &At, runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
     let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, scale.unwrap_or("1")) };
     let devices = runs.devices(BEST, devices);
-    runs.in_the_setup_at(at, workload, &devices, link, &["--repeat", &Runs::repeat(), "--scale", scale])
+    runs.in_the_setup_at(at, workload, &devices, link, &["--runs", &Runs::repeat(), "--scale", scale])
 }
 
 /// Figure 4.

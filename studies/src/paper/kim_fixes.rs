@@ -26,7 +26,7 @@ const COMPARABLE: f64 = 1.5;
 
 fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &str) -> Result<Rc<Series>> {
     let scale = if runs.full() { "1" } else { scale };
-    let more = ["--scale", scale, "--repeat", &Runs::repeat(), "--fix", fixes];
+    let more = ["--scale", scale, "--runs", &Runs::repeat(), "--fix", fixes];
     runs.in_the_setup(workload, card, "wifi", &more)
 }
 
@@ -126,7 +126,7 @@ fn log_structured(
     let at = runs.place_for(&[Filesystem::Nilfs2, Filesystem::F2fs]);
     let scale = if runs.full() { "1" } else { scale };
     let repeat = Runs::repeat();
-    let more = ["--scale", scale, "--repeat", &repeat];
+    let more = ["--scale", scale, "--runs", &repeat];
     let ext3 = runs.in_the_setup_at(&at, workload, card, "wifi", &more)?;
     let others = ["--size", "448MiB", "--fs", "nilfs2,f2fs", "--link", "wifi"];
     let others = runs.run_at(&at, &[&[workload, "--on", card], &others[..], &more[..]].concat())?;

@@ -49,7 +49,7 @@ const COMMITS: &str = "how often the app commits is not published";
 const DEVICE: &str = "internal_2010";
 
 fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(RunFigures, Rc<Report>)> {
-    let mut more = vec!["--repeat", "1", "--write-back"];
+    let mut more = vec!["--runs", "1", "--write-back"];
     let name = match fix {
         None => DEVICE.to_owned(),
         Some(fix) => {

@@ -20,7 +20,7 @@ const WHY: &str = "a launch here is reads, 2 MiB of inflating and a small answer
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let devices = runs.devices("internal_2010", if runs.full() { ALL } else { FOUR });
-    let series = runs.in_the_setup("applaunch", &devices, "wifi", &["--repeat", &Runs::repeat()])?;
+    let series = runs.in_the_setup("applaunch", &devices, "wifi", &["--runs", &Runs::repeat()])?;
     let mut rows = Vec::new();
     for (app, percent) in published.kim.launch_spreads() {
         let mut times: Vec<(Measured, &str)> = series
@@ -35,7 +35,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let row = TIMES.effect(app, percent / 100.0 + 1.0, &longest.over(shortest), WHY);
         rows.push(row.noted(format!("{last} over {first}")));
     }
-    let more = ["--repeat", &Runs::repeat(), "--fix", "all-in-ram"];
+    let more = ["--runs", &Runs::repeat(), "--fix", "all-in-ram"];
     let series = runs.in_the_setup("applaunch", CARD, "wifi", &more)?;
     let cold = |name: &str| -> Result<Measured> {
         Ok(series.named(name)?.each(|run| run.phases_s.get("cold").copied()))

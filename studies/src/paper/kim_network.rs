@@ -41,7 +41,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let file = file.to_str().context("the target directory's name is not text")?.to_owned();
     let mut rows = Vec::new();
     for (link, rates) in &published.kim.network_mb_s {
-        let arguments = [&file, "--on", "internal_2010", "--size", "448MiB", "--repeat", "1", "--link", link];
+        let arguments = [&file, "--on", "internal_2010", "--size", "448MiB", "--runs", "1", "--link", link];
         let series = runs.run(&arguments)?;
         let run = series.named("internal_2010")?.first()?;
         for (what, phase, rate) in

@@ -30,7 +30,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (phone, profile) in PHONES {
         let series =
-            runs.run(&["facebook", "--on", profile, "--link", "usb", "--scheduler", "bfq", "--repeat", "1"])?;
+            runs.run(&["facebook", "--on", profile, "--link", "usb", "--scheduler", "bfq", "--runs", "1"])?;
         let run = series.named(profile)?.first()?;
         let fitted = phone == FITTED && runs.slowed();
         let launch = Measured::once(run.phases_s.get("launch").copied()).shaped(fitted);

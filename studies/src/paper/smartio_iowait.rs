@@ -18,7 +18,7 @@ pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let [least, most] = told.share_range_percent;
     let mut rows = Vec::new();
     for workload in WORKLOADS {
-        let series = runs.run(&[workload, "--on", DEVICE, "--link", "usb", "--repeat", "1"])?;
+        let series = runs.run(&[workload, "--on", DEVICE, "--link", "usb", "--runs", "1"])?;
         let percent: Measured = runs.each_report(series.named(DEVICE)?, |analysis| {
             Some(analysis.machine.cpu.as_ref()?.iowait_of_not_idle_share? * 100.0)
         })?;

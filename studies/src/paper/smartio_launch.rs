@@ -17,7 +17,7 @@ const RATIO: Quantity = Quantity::new("reads to a write", 1, 1.5, 0.0);
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.smartio.app_delay;
-    let series = runs.run(&[WORKLOAD, "--on", DEVICE, "--scheduler", "bfq", "--repeat", &Runs::repeat()])?;
+    let series = runs.run(&[WORKLOAD, "--on", DEVICE, "--scheduler", "bfq", "--runs", &Runs::repeat()])?;
     let variation = series.named(DEVICE)?;
     let phase = |name: &str| variation.each(|run| run.phases_s.get(name).copied());
     let warm =

@@ -68,7 +68,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let modelled = smartio_schedulers::slowdowns(device, Policy::Cfq, processes)?;
         let at = runs.guest();
         let size = if runs.full() { FULL_SIZE } else { SIZE };
-        let found = runs.interference(&[device, "--scheduler", BFQ, "--size", size, "--runs", "3"], &at)?;
+        let found = runs.interference(&[device, "--scheduler", BFQ, "--range", size, "--runs", "3"], &at)?;
         for slowdown in found.slowdowns.iter().filter(|of| of.processes == processes) {
             let name = slowdown.access.name();
             let Some(times) = told.cfq.get(name) else { continue };

@@ -171,7 +171,7 @@ fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Res
     let mut command = process::bound_to_this(fonio);
     command
         .current_dir(folder)
-        .args(["lab", "run", KERNEL, "--put", "guest", "--", "sh", "-c", &script, "sh"]);
+        .args(["lab", "run", KERNEL, "--copy", "guest", "--", "sh", "-c", &script, "sh"]);
     Ok(in_guest(command.args(words))?.0)
 }
 

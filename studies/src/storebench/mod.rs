@@ -61,7 +61,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         process::check_signals()?;
         let file = folder.path().join(format!("{run}.json"));
         let mut command = process::bound_to_this(&fonio);
-        command.args(["storebench", CARD, "--capacity", CAPACITY, "--restart", "--output"]).arg(&file);
+        command.args(["storebench", CARD, "--size", CAPACITY, "--restart", "--output"]).arg(&file);
         // Its lines are about one result alone.
         command.env("FONIO_LASTING_STATE", folder.path()).stdout(std::process::Stdio::null());
         process::run(&mut command)?;

@@ -1,4 +1,4 @@
-//! Whether settings that `fonio fix --keep` keeps are there after a reboot, and gone after `--undo`: the part *keep* of
+//! Whether settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio fix undo`: the part *keep* of
 //! `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are on a user's machine, so it runs in a whole
 //! Debian.
 
@@ -24,25 +24,25 @@ const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc
 
 /// The settings that are kept, and where.
 const FIXES: [&str; 18] = [
-    "noatime --keep /mnt/card",
-    "commit-30s --keep /mnt/card",
-    "lazytime --keep /mnt/card",
-    "mq-deadline --keep /mnt/card",
-    "swappiness=10 --keep",
-    "dirty-limit=64MiB --keep",
-    "fstrim --keep",
-    "journald-in-ram=16MiB --keep",
-    "journald-sync=10m --keep",
-    "swap-in-ram=64MiB --keep",
+    "noatime /mnt/card",
+    "commit-30s /mnt/card",
+    "lazytime /mnt/card",
+    "mq-deadline /mnt/card",
+    "swappiness=10",
+    "dirty-limit=64MiB",
+    "fstrim",
+    "journald-in-ram=16MiB",
+    "journald-sync=10m",
+    "swap-in-ram=64MiB",
     // Without it, no weight would have an effect there.
-    "io-cost --keep /mnt/card",
-    "io-weight=50 --keep backup.service",
-    "io-max=5MiB --keep backup.service",
-    "io-class=idle --keep backup.service",
-    "folder-in-ram=16MiB --keep /srv/logs",
-    "folder-on=/mnt/card/app --keep /srv/app",
-    "bfuse --keep /srv/files",
-    "hot-range=16MiB --keep /srv/hot",
+    "io-cost /mnt/card",
+    "io-weight=50 backup.service",
+    "io-max=5MiB backup.service",
+    "io-class=idle backup.service",
+    "folder-in-ram=16MiB /srv/logs",
+    "folder-on=/mnt/card/app /srv/app",
+    "bfuse /srv/files",
+    "hot-range=16MiB /srv/hot",
 ];
 
 /// What they give the machine.
@@ -117,7 +117,8 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
         }
     };
     for fix in FIXES {
-        println!("$ fonio fix {fix}\n{}", text(system, &format!("fonio fix {fix}"))?);
+        let command = format!("fonio fix apply {fix} --keep");
+        println!("$ {command}\n{}", text(system, &command)?);
     }
     println!();
     let (force_kept, files_kept) = (text(system, &in_force)?, text(system, FILES)?);
@@ -140,8 +141,8 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     let of_all = written.matches("first\nmore\nmore\n").count();
     show("the folders have what was written before it", of_all == 4, &written);
     println!("\n$ fonio fix\n{}\n", text(system, "fonio fix | sed -n '1,/^$/p'")?);
-    let undone = text(system, "fonio fix --undo")?;
-    println!("\n$ fonio fix --undo\n{undone}\n");
+    let undone = text(system, "fonio fix undo")?;
+    println!("\n$ fonio fix undo\n{undone}\n");
     let now = text(system, &in_force)?;
     show("undone after a reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
     let now = text(system, FILES)?;

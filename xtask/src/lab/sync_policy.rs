@@ -120,17 +120,17 @@ impl Steps<'_, '_> {
 
     fn all(&mut self) -> Result<()> {
         let before = text(self.system, FILES)?;
-        let (code, said) = self.run("fonio fix sync-policy --apply app.service")?;
+        let (code, said) = self.run("fonio fix apply sync-policy app.service")?;
         self.check("without a policy it is refused", code != 0 && said.contains("cannot read the policy"));
         ok(self.system, POLICY)?;
         for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is linked statically")] {
-            let (code, said) = self.run(&format!("fonio fix sync-policy --apply {unit}.service"))?;
+            let (code, said) = self.run(&format!("fonio fix apply sync-policy {unit}.service"))?;
             self.check("it is refused with the reason", code != 0 && said.contains(why));
         }
         let now = text(self.system, FILES)?;
         self.check("nothing was written", now == before);
         self.run("fonio sync-policy check")?;
-        let (code, _) = self.run("fonio fix sync-policy --keep app.service")?;
+        let (code, _) = self.run("fonio fix apply sync-policy app.service --keep")?;
         self.check("it is kept", code == 0);
         self.run("systemctl cat app.service | sed -n '/fonio/,$p'")?;
         ok(self.system, "systemctl restart app.service && sleep 3")?;
@@ -166,7 +166,7 @@ impl Steps<'_, '_> {
         // Rows of one window, of which there are five a second.
         self.check("the ordered database has all but the last rows", cut[0] + 10 >= rebooted[0]);
         self.check("the cache is new", cut[1] < rebooted[1]);
-        let (code, _) = self.run("fonio fix --undo")?;
+        let (code, _) = self.run("fonio fix undo")?;
         self.check("it is undone", code == 0);
         let now = text(self.system, FILES)?;
         self.check("the files are byte for byte as before", now == before);

@@ -1,4 +1,4 @@
-//! `fonio fix NAME --prove --live`: tests a setting on the machine in use.
+//! `fonio fix trial`: tests a setting on the machine in use.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,8 +14,8 @@ use fonio_experiment::{
 };
 use fonio_host::{Settings, Target, WriteBack};
 
-use crate::cli::run::{Fix, SetupArgs};
-use crate::commands::{fix, run};
+use crate::cli::fix::FixTrial;
+use crate::commands::run;
 use crate::exit::Exit;
 use crate::signals;
 
@@ -27,17 +27,17 @@ const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 const RESULTS: &str = "fonio-live";
 
 /// Tests a setting.
-pub fn run(arguments: &Fix) -> Result<Exit> {
-    let Some(candidate) = &arguments.name else { bail!("name the fix to test") };
-    let (listed, setting) = fix::setting(candidate).with_context(|| {
+pub fn run(arguments: &FixTrial) -> Result<Exit> {
+    let candidate = &arguments.name;
+    let (listed, setting) = super::setting(candidate).with_context(|| {
         format!("{} cannot be switched back and forth on a machine in use", candidate.name())
     })?;
     let earlier = earlier(arguments)?;
     let of_earlier = earlier.as_ref().map(|(_, plan)| plan);
-    let path = path(arguments)?.or_else(|| Some(of_earlier?.setting.target.path()));
+    let path = arguments.target.clone().or_else(|| Some(of_earlier?.setting.target.path()));
     ensure!(
         setting.is_of_machine() || path.is_some(),
-        "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix {} --prove --live /mnt/sd`",
+        "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix trial {} /mnt/sd`",
         candidate.name(),
         candidate.name()
     );
@@ -51,7 +51,6 @@ pub fn run(arguments: &Fix) -> Result<Exit> {
         bail!("{} cannot be switched back and forth on a machine in use: {reason}", candidate.name());
     }
     let write_back = WriteBack::of_machine()?;
-    let live = &arguments.live;
     let default_carry_over = match planned.target {
         Target::Scheduler { .. }
         | Target::Queue { .. }
@@ -66,32 +65,36 @@ pub fn run(arguments: &Fix) -> Result<Exit> {
         version: LivePlan::VERSION,
         fix: candidate.name(),
         setting: planned,
-        unit: live.unit.clone().or_else(|| of_earlier?.unit.clone()),
+        unit: arguments.unit.clone().or_else(|| of_earlier?.unit.clone()),
         slice_s: seconds(
-            live.slice,
+            arguments.slice,
             of_earlier.map(|plan| plan.slice_s),
             write_back.longest() + BESIDE_WRITE_BACK,
         ),
-        carry_over_s: seconds(live.carry_over, of_earlier.map(|plan| plan.carry_over_s), default_carry_over),
+        carry_over_s: seconds(
+            arguments.carry_over,
+            of_earlier.map(|plan| plan.carry_over_s),
+            default_carry_over,
+        ),
         order_seed: of_earlier
-            .map_or_else(|| live.order_seed.unwrap_or_else(new_seed), |plan| plan.order_seed),
+            .map_or_else(|| arguments.seed.unwrap_or_else(new_seed), |plan| plan.order_seed),
     };
     let folder = match earlier {
         Some((folder, _)) => folder,
-        None => run::results_directory(arguments.setup.out.as_deref(), RESULTS)?,
+        None => run::results_directory(arguments.out.as_deref(), RESULTS)?,
     };
     eprintln!(
         "Switching {} between {} and {}, for {} at most. Each slice is measured for {}, {} after a switch; seed of the order: {}. Slices go to {}.",
         plan.setting.target,
         plan.setting.old,
         plan.setting.new,
-        Unit::S.format(live.lasting.as_secs_f64()),
+        Unit::S.format(arguments.lasting.as_secs_f64()),
         Unit::S.format(plan.slice_s),
         Unit::S.format(plan.carry_over_s),
         plan.order_seed,
         folder.display()
     );
-    let options = LiveOptions { lasting: live.lasting, folder: &folder, stop: &stop };
+    let options = LiveOptions { lasting: arguments.lasting, folder: &folder, stop: &stop };
     let outcome = run_live(&plan, &options, &mut |progress| tell(&plan, &progress)).inspect_err(|_| {
         // Removes a new folder; fails if it holds slices.
         let _ = fs::remove_dir(&folder);
@@ -99,24 +102,10 @@ pub fn run(arguments: &Fix) -> Result<Exit> {
     publish(outcome, arguments, &folder, listed.loses.sentence())
 }
 
-/// The path after `--live`; after `--prove` it looks like a workload.
-fn path(arguments: &Fix) -> Result<Option<PathBuf>> {
-    let after_prove = arguments.prove.as_deref().filter(|word| !word.is_empty()).map(PathBuf::from);
-    let on = match arguments.setup.on.as_slice() {
-        [on] if on == SetupArgs::ON_DEFAULT => None,
-        [on] => Some(PathBuf::from(on)),
-        _ => bail!("name one place: a setting of one device is tested"),
-    };
-    let mut named = [arguments.live.path.clone(), after_prove, on].into_iter().flatten();
-    let path = named.next();
-    ensure!(named.next().is_none(), "name one place: a setting of one device is tested");
-    Ok(path)
-}
-
 /// The folder and the plan of the test that goes on: that of `--resume`, or of a folder for the output that holds a test.
-fn earlier(arguments: &Fix) -> Result<Option<(PathBuf, LivePlan)>> {
-    let resume = arguments.live.resume.as_ref();
-    let Some(folder) = resume.or(arguments.setup.out.as_ref()) else { return Ok(None) };
+fn earlier(arguments: &FixTrial) -> Result<Option<(PathBuf, LivePlan)>> {
+    let resume = arguments.resume.as_ref();
+    let Some(folder) = resume.or(arguments.out.as_ref()) else { return Ok(None) };
     let plan = LivePlan::of_folder(folder)?;
     ensure!(plan.is_some() || resume.is_none(), "{} holds no test that could go on", folder.display());
     Ok(plan.map(|plan| (folder.clone(), plan)))
@@ -161,10 +150,10 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
 }
 
 /// Prints the answer, and then why the test ended.
-fn publish(outcome: LiveOutcome, arguments: &Fix, folder: &Path, loses: &str) -> Result<Exit> {
+fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &str) -> Result<Exit> {
     let LiveOutcome { result, ended } = outcome;
     let mut out = io::stdout().lock();
-    if arguments.setup.json {
+    if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?;
     } else {
         show(&mut out, &result, folder, loses)?;

@@ -2,19 +2,17 @@
 //!
 //! The schema is published as `docs/storebench.schema.json`. A key may be added within a version of [`SCHEMA`], never removed
 //! or given another meaning; unknown keys are refused. No field can hold a serial number, a host name or a path, and
-//! [`Document::check`] refuses texts that look like one. [`Submission`] is the part of a document that leaves the machine.
+//! [`Document::check`] refuses texts that look like one. [`Submission`](crate::Submission) is the part of a document that leaves the machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
 
+use fonio_core::Unit;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-use super::check;
-pub use super::check::Problem;
-use super::figures::Figure;
-pub use super::figures::Unit;
+use crate::check::{self, Problem};
+use crate::figures::{CatalogueFigure, UnitOfFigure};
 
 /// The schema of [`Document`].
 pub const SCHEMA: &str = "fonio.storebench/1";
@@ -77,7 +75,7 @@ pub struct Document {
     pub written_bytes: u64,
     /// The verdict, in sentences.
     pub verdict: String,
-    /// Remarks on the run. They stay on the machine: a [`Submission`] has none.
+    /// Remarks on the run. They stay on the machine: a [`Submission`](crate::Submission) has none.
     pub notes: Vec<String>,
 }
 
@@ -274,6 +272,7 @@ pub struct Value {
     /// The mean over the runs; for a concurrency parameter, the parameter.
     pub value: f64,
     /// The unit, the same as in the catalogue.
+    #[schemars(with = "UnitOfFigure")]
     pub unit: Unit,
     /// The number of runs.
     pub runs: u32,
@@ -293,7 +292,7 @@ fn rounded(number: f64) -> f64 {
 impl Measure {
     /// Rounds to six significant digits, and ends the interval at the limits of the figure: a share has at most 100 %. The
     /// value stays inside of its interval, because the order of numbers stays.
-    pub(super) fn put_in_order(&mut self, figure: &Figure) {
+    pub fn put_in_order(&mut self, figure: &CatalogueFigure) {
         if let Measure::Measured(value) = self {
             (value.value, value.low, value.high) =
                 (rounded(value.value), rounded(value.low), rounded(value.high));
@@ -415,57 +414,6 @@ impl Document {
     }
 }
 
-/// A document without everything that is only for its owner: it has no notes, and its time is that of the day.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Submission(Document);
-
-/// Seconds of a day.
-const DAY_S: u64 = 86_400;
-
-impl Submission {
-    /// Strips a document.
-    ///
-    /// # Errors
-    ///
-    /// The problems of the stripped document.
-    pub fn of(document: &Document) -> Result<Submission, Vec<Problem>> {
-        let mut stripped = document.clone();
-        stripped.notes.clear();
-        stripped.began_unix_s -= stripped.began_unix_s % DAY_S;
-        Submission::accept(stripped)
-    }
-
-    /// Takes a document as it was sent. The server calls this.
-    ///
-    /// # Errors
-    ///
-    /// The problems of the document, and notes, which a submission does not have.
-    pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
-        let mut problems = document.check();
-        if !document.notes.is_empty() {
-            problems.push(Problem::new(
-                "notes",
-                "a submission has no notes; send it with `fonio storebench submit`",
-            ));
-        }
-        if problems.is_empty() { Ok(Submission(document)) } else { Err(problems) }
-    }
-
-    /// The stripped document.
-    pub fn into_document(self) -> Document {
-        self.0
-    }
-}
-
-impl Deref for Submission {
-    type Target = Document;
-
-    fn deref(&self) -> &Document {
-        &self.0
-    }
-}
-
 /// The schema of [`Document`] (JSON Schema 2020-12).
 pub fn schema() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>()
@@ -476,13 +424,14 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::storebench::models;
+    use crate::models;
+    use crate::submission::{DAY_S, Submission};
     use proptest::prelude::*;
 
     #[test]
     fn the_published_schema_is_up_to_date() {
         let text = serde_json::to_string_pretty(&schema()).expect("a schema is JSON") + "\n";
-        expect_test::expect_file!["../../../../docs/storebench.schema.json"].assert_eq(&text);
+        expect_test::expect_file!["../../../docs/storebench.schema.json"].assert_eq(&text);
     }
 
     /// Returns every place of a leaf in a value.
@@ -546,18 +495,6 @@ mod tests {
     }
 
     #[test]
-    fn a_submission_has_no_notes_and_no_hour() {
-        let mut document = models::shipped().swap_remove(0);
-        document.notes = vec!["/home/ann/card is nearly full".to_owned()];
-        document.began_unix_s += 4711;
-        let sent = Submission::of(&document).expect("it is in order");
-        assert!(sent.notes.is_empty());
-        assert_eq!(sent.began_unix_s % DAY_S, 0);
-        let refused = Submission::accept(document).expect_err("it has notes");
-        assert_eq!(refused[0].path, "notes");
-    }
-
-    #[test]
     fn a_large_document_is_refused_before_it_is_read() {
         let problems = Document::parse(&vec![b' '; JSON_BYTES_MAX + 1]).expect_err("it is too large");
         assert_eq!(problems.len(), 1);
@@ -566,7 +503,7 @@ mod tests {
 
     #[test]
     fn intervals_end_at_the_limits_of_the_figure() {
-        let figure = super::super::figures::find("cpu.active").expect("it is in the catalogue");
+        let figure = crate::figures::find("cpu.active").expect("it is in the catalogue");
         let value = Value {
             value: 99.969_412_3,
             unit: Unit::Percent,

@@ -6,12 +6,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::document::{
+use crate::classes::CLASSES;
+use crate::document::{
     APPS_MAX, CURVE_POINTS_MAX, CapacityCheck, ClassVerdict, Document, Key, Measure, Mode, SCHEMA,
     SENTENCE_MAX, SIZE_CLASS_MAX_GB, TEST_VERSION, TEXT_MAX, Value, size_class_gb,
 };
-use super::figures::{self, Figure};
-use crate::verdict::CLASSES;
+use crate::figures::{self, CatalogueFigure};
 
 /// What is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,7 +56,7 @@ const OPTIONS_MAX: usize = 32;
 /// Notes beyond this number are not listed.
 const NOTES_MAX: usize = 40;
 
-pub(super) fn check(document: &Document) -> Vec<Problem> {
+pub(crate) fn check(document: &Document) -> Vec<Problem> {
     let mut checker = Checker { problems: Vec::new() };
     checker.document(document);
     checker.problems.truncate(PROBLEMS_MAX);
@@ -194,7 +194,7 @@ impl Checker {
         }
     }
 
-    fn value(&mut self, path: &dyn Fn() -> String, figure: &Figure, value: &Value) {
+    fn value(&mut self, path: &dyn Fn() -> String, figure: &CatalogueFigure, value: &Value) {
         if value.unit != figure.unit {
             self.refuse(format!("{}.unit", path()), "the unit differs from that of the catalogue");
         }
@@ -322,7 +322,7 @@ fn is_within(value: f64, min: f64, max: f64) -> bool {
 const SERIAL_DIGITS: usize = 16;
 
 /// Finds something that looks like a path, an address, or a serial number.
-pub(super) fn private(text: &str) -> Option<&'static str> {
+pub fn private(text: &str) -> Option<&'static str> {
     let is_separator = |letter: char| {
         letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"' | '\'' | '`' | '=')
     };

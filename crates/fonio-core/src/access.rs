@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Op;
+use crate::op::Op;
 
 /// The access pattern of a process: its operation and its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Unit;
+use crate::quantity::Unit;
 
 /// The declaration of a figure: everything about it but its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

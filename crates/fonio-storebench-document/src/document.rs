@@ -11,7 +11,6 @@ use fonio_core::Unit;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-use crate::check::{self, Problem};
 use crate::figures::{CatalogueFigure, UnitOfFigure};
 
 /// The schema of [`Document`].
@@ -385,32 +384,9 @@ pub struct Health {
 }
 
 impl Document {
-    /// Checks ranges, units and lengths; no problem for a document of this version. Serde has already refused unknown keys.
-    pub fn check(&self) -> Vec<Problem> {
-        check::check(self)
-    }
-
     /// The value of a figure, if it was measured.
     pub fn value(&self, figure: &str) -> Option<&Value> {
         self.figures.get(figure)?.value()
-    }
-
-    /// Reads a document, and refuses what [`Document::check`] finds, and everything above [`JSON_BYTES_MAX`].
-    ///
-    /// # Errors
-    ///
-    /// The problems: each has the place in the document, and a sentence.
-    pub fn parse(json: &[u8]) -> Result<Document, Vec<Problem>> {
-        if json.len() > JSON_BYTES_MAX {
-            return Err(vec![Problem::new(
-                "",
-                format!("the document has {} bytes; at most {JSON_BYTES_MAX} are allowed", json.len()),
-            )]);
-        }
-        let document: Document =
-            serde_json::from_slice(json).map_err(|error| vec![Problem::new("", error.to_string())])?;
-        let problems = document.check();
-        if problems.is_empty() { Ok(document) } else { Err(problems) }
     }
 }
 
@@ -421,84 +397,12 @@ pub fn schema() -> Schema {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
-
     use super::*;
-    use crate::models;
-    use crate::submission::{DAY_S, Submission};
-    use proptest::prelude::*;
 
     #[test]
     fn the_published_schema_is_up_to_date() {
         let text = serde_json::to_string_pretty(&schema()).expect("a schema is JSON") + "\n";
         expect_test::expect_file!["../../../docs/storebench.schema.json"].assert_eq(&text);
-    }
-
-    /// Returns every place of a leaf in a value.
-    fn leaves(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
-        match value {
-            serde_json::Value::Object(fields) => {
-                fields.iter().for_each(|(name, field)| leaves(field, &format!("{path}/{name}"), found));
-            }
-            serde_json::Value::Array(entries) => {
-                entries
-                    .iter()
-                    .enumerate()
-                    .for_each(|(at, entry)| leaves(entry, &format!("{path}/{at}"), found));
-            }
-            _ => found.push(path.to_owned()),
-        }
-    }
-
-    fn odd_value() -> impl Strategy<Value = serde_json::Value> {
-        prop_oneof![
-            Just(serde_json::Value::Null),
-            any::<bool>().prop_map(Into::into),
-            any::<i64>().prop_map(Into::into),
-            any::<f64>().prop_map(Into::into),
-            Just(serde_json::json!(1e300)),
-            "[ -~]{0,80}".prop_map(Into::into),
-            Just(serde_json::json!({"value": 1})),
-            Just(serde_json::json!(["a\u{7}", "b"])),
-        ]
-    }
-
-    proptest! {
-        /// Whatever stands in a place of a document, it is read or refused with a sentence. What is read stays the same
-        /// when it is written and read again, and a second check finds nothing.
-        #[test]
-        fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
-            static MODEL: LazyLock<serde_json::Value> =
-                LazyLock::new(|| serde_json::to_value(models::shipped().swap_remove(0)).expect("JSON"));
-            let mut value = MODEL.clone();
-            let mut places = Vec::new();
-            leaves(&value, "", &mut places);
-            let place = &places[place.index(places.len())];
-            *value.pointer_mut(place).expect("it was found") = odd;
-            let json = serde_json::to_vec(&value).expect("JSON");
-            match Document::parse(&json) {
-                Ok(document) => {
-                    prop_assert!(document.check().is_empty());
-                    let again = Document::parse(&serde_json::to_vec(&document).expect("JSON"));
-                    prop_assert_eq!(again.as_ref().map(|again| &again.device), Ok(&document.device));
-                    let submission = Submission::of(&document);
-                    prop_assert!(submission.is_ok_and(|sent| sent.notes.is_empty() && sent.began_unix_s % DAY_S == 0));
-                }
-                Err(problems) => prop_assert!(problems.iter().all(|problem| !problem.sentence.is_empty())),
-            }
-        }
-
-        #[test]
-        fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Document::parse(&bytes).is_err());
-        }
-    }
-
-    #[test]
-    fn a_large_document_is_refused_before_it_is_read() {
-        let problems = Document::parse(&vec![b' '; JSON_BYTES_MAX + 1]).expect_err("it is too large");
-        assert_eq!(problems.len(), 1);
-        assert!(problems[0].sentence.contains("at most 65536 are allowed"));
     }
 
     #[test]

@@ -63,7 +63,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Random;
+    use crate::random::Random;
 
     #[test]
     fn as_by_hand() {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use fonio_core::{Better, ByteCount, Unit};
 use fonio_report::Document as Report;
 use fonio_report::document::{
-    Axis, Cell, Column, Fact, Figure as Chart, Plot, Role, Scale, Section, Series, Table, Tone, Verdict,
+    Axis, Cell, Chart, Column, Fact, Plot, Role, Scale, Section, Series, Table, Tone, Verdict,
 };
 use fonio_storebench_document::document::{CapacityCheck, ClassVerdict, Document, Measure, Value};
 use fonio_storebench_document::figures::{self, CatalogueFigure, Part};

@@ -12,11 +12,10 @@ use crate::compact::Codec;
 
 /// How long anything is held.
 const HELD: Nanos = Nanos(60_000_000_000);
-/// The most memory.
-const BYTES_MAX: usize = 8 << 20;
-/// The most waits and counts, of about 100 bytes each; the rest of the memory is for requests.
+/// The most waits and counts, of about 100 bytes each.
 const WAITS_MAX: usize = 8192;
-const CHUNKS_MAX: usize = (BYTES_MAX - 2 * WAITS_MAX * 100) / CHUNK_BYTES;
+/// The most chunks: 3 MiB, which hold about 100,000 requests.
+const CHUNKS_MAX: usize = 48;
 /// The size of a chunk; and the room that is left for the last request in it.
 const CHUNK_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 128;
@@ -219,7 +218,7 @@ pub(crate) mod tests {
         }
         assert_eq!(recent.requests.len(), CHUNKS_MAX);
         let since = recent.complete_since(at(260_000));
-        assert!(since > at(201_000) && since < at(240_000), "{since:?}");
+        assert!(since > at(248_000) && since < at(252_000), "{since:?}");
         let held = recent.requests().count() as u64;
         assert_eq!(held, (at(260_000).0 - since.0) / 100_000 + 1);
         recent.forget(at(900_000));

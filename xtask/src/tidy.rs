@@ -30,7 +30,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
+    ("fonio-storebench-document", &["fonio-core"]),
+    (
+        "fonio-bench",
+        &[
+            "fonio-core",
+            "fonio-sim",
+            "fonio-host",
+            "fonio-storebench-document",
+            "fonio-system",
+            "fonio-workload",
+        ],
+    ),
     (
         "fonio-experiment",
         &[
@@ -64,6 +75,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-host",
             "fonio-emulator",
             "fonio-workload",
+            "fonio-storebench-document",
             "fonio-experiment",
             "fonio-lab",
             "fonio-sync-policy",
@@ -71,7 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-watch",
         ],
     ),
-    ("fonio-results", &["fonio-bench"]),
+    ("fonio-results", &["fonio-core", "fonio-storebench-document"]),
     ("fonio-testing", &[]),
     (
         "fonio-studies",
@@ -84,6 +96,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-report",
             "fonio-record",
             "fonio-recording",
+            "fonio-storebench-document",
             "fonio-sim",
             "fonio-host",
             "fonio-experiment",
@@ -96,8 +109,15 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
-const PURE: &[&str] =
-    &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-export", "fonio-analysis", "fonio-sim"];
+const PURE: &[&str] = &[
+    "fonio-core",
+    "fonio-trace",
+    "fonio-tracefs",
+    "fonio-export",
+    "fonio-analysis",
+    "fonio-sim",
+    "fonio-storebench-document",
+];
 
 /// The dependencies that pure crates may have: parsers, containers and derives; none touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[

@@ -464,7 +464,7 @@ fn drain_tally(
         let file = wait.file_id.and_then(|id| tally.files.get(id as usize));
         let file = file.map(|(file, _)| Inode { fs: file.device, number: file.inode });
         let row = Wait { file_id: None, ..wait };
-        give(Observed::Wait(ObservedWait { row, party: party(row.tid, blocked_in), file }));
+        give(Observed::Wait(ObservedWait { party: party(row.tid, blocked_in), row, file }));
     }
     for count in tally.counts.take(span) {
         give(Observed::Count(ObservedCount { party: party(count.tid, count.blocked_in), row: count }));

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::parts::part;
-use crate::{process, tools};
+use xtask::{process, tools};
 
 /// A recording of the same workload on the same card, made by the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use fonio_lab::{Architecture, Archive, System, SystemOptions};
 
 use super::Made;
-use crate::lab_system::text;
+use crate::lab::system::text;
 use crate::{process, tools};
 
 /// A trace of the repository, which the programs explain.

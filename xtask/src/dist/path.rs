@@ -13,7 +13,7 @@ use super::Made;
 use super::program::{self, FONIO};
 use super::target::Target;
 use crate::emulated::Emulated;
-use crate::lab_system::{ok, text};
+use crate::lab::system::{ok, text};
 use crate::process;
 
 const CARD: &str = "sd_a1";

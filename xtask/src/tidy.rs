@@ -24,13 +24,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core", "fonio-sync-policy", "fonio-system"]),
-    ("fonio-lab", &[]),
+    ("fonio-lab", &["fonio-core"]),
     ("fonio-sync-policy", &[]),
     ("fonio-sqlite-sync", &["fonio-sync-policy"]),
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
+    ("fonio-storebench-document", &["fonio-core"]),
+    (
+        "fonio-bench",
+        &[
+            "fonio-core",
+            "fonio-sim",
+            "fonio-host",
+            "fonio-storebench-document",
+            "fonio-system",
+            "fonio-workload",
+        ],
+    ),
     (
         "fonio-experiment",
         &[
@@ -64,6 +75,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-host",
             "fonio-emulator",
             "fonio-workload",
+            "fonio-storebench-document",
             "fonio-experiment",
             "fonio-lab",
             "fonio-sync-policy",
@@ -71,28 +83,41 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-watch",
         ],
     ),
-    ("fonio-results", &["fonio-bench"]),
+    ("fonio-results", &["fonio-core", "fonio-storebench-document"]),
     ("fonio-testing", &[]),
     (
-        "xtask",
+        "fonio-studies",
         &[
             "fonio-lab",
             "fonio-core",
             "fonio-analysis",
             "fonio-bench",
+            "fonio-emulator",
             "fonio-report",
+            "fonio-storebench-document",
+            "fonio-record",
+            "fonio-recording",
             "fonio-sim",
             "fonio-host",
             "fonio-experiment",
             "fonio-system",
             "fonio-testing",
+            "xtask",
         ],
     ),
+    ("xtask", &["fonio-core", "fonio-lab", "fonio-system", "fonio-testing"]),
 ];
 
 /// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
-const PURE: &[&str] =
-    &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-export", "fonio-analysis", "fonio-sim"];
+const PURE: &[&str] = &[
+    "fonio-core",
+    "fonio-trace",
+    "fonio-tracefs",
+    "fonio-export",
+    "fonio-analysis",
+    "fonio-sim",
+    "fonio-storebench-document",
+];
 
 /// The dependencies that pure crates may have: parsers, containers and derives; none touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[
@@ -105,6 +130,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "schemars",
     "serde",
     "serde_json",
+    "strsim",
     "thiserror",
     "toml",
     "wildmatch",
@@ -133,9 +159,9 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// The crates that call the kernel directly, and the one that C programs call.
+/// The crates that call the kernel directly, the one that C programs call, and the studies, whose writers map files and fork.
 const MAY_HOLD_UNSAFE: &[&str] =
-    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync"];
+    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
 /// A longer file needs a reason, and so far none has one.
 const LINES_MAX: usize = 1000;

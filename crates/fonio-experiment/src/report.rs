@@ -6,7 +6,7 @@ use fonio_analysis::interval::RUNS_MIN;
 use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{
-    Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
+    Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
 
 use crate::beside::{BesideFigures, OwnFigures};
@@ -83,9 +83,7 @@ fn shown(series: &Series) -> (Tone, String) {
         (_, true) => (Tone::Plain, format!("{took}.")),
         _ if few => (
             Tone::Plain,
-            format!(
-                "{took}; fewer than three runs of each show no difference (--repeat 3, or --repeat auto)."
-            ),
+            format!("{took}; fewer than three runs of each show no difference (--runs 3, or --runs auto)."),
         ),
         (Some(variation), _) => (Tone::Notice, format!("{took}; {}.", faster_than_base(variation))),
         (None, _) if best(false).is_some() => (
@@ -339,7 +337,7 @@ fn ended_early(series: &Series) -> Option<String> {
     let early = runs().filter_map(|run| run.beside.as_ref()).filter(|beside| beside.ended_early);
     let first = early.clone().next()?;
     Some(format!(
-        "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --beside-scale.",
+        "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --background-scale.",
         first.workload,
         series.workload,
         early.count(),
@@ -357,7 +355,7 @@ fn times(variation: &VariationResult) -> Cell {
 }
 
 /// Returns a figure with the run times on one axis.
-fn figure(series: &Series) -> Option<Figure> {
+fn figure(series: &Series) -> Option<Chart> {
     if series.variations.len() < 2 {
         return None;
     }
@@ -374,7 +372,7 @@ fn figure(series: &Series) -> Option<Figure> {
         curve.low.push(variation.times.wall_s_min);
         curve.high.push(variation.times.wall_s_max);
     }
-    Some(Figure {
+    Some(Chart {
         id: "run-times".into(),
         title: "Run time: mean, shortest and longest run".into(),
         caption: "Shorter is better.".into(),
@@ -477,7 +475,7 @@ mod tests {
             }]),
             "web on card took 10 s; no other setup was shown to be faster."
         );
-        assert!(of(vec![result("c", true, &[5.0])]).contains("--repeat 3"));
+        assert!(of(vec![result("c", true, &[5.0])]).contains("--runs 3"));
     }
 
     #[test]

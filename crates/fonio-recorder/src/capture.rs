@@ -14,7 +14,7 @@ use fonio_system::progress::{self as show, Done};
 use fonio_system::say;
 
 use crate::Exit;
-use crate::arguments::{Beside, Blocked, Record};
+use crate::arguments::{Blocked, Extras, Record};
 
 /// Says where a thread was blocked: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
@@ -40,7 +40,7 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
     options.waits = arguments.waits;
     options.calls = arguments.calls;
-    set_beside(&mut options, &arguments.beside);
+    set_extras(&mut options, &arguments.extras);
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     options.redact = arguments.redact.key()?;
@@ -64,15 +64,15 @@ fn failure(summary: &RecordSummary) -> Option<Failure> {
 }
 
 /// Sets what is recorded besides requests.
-pub fn set_beside(options: &mut RecordOptions, beside: &Beside) {
-    options.blocked = match beside.blocked {
+pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
+    options.blocked = match extras.blocked {
         Blocked::Auto => BlockedBy::Best,
         Blocked::Bpf => BlockedBy::Bpf,
         Blocked::Tracefs => BlockedBy::Tracefs,
         Blocked::None => BlockedBy::No,
     };
-    options.calls_of.clone_from(&beside.calls_of);
-    options.statements = !beside.no_statements;
+    options.calls_of.clone_from(&extras.calls_of);
+    options.statements = !extras.no_statements;
 }
 
 /// Records with progress on standard error.

@@ -7,6 +7,6 @@ mod arguments;
 mod capture;
 pub mod exit;
 
-pub use arguments::{Beside, Blocked, Record, Redact, parse_time};
-pub use capture::{Words, capture, run, sample, set_beside};
+pub use arguments::{Blocked, Extras, REDACTION, Record, Redact, parse_time};
+pub use capture::{Words, capture, run, sample, set_extras};
 pub use exit::Exit;

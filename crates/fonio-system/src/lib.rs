@@ -14,6 +14,8 @@ pub mod procfs;
 pub mod progress;
 pub mod signals;
 pub mod state;
+#[cfg(feature = "server")]
+mod text_server;
 
 pub use cgroups::Cgroups;
 pub use error::SystemError;
@@ -21,3 +23,5 @@ pub use mounts::{MountPoint, MountTable};
 pub use pressure::Pressure;
 pub use process::ProcessId;
 pub use procfs::Task;
+#[cfg(feature = "server")]
+pub use text_server::{Text, TextServer};

@@ -17,7 +17,7 @@ pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
 /// Whether an argument is the command after `--`.
 fn is_command(argument: &clap::Arg) -> bool {
     let names = argument.get_value_names().unwrap_or_default();
-    argument.is_last_set() && names.iter().any(|name| name == "CMD" || name == "COMMAND")
+    argument.is_last_set() && names.iter().any(|name| name == "CMD")
 }
 
 #[cfg(test)]
@@ -34,6 +34,9 @@ mod tests {
             ("fonio record --no-such-option -- true", true),
             ("fonio lab run 6.12 -- true", true),
             ("fonio device emulate kingston -- true", true),
+            ("fonio launch --on . -- true", true),
+            ("fonio fix prove bfq --on . -- true", true),
+            ("fonio fix prove bfq webbench --on .", false),
             ("fonio record --", false),
             ("fonio record", false),
             ("fonio report -- x", false),

@@ -18,8 +18,8 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
-    status, storebench, sync_policy, watch,
+    bench, check, compare, device, export, fix, folder, import, lab, launch, manual, mount, record, replay,
+    report, run, status, storebench, sync_policy, watch,
 };
 use crate::exit::Exit;
 
@@ -61,6 +61,8 @@ fn run(cli: &Cli) -> Result<Exit> {
         Some(Command::Device(arguments)) => device::run(arguments, cli.color),
         Some(Command::Mount(arguments)) => mount::run(arguments),
         Some(Command::Run(arguments)) => run::run(arguments, cli.color),
+        Some(Command::Launch(arguments)) => launch::run(arguments, cli.color),
+        Some(Command::Replay(arguments)) => replay::run(arguments, cli.color),
         Some(Command::Fix(arguments)) => fix::run(arguments, cli.color),
         Some(Command::Lab(arguments)) => lab::run(arguments),
         Some(Command::Folder(command)) => folder::run(command),

@@ -118,8 +118,20 @@ const CODES: &str = "
     2   run no-such-workload
     2   lab run
     125 lab run no-such-kernel -- true
+    0   run --json
+    2   launch
+    125 launch --on . --copy absent -- true
+    2   replay absent --on model:samsung_s5
+    0   replay recording --on model:samsung_s5 --scheduler none
     0   fix
-    2   fix no-such-fix
+    0   fix --json
+    0   fix show bfq
+    2   fix show no-such-fix
+    2   fix apply no-such-fix
+    2   fix undo no-such-fix
+    2   fix prove no-such-fix webbench --on .
+    125 fix prove bfq -- true
+    2   fix trial no-such-fix .
     2   sync-policy check --policy absent
     2   watch report --state absent --run absent
     0   completions bash
@@ -173,7 +185,11 @@ const PRINTING: &str = "
     device show kingston --toml
     device verify kingston
     run
+    run --json
     fix
+    fix --json
+    fix --all
+    fix show bfq
     completions bash
     sync-policy check --policy policy
 ";
@@ -208,6 +224,10 @@ const SCREENS: &str = "
     device show kingston
     device verify kingston
     run
+    fix
+    fix --all
+    fix show bfq
+    replay recording --on model:samsung_s5 --scheduler none,cfq
 ";
 
 /// Columns of a line; the texts hold no wide characters.

@@ -9,16 +9,15 @@
 //!   claim about a change should rest on this method.
 //!
 //! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons of equal
-//! things claim any difference at all. `cargo xtask bench compare` measures this.
+//! things claim any difference at all. `cargo studies compare` measures this.
 
 mod headline;
 
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Analysis;
-use crate::figures::Better;
 use crate::interval::{self, Change, Unknown, geometric_mean};
 use crate::statistics::{FAMILY_LEVEL, holm};
 use headline::{Headline, Within, headlines};

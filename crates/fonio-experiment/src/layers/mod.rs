@@ -13,6 +13,7 @@ use fonio_analysis::{Answer, Change};
 use fonio_bench::place::Place;
 use fonio_bench::target::{Target, room_bytes};
 use fonio_bench::{BenchError, throughput};
+use fonio_core::statistics::sample::median;
 use serde::{Deserialize, Serialize};
 
 use self::mounts::Mounts;
@@ -255,11 +256,7 @@ fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
     };
     let (writes, reads) = (rates(|run| run.write_mb_s), rates(|run| run.read_mb_s));
     let changes: Vec<Vec<Option<Change>>> = compare(arms, &[&writes, &reads]);
-    let median = |rates: &Option<Vec<f64>>| {
-        let mut rates = rates.clone()?;
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
-    };
+    let median = |rates: &Option<Vec<f64>>| median(rates.as_deref()?);
     let result = |at: usize| LayerResult {
         name: arms[at].name.clone(),
         compared_with: arms[at].compared_with.map(|with| arms[with].name.clone()),
@@ -315,14 +312,12 @@ fn verdict(layers: &[LayerResult], rounds: u32) -> String {
         }
         None if steps.is_empty() => "Nothing could be compared.".to_owned(),
         None if rounds < PILOT_ROUNDS => {
-            format!("Fewer than {PILOT_ROUNDS} rounds show no loss (--rounds {PILOT_ROUNDS}).")
+            format!("Fewer than {PILOT_ROUNDS} rounds show no loss (--runs {PILOT_ROUNDS}).")
         }
         None if steps.iter().all(|(_, _, change)| change.answer != Answer::Unknown) => {
             "No layer was shown to cost more than 5 % of the throughput.".to_owned()
         }
-        None => {
-            "The rates vary too much to show which layer costs throughput (more --rounds help).".to_owned()
-        }
+        None => "The rates vary too much to show which layer costs throughput (more --runs help).".to_owned(),
     }
 }
 
@@ -367,7 +362,7 @@ mod tests {
         let said = verdict(&measured(&phone, 3), 3);
         assert!(said.starts_with("Most write throughput is lost at `FUSE, mode=stock`: 79 % ("), "{said}");
         assert!(said.ends_with(" of that of `ext4`."), "{said}");
-        assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds show no loss (--rounds 3).");
+        assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds show no loss (--runs 3).");
         let fine =
             [("device, scheduler none", Some(39.0)), ("ext4", Some(38.0)), ("FUSE, mode=auto", Some(38.5))];
         assert_eq!(

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use fonio_core::statistics::sample::median;
 use fonio_core::{ByteCount, Nanos};
 use fonio_emulator::{
     Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, RecoveryDevice, ServeConfig,
@@ -94,11 +95,11 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
     for text in &arguments.fault {
         text.parse::<Fault>()?;
     }
-    let (image, confirmation) = match arguments.image.as_slice() {
-        [] => (None, Confirmation::NamedOnce),
-        [image] => (Some(image.clone()), Confirmation::NamedOnce),
-        [image, again] if image == again => (Some(image.clone()), Confirmation::NamedTwice),
-        _ => bail!("--image can be given twice only with the same file, to let it be overwritten"),
+    let image = arguments.image.clone();
+    let confirmation = match &arguments.erase {
+        None => Confirmation::NamedOnce,
+        Some(named) if Some(named) == image.as_ref() => Confirmation::NamedTwice,
+        Some(named) => bail!("--erase names {}, which is not the file of --image", named.display()),
     };
     let cutting = arguments.power_cuts.is_some();
     if let Some(filesystem) = arguments.filesystem.filter(|_| cutting || arguments.mount.is_some()) {
@@ -369,7 +370,7 @@ fn tell_end(
     let mut recovery_s = cuts.recovery_s.clone();
     recovery_s.sort_by(f64::total_cmp);
     if let (Some(shortest), Some(longest)) = (recovery_s.first(), recovery_s.last()) {
-        let median = recovery_s[recovery_s.len() / 2];
+        let median = median(&recovery_s).unwrap_or(*longest);
         writeln!(
             out,
             "Mounting after a power cut took {:.0} ms (median; {:.0} to {:.0} ms).",

@@ -200,7 +200,7 @@ fn mounts() -> Vec<PathBuf> {
 pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     let is_chosen = |fix: &&Listed| chosen(arguments.choice).any(|other| other.name == fix.name);
     let fixes: Vec<&'static Listed> =
-        Group::ALL.into_iter().flat_map(Group::fixes).filter(|fix| is_chosen(&fix)).collect();
+        Group::ALL.into_iter().flat_map(Group::fixes).filter(is_chosen).collect();
     let (here, mounts) = (here()?, mounts());
     let mut out = io::stdout().lock();
     if arguments.json {

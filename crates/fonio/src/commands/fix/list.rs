@@ -3,10 +3,9 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Result;
-use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, MeasuredWith, Real};
+use fonio_experiment::{Candidate, Fix as Listed, MeasuredWith, Real};
 use fonio_host::{
-    Applied, HostError, Keeper, KeptFiles, Ledger, SMARTIO, Scope, Setting, Settings, has_scheduler,
-    how_to_get,
+    Applied, Group, HostError, Keeper, KeptFiles, Ledger, Loss, Scope, Settings, has_scheduler, how_to_get,
 };
 use serde::Serialize;
 
@@ -52,7 +51,7 @@ struct Described {
 pub fn groups() -> String {
     let mut text = "Fixes, by what they change:\n".to_owned();
     for group in Group::ALL {
-        let names: Vec<&str> = group.fixes().map(|fix| fix.name).collect();
+        let names: Vec<&str> = Listed::of_group(group).map(|fix| fix.name).collect();
         text.push_str(&format!("  {:<21} {}\n", group.heading(), names.join(", ")));
     }
     text
@@ -86,7 +85,7 @@ fn place(scope: Scope) -> &'static str {
 fn scope_of(fix: &Listed) -> Option<Scope> {
     match fix.real {
         Real::Trim => Some(Scope::Mount),
-        real => real.setting().map(|setting| setting.scope()),
+        _ => fix.setting().map(|setting| setting.scope()),
     }
 }
 
@@ -106,7 +105,7 @@ pub(super) fn needs(change: &Candidate) -> Result<Exit> {
         Scope::Machine => writeln!(out, "It changes the machine, so it needs no path.")?,
         _ => writeln!(out, "It changes one {}.", object(scope).0)?,
     }
-    writeln!(out, "It needs {}.", setting.needs())?;
+    writeln!(out, "It needs {}.", setting.fix().needs)?;
     if let Some(how) = missing_here(fix) {
         writeln!(out, "{how}")?;
     }
@@ -120,12 +119,9 @@ pub(super) fn needs(change: &Candidate) -> Result<Exit> {
 
 /// How to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
 fn missing_here(fix: &Listed) -> Option<String> {
-    let name = match fix.real.setting()? {
-        Setting::Scheduler(name) => name,
-        Setting::Concurrency(_) => SMARTIO.to_owned(),
-        _ => return None,
-    };
-    let how = how_to_get(&name).filter(|_| !has_scheduler(&name))?;
+    let setting = fix.setting()?;
+    let name = setting.scheduler()?;
+    let how = how_to_get(name).filter(|_| !has_scheduler(name))?;
     Some(format!("This kernel does not have it: {how}."))
 }
 
@@ -165,14 +161,14 @@ pub(super) fn list(arguments: &Fix) -> Result<Exit> {
     let here = here()?;
     let mut out = io::stdout().lock();
     if arguments.setup.json {
-        let fixes = Group::ALL.into_iter().flat_map(Group::fixes).filter(|fix| is_wanted(fix));
+        let fixes = Group::ALL.into_iter().flat_map(Listed::of_group).filter(|fix| is_wanted(fix));
         return json(&mut out, &Document { here, fixes: fixes.map(described).collect() });
     }
     if one.is_none() {
         write_here(&mut out, here.as_deref())?;
     }
     for group in Group::ALL {
-        let mut fixes = group.fixes().filter(|fix| is_wanted(fix)).peekable();
+        let mut fixes = Listed::of_group(group).filter(|fix| is_wanted(fix)).peekable();
         if fixes.peek().is_some() && one.is_none() {
             writeln!(out, "{}", group.heading())?;
         }
@@ -209,10 +205,9 @@ pub(super) fn list(arguments: &Fix) -> Result<Exit> {
 
 /// A change as it is written on the command line, with a word in place of a value that it must have.
 fn written(change: &Candidate) -> String {
-    match change.setting() {
-        Some(Setting::FolderOn { to: None, .. }) => "folder-on=DIR".to_owned(),
-        Some(Setting::HotRange { size: None, .. }) => "hot-range=SIZE".to_owned(),
-        _ => change.name(),
+    match change.setting().and_then(|setting| setting.missing_value()) {
+        Some(word) => format!("{}={word}", change.name()),
+        None => change.name(),
     }
 }
 
@@ -237,11 +232,7 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
             Real::Trim => format!(
                 "`{fonio} --apply{place}` trims once, `{fonio} --keep` trims weekly, and `{fonio} --undo` ends that."
             ),
-            _ if matches!(
-                change.setting(),
-                Some(Setting::WriteAheadLog | Setting::FolderOn { .. } | Setting::HotRange { .. })
-            ) =>
-            {
+            _ if change.setting().is_some_and(|setting| setting.is_kept_when_applied()) => {
                 format!(
                     "`{fonio} --apply{place}` applies it, also across reboots, and `{fonio} --undo` takes it back."
                 )
@@ -269,7 +260,7 @@ fn described(fix: &'static Listed) -> Described {
         does: fix.does,
         loses: fix.loses.sentence(),
         safe: fix.loses.is_safe(),
-        needs_hardware: fix.needs_hardware,
+        needs_hardware: fix.needs_hardware(),
         source: fix.source,
         of: scope.map(|scope| match scope {
             Scope::Disk => "disk",
@@ -380,7 +371,7 @@ mod tests {
         ] {
             expected.assert_eq(&lines(name));
         }
-        for fix in FIXES {
+        for fix in FIXES.iter() {
             let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("--apply");
             assert!(of_real && lines(fix.name).starts_with("Next: "), "{}", fix.name);
         }

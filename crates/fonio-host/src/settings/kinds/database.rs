@@ -8,16 +8,68 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::HostError;
+use crate::settings::kept::files::KeptFiles;
+use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix, Trial, Wanted};
+use crate::settings::object::{Object, Scope};
+use crate::settings::refusal::Refusal;
+use crate::settings::value::Value;
 
 /// The values: a write-ahead log, or one of the modes that roll back (which of them is each connection's choice).
-pub(super) const WAL: &str = "wal";
+const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
+
+pub(super) struct Database;
+
+const FACTS: Facts = Facts {
+    tag: "database",
+    scope: Scope::Database,
+    title: "the journal mode",
+    kept_in: "the database's file itself",
+    lasts: true,
+    cannot_switch: Some("programs have the database open"),
+    fixes: &[SettingFix {
+        name: "wal-full",
+        changes: Group::Application,
+        does: "SQLite in WAL mode, still synced at every commit",
+        needs: "a database of SQLite that no other program uses meanwhile",
+        source: "SQLite's documentation",
+        trial: Trial::WriteAheadLog,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for Database {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        Ok(Object::Database(database_at(path)?))
+    }
+
+    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(WAL.to_owned())
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        mode(on.path())
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        set_mode(on.path(), value)
+    }
+
+    fn kept_as(&self, _on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        Ok(KeptAs::Itself)
+    }
+}
 
 /// How long another program may hold the database before it counts as in use.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The database that a path names; the error is the reason why it is none.
-pub(super) fn database_at(path: &Path) -> Result<PathBuf, String> {
+fn database_at(path: &Path) -> Result<PathBuf, String> {
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !path.is_file() {
         return Err("name the file of a database of SQLite".to_owned());
@@ -31,7 +83,7 @@ pub(super) fn database_at(path: &Path) -> Result<PathBuf, String> {
 
 /// The journal mode by the file's header (<https://www.sqlite.org/fileformat.html>, 1.3); `None` if it is gone or another
 /// kind of file.
-pub(super) fn mode(path: &Path) -> Result<Option<String>, HostError> {
+fn mode(path: &Path) -> Result<Option<String>, HostError> {
     let mut header = [0; 20];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
         Ok(()) => {}
@@ -45,7 +97,7 @@ pub(super) fn mode(path: &Path) -> Result<Option<String>, HostError> {
 }
 
 /// Changes the journal mode. SQLite refuses this while another program uses the database.
-pub(super) fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
+fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: format!("the journal mode {mode}"),
         path: path.to_owned(),

@@ -4,24 +4,32 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::drop_in::{DropIn, Keys};
+use super::drop_in::DropIn;
 use super::folder::folder_at;
-use super::kept::files::KeptFiles;
 use super::kept::own::OwnFile;
-use super::object::{Object, Scope};
 use super::places::{disk_of, mount_on_device};
-use super::refusal::Refusal;
-use super::systemd;
-use super::value::{self, Value};
-use crate::{Filesystem, HostError, Queue};
+// The vocabulary of all kinds.
+pub(super) use super::drop_in::Keys;
+pub(super) use super::kept::files::KeptFiles;
+pub(super) use super::object::{Object, Scope};
+pub(super) use super::refusal::Refusal;
+pub(super) use super::sysctl::{self, assignments};
+pub(super) use super::systemd;
+pub(super) use super::value::{self, Value};
+pub(super) use crate::error::HostError;
+pub(super) use crate::filesystem::Filesystem;
+pub(super) use crate::queue::{Queue, SMARTIO};
 
 /// A kind of setting.
 pub(super) trait Kind: Sync {
     fn facts(&self) -> &'static Facts;
 
-    /// Parses the value of a fix; without `text`, it has its default.
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
-        value::none(text)
+    /// Parses the value of the fix `name`; without `text`, it has its default. Fixes of a kind without other values are them.
+    fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
+        match text {
+            None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
+            Some(_) => Err("it takes no value".to_owned()),
+        }
     }
 
     /// Returns the object that `path` means: the path is the object, or lies on it.
@@ -37,7 +45,9 @@ pub(super) trait Kind: Sync {
     }
 
     /// Returns the value that the object gets, in the words of the record.
-    fn value(&self, wanted: &Value, on: &Object) -> Result<String, Refusal>;
+    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(wanted.to_string())
+    }
 
     /// Refuses what the kernel would refuse, or what could not be undone.
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
@@ -49,7 +59,7 @@ pub(super) trait Kind: Sync {
         match &self.facts().held {
             Held::QueueFile(file) => Queue::of(on.disk()).read(file).map(Some),
             Held::DropIn(keys) => DropIn::new(keys, on).current(),
-            Held::ByKind => unreachable!("the kind reads it"),
+            _ => unreachable!("the kind reads it"),
         }
     }
 
@@ -58,7 +68,10 @@ pub(super) trait Kind: Sync {
         match &self.facts().held {
             Held::QueueFile(file) => Queue::of(on.disk()).write(file, value),
             Held::DropIn(keys) => DropIn::new(keys, on).set(value),
-            Held::ByKind => unreachable!("the kind sets it"),
+            Held::Sysctl => {
+                assignments(value).iter().try_for_each(|(name, value)| sysctl::write(name, value))
+            }
+            _ => unreachable!("the kind sets it"),
         }
     }
 
@@ -66,7 +79,7 @@ pub(super) trait Kind: Sync {
     fn release(&self, on: &Object) -> Result<(), HostError> {
         match &self.facts().held {
             Held::DropIn(keys) => DropIn::new(keys, on).take_back(),
-            Held::QueueFile(_) | Held::ByKind => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -82,13 +95,14 @@ pub(super) trait Kind: Sync {
 
     /// Returns how the value is kept across reboots.
     fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        match &self.facts().held {
-            Held::QueueFile(file) => Ok(KeptAs::queue_files([(*file, value)])),
-            Held::DropIn(keys) => {
-                Ok(KeptAs::Files(vec![DropIn::new(keys, on).kept_file(&files.systemd, value)]))
-            }
+        Ok(match &self.facts().held {
+            Held::QueueFile(file) => KeptAs::queue_files([(*file, value)]),
+            Held::DropIn(keys) => KeptAs::Files(vec![DropIn::new(keys, on).kept_file(&files.systemd, value)]),
+            Held::MountOption(key) => KeptAs::MountOption(format!("{key}{value}")),
+            Held::Sysctl => KeptAs::Sysctl(assignments(value)),
+            Held::Itself => KeptAs::Itself,
             Held::ByKind => unreachable!("the kind keeps it"),
-        }
+        })
     }
 
     /// Returns the object as in `the scheduler of /dev/sda`.
@@ -176,6 +190,8 @@ pub(super) struct Facts {
     pub has_parts: bool,
     /// Whether it changes other settings of the same object, so that it is put before those that are kept.
     pub comes_first: bool,
+    /// The value of all its fixes, if they take none.
+    pub only_value: Option<&'static str>,
     /// The word for a value that users must choose.
     pub needs_value: Option<&'static str>,
     pub fixes: &'static [SettingFix],
@@ -199,6 +215,7 @@ impl Facts {
         cannot_switch: None,
         has_parts: false,
         comes_first: false,
+        only_value: None,
         needs_value: None,
         fixes: &[],
     };
@@ -234,13 +251,19 @@ impl Facts {
     };
 }
 
-/// Where the value of a setting is.
+/// Where the value of a setting is, now and across reboots. A kind can read and set it in its own way all the same.
 pub(super) enum Held {
-    /// In this file of the folder `queue` of a disk in sysfs.
+    /// In this file of the folder `queue` of a disk in sysfs; kept by a rule of udev.
     QueueFile(&'static str),
-    /// In a drop-in of systemd.
+    /// In a drop-in of systemd, which also keeps it.
     DropIn(Keys),
-    /// The kind itself reads, sets and keeps it.
+    /// Among the options of a mount, with this before it; kept in the table of mounts.
+    MountOption(&'static str),
+    /// In settings of sysctl: the value is their assignments.
+    Sysctl,
+    /// In its object, which keeps it.
+    Itself,
+    /// Elsewhere: the kind itself reads, sets and keeps it.
     ByKind,
 }
 

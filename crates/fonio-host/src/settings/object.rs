@@ -54,11 +54,8 @@ impl Object {
         }
     }
 
-    /// The name of the disk.
-    ///
-    /// # Panics
-    ///
-    /// If it is not a disk; a target has an object of the scope of its kind.
+    // A target has an object of the scope of its kind, so a kind gets the object that it asks for here.
+
     pub(super) fn disk(&self) -> &str {
         match self {
             Object::Disk(device) => device,
@@ -66,11 +63,6 @@ impl Object {
         }
     }
 
-    /// The name of the unit.
-    ///
-    /// # Panics
-    ///
-    /// If it is not a unit.
     pub(super) fn unit(&self) -> &str {
         match self {
             Object::Unit(unit) => unit,
@@ -79,10 +71,6 @@ impl Object {
     }
 
     /// The mount point, the folder, or the database's file.
-    ///
-    /// # Panics
-    ///
-    /// If it has no path of its own.
     pub(super) fn path(&self) -> &Path {
         match self {
             Object::Mount(dir) | Object::Group(dir) | Object::Folder { dir, .. } => dir,
@@ -92,10 +80,6 @@ impl Object {
     }
 
     /// The folder, and the other folder or the image that has its content.
-    ///
-    /// # Panics
-    ///
-    /// If it has none.
     pub(super) fn with_content(&self) -> (&Path, &Path) {
         match self {
             Object::Folder { dir, content: Some(content) } => (dir, content),

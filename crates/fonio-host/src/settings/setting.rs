@@ -34,8 +34,8 @@ impl Setting {
     /// What to write instead.
     pub fn parse(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        let (kind, fix) = fix_named(name).ok_or_else(|| format!("{name} is not a setting"))?;
-        Ok(Setting { kind, name: text.to_owned(), value: kind.parse(fix, value)?, despite_writers: false })
+        let (kind, _) = fix_named(name).ok_or_else(|| format!("{name} is not a setting"))?;
+        Ok(Setting { kind, name: text.to_owned(), value: kind.parse(name, value)?, despite_writers: false })
     }
 
     /// Returns the number of requests that a queue holds, also one that users cannot write: a queue had it before.

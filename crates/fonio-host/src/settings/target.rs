@@ -230,7 +230,7 @@ fn is_between(now: &str, one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::kinds::fix_named;
+    use crate::settings::kinds::{KINDS, fix_named};
 
     #[test]
     fn a_half_set_value_has_parts_of_both() {
@@ -259,6 +259,26 @@ mod tests {
         }
         for target in [machine("fstrim"), machine("swap-in-ram"), unit("io-class"), unit("sync-policy")] {
             assert!(target.cannot_switch().is_some(), "{target}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_read_from_its_record() {
+        for kind in KINDS {
+            let facts = kind.facts();
+            let object = match facts.scope {
+                Scope::Disk => Object::Disk("sda".to_owned()),
+                Scope::Mount => Object::Mount("/mnt".into()),
+                Scope::Machine => Object::Machine,
+                Scope::Unit => Object::Unit("a.service".to_owned()),
+                Scope::Database => Object::Database("/a.db".into()),
+                Scope::Folder => {
+                    Object::Folder { dir: "/a".into(), content: facts.content.map(|_| "/b".into()) }
+                }
+            };
+            let target = Target::new(*kind, object);
+            let text = serde_json::to_string(&target).expect("JSON");
+            assert_eq!(serde_json::from_str::<Target>(&text).expect("it is read"), target);
         }
     }
 

@@ -10,7 +10,7 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 /// A value that a user wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// None: the setting has only one, or it is its default.
+    /// None was written, and there is no default.
     None,
     Size(ByteCount),
     Number(u32),
@@ -46,14 +46,6 @@ impl fmt::Display for Value {
             Value::Word(word) => f.write_str(word),
             Value::Folder(folder) => write!(f, "{}", folder.display()),
         }
-    }
-}
-
-/// Refuses a value where there is only one.
-pub(super) fn none(text: Option<&str>) -> Result<Value, String> {
-    match text {
-        None => Ok(Value::None),
-        Some(_) => Err("it takes no value".to_owned()),
     }
 }
 

@@ -3,20 +3,17 @@
 use fonio_system::MountTable;
 use rustix::mount::{MountFlags, mount_remount};
 
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::{mount_flags, mounted_at};
-use crate::settings::refusal::Refusal;
-use crate::settings::value::Value;
-use crate::{Filesystem, HostError};
 
 /// The values: `noatime`, `relatime` or `strictatime`. Other mounts of the file system are not affected.
 pub(super) struct AccessTimes;
 
 const FACTS: Facts = Facts {
     tag: "access_times",
+    only_value: Some("noatime"),
     title: "access times",
+    held: Held::MountOption(""),
     fixes: &[SettingFix {
         name: "noatime",
         changes: Group::Filesystem,
@@ -32,10 +29,6 @@ const FACTS: Facts = Facts {
 impl Kind for AccessTimes {
     fn facts(&self) -> &'static Facts {
         &FACTS
-    }
-
-    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok("noatime".to_owned())
     }
 
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
@@ -59,10 +52,6 @@ impl Kind for AccessTimes {
         // BIND changes the flags of this mount only, not the file system's.
         mount_remount(dir, MountFlags::BIND | flags | times, c"")
             .map_err(|errno| HostError::system("remount", dir)(errno.into()))
-    }
-
-    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::MountOption(value.to_owned()))
     }
 }
 

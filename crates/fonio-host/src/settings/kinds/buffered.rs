@@ -8,22 +8,18 @@ use std::process::{Command, Stdio};
 
 use fonio_system::MountTable;
 
+use crate::mount;
 use crate::settings::folder::holders::{Use, holders};
 use crate::settings::folder::units::{self, Units, argument, escape, lines, quote};
 use crate::settings::folder::{self, NONE, check_place, device_of, folder_at, in_use, or_in_use};
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, Loss, OF_FOLDERS, SettingFix, Wanted};
-use crate::settings::object::{Object, Scope};
-use crate::settings::refusal::Refusal;
-use crate::settings::systemd;
-use crate::settings::value::Value;
-use crate::{HostError, mount};
+use crate::settings::kind::*;
 
 /// The values: `mounted` or `none`.
 pub(super) struct Buffered;
 
 const FACTS: Facts = Facts {
     tag: "buffered",
+    only_value: Some(MOUNTED),
     scope: Scope::Folder,
     title: "fonio's write buffer",
     kept_in: "the unit `fonio-bfuse-FOLDER.service`",
@@ -46,10 +42,6 @@ const FACTS: Facts = Facts {
 impl Kind for Buffered {
     fn facts(&self) -> &'static Facts {
         &FACTS
-    }
-
-    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(MOUNTED.to_owned())
     }
 
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {

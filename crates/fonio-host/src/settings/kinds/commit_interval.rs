@@ -4,20 +4,17 @@ use std::path::Path;
 
 use fonio_system::{MountPoint, MountTable};
 
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, Loss, SettingFix, Trial, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::{check_writable, mount_of, reconfigure};
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
-use crate::{Filesystem, HostError};
 
 /// It applies to the file system, at all its mount points.
 pub(super) struct CommitInterval;
 
 const FACTS: Facts = Facts {
     tag: "commit_interval",
+    only_value: Some("30"),
     title: "ext4's commit interval in seconds",
+    held: Held::MountOption("commit="),
     fixes: &[SettingFix {
         name: "commit-30s",
         changes: Group::Filesystem,
@@ -38,21 +35,12 @@ impl Kind for CommitInterval {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
-        value::none(text)?;
-        Ok(Value::Number(30))
-    }
-
     fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         let MountPoint { dir, filesystem, .. } = mount_of(path)?;
         if matches!(filesystem.as_str(), "ext3" | "ext4") {
             return Ok(Object::Mount(dir));
         }
         Err(Refusal::On(dir, format!("it is {filesystem}, and only ext4 has it")))
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
@@ -70,9 +58,5 @@ impl Kind for CommitInterval {
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         reconfigure(on.path(), "commit", Some(value))
             .map_err(|errno| HostError::system("remount", on.path())(errno.into()))
-    }
-
-    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::MountOption(format!("commit={value}")))
     }
 }

@@ -6,14 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::disk_of;
-use crate::settings::refusal::Refusal;
-use crate::settings::sysctl::assignments;
-use crate::settings::value::Value;
-use crate::{HostError, Queue, SMARTIO};
 
 /// The values: assignments, each of which is a file of the scheduler.
 pub(super) struct OfSmartio;
@@ -38,7 +32,7 @@ impl Kind for OfSmartio {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         let numbers = text.map_or(Ok(Concurrency::UNLIMITED), str::parse)?;
         Ok(Value::Word(numbers.value()))
     }
@@ -52,10 +46,6 @@ impl Kind for OfSmartio {
         Err(Refusal::Reason(format!(
             "its scheduler is {now}, and only {SMARTIO} has them: `fonio fix {SMARTIO} --apply /dev/{device}`"
         )))
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {

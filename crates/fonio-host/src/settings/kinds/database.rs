@@ -7,12 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::HostError;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::{Object, Scope};
-use crate::settings::refusal::Refusal;
-use crate::settings::value::Value;
+use crate::settings::kind::*;
 
 /// The values: a write-ahead log, or one of the modes that roll back (which of them is each connection's choice).
 const WAL: &str = "wal";
@@ -22,9 +17,11 @@ pub(super) struct Database;
 
 const FACTS: Facts = Facts {
     tag: "database",
+    only_value: Some(WAL),
     scope: Scope::Database,
     title: "the journal mode",
     kept_in: "the database's file itself",
+    held: Held::Itself,
     lasts: true,
     cannot_switch: Some("programs have the database open"),
     fixes: &[SettingFix {
@@ -48,20 +45,12 @@ impl Kind for Database {
         Ok(Object::Database(database_at(path)?))
     }
 
-    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(WAL.to_owned())
-    }
-
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         mode(on.path())
     }
 
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         set_mode(on.path(), value)
-    }
-
-    fn kept_as(&self, _on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::Itself)
     }
 }
 

@@ -1,12 +1,6 @@
 //! The dirty pages at which the kernel makes writers wait, on the whole machine. Write-back begins at half of them.
 
-use crate::HostError;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::sysctl;
-use crate::settings::value::{self, Value};
+use crate::settings::kind::*;
 
 /// The values: two assignments of sysctl.
 pub(super) struct DirtyLimit;
@@ -15,6 +9,7 @@ const FACTS: Facts = Facts {
     tag: "dirty_limits",
     title: "the machine's limits for dirty pages",
     has_parts: true,
+    held: Held::Sysctl,
     fixes: &[SettingFix {
         name: "dirty-limit",
         changes: Group::Memory,
@@ -34,7 +29,7 @@ impl Kind for DirtyLimit {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::size(text, 32 << 20, 1 << 20)
     }
 
@@ -52,14 +47,6 @@ impl Kind for DirtyLimit {
             limits.push(format!("{name}={value}"));
         }
         Ok(Some(limits.join(" ")))
-    }
-
-    fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
-        sysctl::assignments(value).iter().try_for_each(|(name, value)| sysctl::write(name, value))
-    }
-
-    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::Sysctl(sysctl::assignments(value)))
     }
 }
 

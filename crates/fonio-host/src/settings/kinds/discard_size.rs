@@ -7,12 +7,7 @@
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
 
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, KeptAs, Kind, SettingFix, Trial};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
-use crate::{HostError, Queue};
+use crate::settings::kind::*;
 
 /// The values are in bytes.
 pub(super) struct DiscardSize;
@@ -21,6 +16,7 @@ const FACTS: Facts = Facts {
     tag: "queue",
     of: Some("discard_size"),
     title: "the largest discard in bytes",
+    held: Held::QueueFile(FILE),
     fixes: &[SettingFix {
         name: "discard-size",
         does: "the kernel discards at most 128 MiB at once, or SIZE with discard-size=SIZE, so that reads and writes wait less for a discard",
@@ -43,7 +39,7 @@ impl Kind for DiscardSize {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::size(text, SIZE.0, 4 << 10)
     }
 
@@ -61,10 +57,6 @@ impl Kind for DiscardSize {
         let discards = Discards::of(on.disk())?;
         let written = value.parse().map_or(value.to_owned(), |bytes| discards.written(bytes).to_string());
         Queue::of(on.disk()).write(FILE, &written)
-    }
-
-    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::queue_files([(FILE, value)]))
     }
 
     fn difference(&self, wanted: &Value, on: &Object, new: &str) -> Option<String> {

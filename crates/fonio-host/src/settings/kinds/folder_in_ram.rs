@@ -17,6 +17,7 @@ use rustix::mount::{
 };
 
 use crate::error::chain;
+use crate::mount;
 use crate::settings::folder::holders::{Use, holders};
 use crate::settings::folder::mirror::{Mirrored, mirror};
 use crate::settings::folder::survey::survey;
@@ -25,14 +26,8 @@ use crate::settings::folder::{
     self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, device_of, failed, folder_at,
     in_use, lock, uncovered, visible, words,
 };
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, Loss, OF_FOLDERS, SettingFix, Wanted};
-use crate::settings::object::{Object, Scope};
+use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
-use crate::settings::refusal::Refusal;
-use crate::settings::systemd;
-use crate::settings::value::{self, Value};
-use crate::{HostError, mount};
 
 /// The values: the size of the memory, or `none`.
 pub(super) struct FolderInRam;
@@ -63,12 +58,8 @@ impl Kind for FolderInRam {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::size(text, 64 << 20, 1 << 20)
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 
     fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
 
 use crate::error::chain;
+use crate::mount;
 use crate::settings::folder::copy::times;
 use crate::settings::folder::holders::{Use, holders};
 use crate::settings::folder::mirror::{COPY, mirror, names, remove};
@@ -22,14 +23,9 @@ use crate::settings::folder::{
     self, NONE, check_place, check_writers, copying_back, device_of, failed, folder_at, free, in_use, lock,
     needs, open, uncovered, visible, words,
 };
-use crate::settings::kept::files::KeptFiles;
 use crate::settings::kept::fstab;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, OF_FOLDERS, SettingFix, Wanted};
-use crate::settings::object::{Object, Scope};
+use crate::settings::kind::*;
 use crate::settings::places::mount_flags;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::Value;
-use crate::{HostError, mount};
 
 /// The values: `bound` or `none`.
 pub(super) struct FolderOn;
@@ -60,7 +56,7 @@ impl Kind for FolderOn {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         match text.map(PathBuf::from) {
             Some(to) if !to.is_absolute() => Err("write the complete path of a folder".to_owned()),
             Some(to) => Ok(Value::Folder(to)),

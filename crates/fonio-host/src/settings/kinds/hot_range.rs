@@ -29,6 +29,8 @@ use rustix::mount::{
 use crate::error::chain;
 use crate::kernel::check_filesystem;
 use crate::loop_device::{attach_while_used, is_backing};
+use crate::mount;
+use crate::program::run;
 use crate::settings::files::{remove, sync_folder};
 use crate::settings::folder::holders::{Use, holders};
 use crate::settings::folder::mirror::mirror;
@@ -37,14 +39,9 @@ use crate::settings::folder::{
     self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, copying_back, device_of, failed,
     folder_at, free, in_use, lock, needs, open, options_around, uncovered, visible, words,
 };
-use crate::settings::kept::files::KeptFiles;
 use crate::settings::kept::fstab;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::{Object, Scope};
+use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
-use crate::{HostError, mount, run};
 
 /// The values: the size of the image, or `none`.
 pub(super) struct HotRange;
@@ -76,7 +73,7 @@ impl Kind for HotRange {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         if text.is_none() {
             return Ok(Value::None);
         }
@@ -99,10 +96,6 @@ impl Kind for HotRange {
         }
         let dir = folder_at(path)?;
         Ok(Object::Folder { content: Some(image_of(&dir)?), dir })
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 
     fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {

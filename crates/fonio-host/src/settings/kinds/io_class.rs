@@ -3,12 +3,7 @@
 use std::path::Path;
 
 use crate::settings::cgroup;
-use crate::settings::drop_in::Keys;
-use crate::settings::kind::{Facts, Group, Held, Kind, OF_SERVICES, SettingFix, Wanted};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::systemd;
-use crate::settings::value::{self, Value};
+use crate::settings::kind::*;
 
 pub(super) struct IoClass;
 
@@ -34,7 +29,7 @@ impl Kind for IoClass {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::one_of(text, &["idle", "best-effort"])
     }
 

@@ -7,13 +7,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::HostError;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::disk_of;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::Value;
 
 /// The root group's file with what io.cost does on each disk.
 const QOS: &str = "/sys/fs/cgroup/io.cost.qos";
@@ -25,6 +20,7 @@ pub(super) struct IoCost;
 
 const FACTS: Facts = Facts {
     tag: "io_cost",
+    only_value: Some(ON),
     title: "io.cost",
     fixes: &[SettingFix {
         name: "io-cost",
@@ -54,10 +50,6 @@ impl Kind for IoCost {
         } else {
             "it needs control groups v2, which are not mounted on /sys/fs/cgroup here".to_owned()
         }))
-    }
-
-    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(ON.to_owned())
     }
 
     /// Returns `None` also if the machine was started with a kernel without io.cost.

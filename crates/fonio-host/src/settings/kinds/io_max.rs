@@ -5,11 +5,7 @@ use std::path::Path;
 use fonio_core::ByteCount;
 
 use crate::settings::cgroup;
-use crate::settings::drop_in::Keys;
-use crate::settings::kind::{Facts, Group, Held, Kind, OF_SERVICES, SettingFix, Wanted};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
+use crate::settings::kind::*;
 
 pub(super) struct IoMax;
 
@@ -37,7 +33,7 @@ impl Kind for IoMax {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::size(text, 10 << 20, 64 << 10)
     }
 

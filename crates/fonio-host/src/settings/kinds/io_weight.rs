@@ -2,15 +2,9 @@
 
 use std::path::Path;
 
-use crate::HostError;
 use crate::settings::cgroup;
-use crate::settings::drop_in::{DropIn, Keys};
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, OF_SERVICES, SettingFix, Wanted};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::systemd;
-use crate::settings::value::{self, Value};
+use crate::settings::drop_in::DropIn;
+use crate::settings::kind::*;
 
 pub(super) struct IoWeight;
 
@@ -38,7 +32,7 @@ impl Kind for IoWeight {
     }
 
     /// 100 is the default of all.
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::number(text, 50, 1..=1000)
     }
 

@@ -1,11 +1,8 @@
 //! journald keeps its logs in memory.
 
-use crate::settings::drop_in::{DropIn, Keys};
-use crate::settings::kind::{Facts, Group, Held, Kind, Loss, OF_SERVICES, SettingFix};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
-use crate::{HostError, run};
+use crate::program::run;
+use crate::settings::drop_in::DropIn;
+use crate::settings::kind::*;
 
 pub(super) struct JournaldInRam;
 
@@ -32,7 +29,7 @@ impl Kind for JournaldInRam {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::size(text, 64 << 20, 1 << 20)
     }
 

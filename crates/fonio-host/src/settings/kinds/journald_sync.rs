@@ -1,10 +1,6 @@
 //! The interval in which journald syncs its logs.
 
-use crate::settings::drop_in::Keys;
-use crate::settings::kind::{Facts, Group, Held, Kind, Loss, OF_SERVICES, SettingFix};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
+use crate::settings::kind::*;
 
 pub(super) struct JournaldSync;
 
@@ -31,7 +27,7 @@ impl Kind for JournaldSync {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::seconds(text, 1800, 1..=86_400)
     }
 

@@ -2,20 +2,17 @@
 
 use fonio_system::MountTable;
 
-use crate::HostError;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, Loss, SettingFix, Trial, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::{check_writable, reconfigure};
-use crate::settings::refusal::Refusal;
-use crate::settings::value::Value;
 
 /// The values: `lazytime` or `nolazytime`. They apply to the file system, at all its mount points.
 pub(super) struct LazyTimes;
 
 const FACTS: Facts = Facts {
     tag: "lazy_times",
+    only_value: Some("lazytime"),
     title: "lazy times",
+    held: Held::MountOption(""),
     fixes: &[SettingFix {
         name: "lazytime",
         changes: Group::Filesystem,
@@ -35,10 +32,6 @@ impl Kind for LazyTimes {
         &FACTS
     }
 
-    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok("lazytime".to_owned())
-    }
-
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
         check_writable(on.path())
     }
@@ -53,9 +46,5 @@ impl Kind for LazyTimes {
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         reconfigure(on.path(), value, None)
             .map_err(|errno| HostError::system("remount", on.path())(errno.into()))
-    }
-
-    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::MountOption(value.to_owned()))
     }
 }

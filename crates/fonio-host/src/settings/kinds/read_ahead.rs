@@ -4,11 +4,8 @@ use std::path::Path;
 
 use fonio_core::ByteCount;
 
-use crate::settings::kind::{Facts, Held, Kind, SettingFix, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::device_of;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
 
 pub(super) struct ReadAhead;
 
@@ -33,7 +30,7 @@ impl Kind for ReadAhead {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         let size = value::size(text, 512 << 10, 64 << 10)?;
         if size.size() > MAX { Err(format!("write at most {}", MAX.to_exact_text())) } else { Ok(size) }
     }

@@ -4,12 +4,8 @@ use std::path::Path;
 
 use fonio_core::ByteCount;
 
-use crate::Queue;
-use crate::settings::kind::{Facts, Held, Kind, SettingFix, Wanted};
-use crate::settings::object::Object;
+use crate::settings::kind::*;
 use crate::settings::places::disk_of;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
 
 pub(super) struct RequestSize;
 
@@ -32,7 +28,7 @@ impl Kind for RequestSize {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::size(text, 64 << 10, 4 << 10)
     }
 

@@ -1,9 +1,6 @@
 //! How many requests of a device, of each direction, the kernel holds before it makes programs wait.
 
-use crate::settings::kind::{Facts, Held, Kind, SettingFix};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
+use crate::settings::kind::*;
 
 pub(super) struct Requests;
 
@@ -25,11 +22,7 @@ impl Kind for Requests {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::number(text, 16, 4..=1024)
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 }

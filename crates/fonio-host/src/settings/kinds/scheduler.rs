@@ -1,12 +1,7 @@
 //! The I/O scheduler of a disk.
 
 use crate::kernel::can_load_scheduler;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
-use crate::{HostError, Queue, SMARTIO};
+use crate::settings::kind::*;
 
 pub(super) struct Scheduler;
 
@@ -19,6 +14,7 @@ const OF_LINUX: SettingFix = SettingFix {
 const FACTS: Facts = Facts {
     tag: "scheduler",
     title: "the scheduler",
+    held: Held::QueueFile("scheduler"),
     comes_first: true,
     fixes: &[
         SettingFix {
@@ -40,15 +36,6 @@ impl Kind for Scheduler {
         &FACTS
     }
 
-    fn parse(&self, fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
-        value::none(text)?;
-        Ok(Value::Word(fix.name.to_owned()))
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
-    }
-
     fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
         let (_, offered) = Queue::of(on.disk()).schedulers()?;
         let wanted = wanted.value.to_string();
@@ -64,10 +51,6 @@ impl Kind for Scheduler {
 
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         Queue::of(on.disk()).set_scheduler(value)
-    }
-
-    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::queue_files([("scheduler", value)]))
     }
 
     fn scheduler<'v>(&self, wanted: &'v Value) -> Option<&'v str> {

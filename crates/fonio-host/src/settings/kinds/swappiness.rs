@@ -1,12 +1,6 @@
 //! How readily the kernel swaps out memory of programs instead of dropping cached files, from 0 to 200.
 
-use crate::HostError;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::sysctl;
-use crate::settings::value::{self, Value};
+use crate::settings::kind::*;
 
 pub(super) struct Swappiness;
 
@@ -30,12 +24,8 @@ impl Kind for Swappiness {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::number(text, 10, 0..=200)
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 
     fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {

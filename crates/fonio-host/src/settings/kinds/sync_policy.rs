@@ -7,13 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_sync_policy::{Class, DEFAULT, Policy, VARIABLE};
 
-use crate::HostError;
-use crate::settings::drop_in::Keys;
-use crate::settings::kind::{Facts, Group, Held, Kind, Loss, OF_SERVICES, SettingFix, Wanted};
-use crate::settings::object::Object;
-use crate::settings::refusal::Refusal;
-use crate::settings::systemd;
-use crate::settings::value::Value;
+use crate::settings::kind::*;
 
 pub(super) struct SyncPolicy;
 

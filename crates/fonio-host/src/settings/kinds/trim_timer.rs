@@ -7,14 +7,8 @@ use fonio_core::ByteCount;
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater};
 
-use crate::HostError;
-use crate::settings::kept::files::KeptFiles;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix, Trial, Wanted};
-use crate::settings::object::{Object, Scope};
+use crate::settings::kind::*;
 use crate::settings::places::mount_of;
-use crate::settings::refusal::Refusal;
-use crate::settings::systemd;
-use crate::settings::value::Value;
 
 /// The unit that trims weekly; util-linux has it.
 const TIMER: &str = "fstrim.timer";
@@ -24,11 +18,13 @@ pub(super) struct TrimTimer;
 
 const FACTS: Facts = Facts {
     tag: "trim_timer",
+    only_value: Some("enabled"),
     scope: Scope::Machine,
     title: "systemd's weekly fstrim.timer",
     of_machine: TIMER,
     kept_in: "systemd, which enables `fstrim.timer`",
     undone: "the timer gets its former state; what was trimmed stays so",
+    held: Held::Itself,
     lasts: true,
     cannot_switch: Some("it runs once a week"),
     fixes: &[SettingFix {
@@ -63,10 +59,6 @@ impl Kind for TrimTimer {
         }
     }
 
-    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok("enabled".to_owned())
-    }
-
     /// Returns `None` without systemd or its timer.
     fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
         if systemd::check().is_err() {
@@ -80,10 +72,6 @@ impl Kind for TrimTimer {
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
         let verb = if value == "enabled" { "enable" } else { "disable" };
         systemd::systemctl(&[verb, "--now", TIMER]).map(drop)
-    }
-
-    fn kept_as(&self, _on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
-        Ok(KeptAs::Itself)
     }
 }
 

@@ -11,13 +11,9 @@ use std::time::Duration;
 
 use fonio_core::ByteCount;
 
-use crate::settings::kept::files::KeptFiles;
+use crate::program::run;
 use crate::settings::kept::own::OwnFile;
-use crate::settings::kind::{Facts, Group, KeptAs, Kind, SettingFix, Wanted};
-use crate::settings::object::{Object, Scope};
-use crate::settings::refusal::Refusal;
-use crate::settings::value::{self, Value};
-use crate::{HostError, run};
+use crate::settings::kind::*;
 
 /// The values: a size, or `none`.
 pub(super) struct SwapInRam;
@@ -44,15 +40,11 @@ impl Kind for SwapInRam {
         &FACTS
     }
 
-    fn parse(&self, _fix: &SettingFix, text: Option<&str>) -> Result<Value, String> {
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Size(default_size())),
             text => value::size(text, 0, 1 << 20),
         }
-    }
-
-    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(wanted.to_string())
     }
 
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {

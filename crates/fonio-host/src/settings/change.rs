@@ -148,20 +148,12 @@ impl Changes {
         if change.is_new() { self.settings.apply(change).map(drop) } else { Ok(()) }
     }
 
-    /// Returns the changes of a setting, or all of them, in the order in which they are undone. `path` restricts them to its
-    /// object.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::NotSettable`] if the setting cannot be on `path`.
-    pub fn to_undo(&self, setting: Option<&Setting>, path: Option<&Path>) -> Result<Vec<Undoing>, HostError> {
-        let on = match (setting, path) {
-            (Some(setting), Some(path)) => Some(setting.target(path)?),
-            _ => None,
-        };
+    /// Returns the changes of a setting, or all of them, in the order in which they are undone; with `path`, only those of the
+    /// object that it means.
+    pub fn to_undo(&self, setting: Option<&Setting>, path: Option<&Path>) -> Vec<Undoing> {
         let is_chosen = |change: &Applied| {
             setting.is_none_or(|setting| setting.undoes(change))
-                && on.as_ref().is_none_or(|target| *target == change.target)
+                && path.is_none_or(|path| change.target.is_on(path))
         };
         let of_this_boot = self.settings.applied().iter().filter(|change| is_chosen(change));
         let mut chosen: Vec<Undoing> = of_this_boot
@@ -183,7 +175,7 @@ impl Changes {
             }
         }
         chosen.reverse();
-        Ok(chosen)
+        chosen
     }
 
     /// Whether the object is the one that was changed, not another disk that has its name now.
@@ -343,12 +335,12 @@ mod tests {
             let target = target(kind, dir.path(), "it");
             let made = changes.make(&planned(&target, "new", true)).expect("made");
             assert!(made.kept.is_some() && read(&target, "etc/kept").ends_with("new\n"));
-            let to_undo = changes.to_undo(None, None).expect("both records");
+            let to_undo = changes.to_undo(None, None);
             assert_eq!(to_undo.len(), 1);
             assert_eq!(changes.undo(&to_undo[0]).expect("undone"), Undone::Restored);
             assert_eq!(read(&target, "log"), expected, "{target}");
             assert!(!kept_file(target.object()).exists());
-            assert!(changes.to_undo(None, None).expect("both records").is_empty());
+            assert!(changes.to_undo(None, None).is_empty());
         }
     }
 
@@ -362,7 +354,7 @@ mod tests {
         // Only kept: the value is in force.
         let made = changes.make(&planned(&target, "third", true)).expect("kept");
         assert_eq!(made.brings_back, "old");
-        let to_undo = changes.to_undo(None, None).expect("both records");
+        let to_undo = changes.to_undo(None, None);
         assert_eq!((to_undo.len(), to_undo[0].change.old.as_str()), (1, "old"));
         changes.undo(&to_undo[0]).expect("undone");
         assert_eq!(read(&target, "value"), "old");
@@ -376,7 +368,9 @@ mod tests {
             changes.make(&planned(target, "new", true)).expect("made");
         }
         fs::write(targets[1].path().join("in-use"), "").expect("written");
-        let to_undo = changes.to_undo(None, None).expect("both records");
+        let to_undo = changes.to_undo(None, None);
+        let of_second = changes.to_undo(None, Some(&targets[1].path()));
+        assert!(of_second.len() == 1 && of_second[0].change.target == targets[1]);
         let order: Vec<&Target> = to_undo.iter().map(|undoing| &undoing.change.target).collect();
         assert_eq!(order, [&targets[2], &targets[1], &targets[0]]);
         let undone: Vec<bool> = to_undo.iter().map(|undoing| changes.undo(undoing).is_ok()).collect();
@@ -384,7 +378,7 @@ mod tests {
         // It is as it was, in force and kept.
         assert_eq!(read(&targets[1], "value"), "new");
         assert!(kept_file(targets[1].object()).exists());
-        let left = changes.to_undo(None, None).expect("both records");
+        let left = changes.to_undo(None, None);
         assert_eq!(left.len(), 1);
         fs::remove_file(targets[1].path().join("in-use")).expect("removed");
         assert_eq!(changes.undo(&left[0]).expect("undone"), Undone::Restored);
@@ -416,12 +410,12 @@ mod tests {
         let target = target(&MOUNT, dir.path(), "it");
         changes.make(&planned(&target, "new", false)).expect("made");
         fs::write(target.path().join("value"), "theirs").expect("written");
-        let to_undo = changes.to_undo(None, None).expect("both records");
+        let to_undo = changes.to_undo(None, None);
         let theirs = Undone::ChangedSince("theirs".to_owned());
         assert_eq!(changes.would_undo(&to_undo[0]).expect("looked"), theirs);
         assert_eq!(changes.undo(&to_undo[0]).expect("left"), theirs);
         assert_eq!(read(&target, "value"), "theirs");
-        assert_eq!(changes.to_undo(None, None).expect("both records").len(), 1, "it stays on record");
+        assert_eq!(changes.to_undo(None, None).len(), 1, "it stays on record");
         // A plan from before that is not made either.
         let late = Planned { change: to_undo[0].change.clone(), keep: false };
         assert!(matches!(changes.make(&late), Err(HostError::NotSettable { .. })));

@@ -13,7 +13,9 @@ use super::kept::files::KeptFiles;
 use super::kind::{KeptAs, Kind};
 use super::kinds::recorded_as;
 use super::object::{Object, Scope};
+use super::places::{device_of, mount_of};
 use super::refusal::Refusal;
+use super::systemd;
 use crate::HostError;
 
 /// The kind of a setting, and the disk, mount, unit, folder … that it applies to.
@@ -53,6 +55,20 @@ impl Target {
     /// What kind of object it is.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
+    }
+
+    /// Whether `path` means the object: it is the object, or lies on it.
+    pub(super) fn is_on(&self, path: &Path) -> bool {
+        path == self.path()
+            || match &self.object {
+                Object::Disk(device) => device_of(path).is_ok_and(|(found, _)| found == *device),
+                Object::Mount(dir) => mount_of(path).is_ok_and(|found| found.dir == *dir),
+                Object::Machine => true,
+                Object::Unit(unit) => systemd::unit_named(path).is_ok_and(|found| found == *unit),
+                Object::Group(own) | Object::Database(own) | Object::Folder { dir: own, .. } => {
+                    std::fs::canonicalize(path).is_ok_and(|found| found == *own)
+                }
+            }
     }
 
     /// Whether the setting outlasts a reboot however it is made, so that applying it keeps it.

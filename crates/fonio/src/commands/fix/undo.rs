@@ -17,7 +17,7 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
     }
     let mut changes = changes()?;
     let wanted = arguments.name.as_ref().map(setting).transpose()?.map(|(_, setting)| setting);
-    let to_undo = changes.to_undo(wanted.as_ref(), None)?;
+    let to_undo = changes.to_undo(wanted.as_ref(), None);
     if to_undo.is_empty() {
         let what =
             arguments.name.as_ref().map_or("no fix is".to_owned(), |fix| format!("{} is not", fix.name()));

@@ -93,10 +93,24 @@ impl Fix {
         }
     }
 
+    /// Changes `setup` as the fix does; `setting` is the fix with its value, if it is a setting.
+    fn try_on(
+        &self,
+        setting: Option<Setting>,
+        setup: &mut Setup,
+        workload: Option<&Workload>,
+    ) -> Result<(), &'static str> {
+        match (self.change, setting) {
+            (Change::Setting(trial), Some(setting)) => try_setting(trial, setting, setup, workload),
+            (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting is one"),
+            (Change::Setup(change), _) => change(setup, workload),
+        }
+    }
+
     /// Returns what can measure the fix: tries it on a setup of a directory, with a command.
-    pub fn measured_with(&'static self) -> MeasuredWith {
+    pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
-        match (Candidate::Listed(self).change(&mut setup, None), self.real) {
+        match (self.try_on(self.setting(), &mut setup, None), self.real) {
             (Ok(()), _) => MeasuredWith::WorkloadOrCommand,
             (Err(OF_PROGRAM | OF_FOLDER), _) => MeasuredWith::Workload,
             (Err(_), Real::ByHand(_)) => MeasuredWith::Emulated,
@@ -188,18 +202,14 @@ impl Candidate {
     ///
     /// [`ExperimentError::NotApplicable`] with the reason.
     pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
-        self.change(setup, workload)
+        let changed = match self {
+            Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => {
+                fix.try_on(self.setting(), setup, workload)
+            }
+            Candidate::Device(profile) => another_device(setup, |_| profile.clone()),
+        };
+        changed
             .map_err(|reason| ExperimentError::NotApplicable { fix: self.name(), reason: reason.to_owned() })
-    }
-
-    fn change(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), &'static str> {
-        let change = self.fix().map(|fix| fix.change);
-        match (change, self.setting(), self) {
-            (Some(Change::Setting(trial)), Some(setting), _) => try_setting(trial, setting, setup, workload),
-            (Some(Change::Setup(change)), ..) => change(setup, workload),
-            (_, _, Candidate::Device(profile)) => another_device(setup, |_| profile.clone()),
-            _ => unreachable!("a fix that is tried as a setting is one"),
-        }
     }
 }
 

@@ -30,7 +30,7 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
         source: "SQLite's documentation",
         real: Real::ByHand(
-            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. The file keeps the first setting only, which `fonio fix wal-full --apply DATABASE` makes; the second is each connection's own.",
+            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. The file keeps the first setting only, which `fonio fix apply wal-full DATABASE` makes; the second is each connection's own.",
         ),
         change: Change::Setup(|setup, workload| {
             each_database(setup, workload, Journal::Wal, Synchronous::Normal)
@@ -43,7 +43,7 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Content("A power cut or reboot empties the cache."),
         source: KIM,
         real: Real::ByHand(
-            "`fonio fix folder-in-ram --keep CACHE` keeps the cache directory in memory and writes it out now and then. To lose it at each boot instead: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE, and the same in /etc/fstab.",
+            "`fonio fix apply folder-in-ram CACHE --keep` keeps the cache directory in memory and writes it out now and then. To lose it at each boot instead: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE, and the same in /etc/fstab.",
         ),
         change: Change::Setup(|setup, workload| move_place(setup, workload, "cache", Medium::Memory)),
     },
@@ -101,7 +101,7 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Nothing,
         source: KIM,
         real: Real::ByHand(
-            "This needs a second, faster device: mount it, and move the folder of the database there (`fonio fix folder-on=DIR --apply FOLDER`).",
+            "This needs a second, faster device: mount it, and move the folder of the database there (`fonio fix apply folder-on=DIR FOLDER`).",
         ),
         change: Change::Setup(|setup, workload| {
             setup.at_floor = true;

@@ -27,7 +27,9 @@ pub(super) fn check_weight() -> Result<(), String> {
 
 fn class_on(sys_block: &Path) -> Result<(), String> {
     has_one_of(sys_block, &WITH_CLASSES).map_err(|has| {
-        format!("only the schedulers bfq, mq-deadline and smartio heed it, and {has}: `fonio fix bfq --apply DISK`")
+        format!(
+            "only the schedulers bfq, mq-deadline and smartio heed it, and {has}: `fonio fix apply bfq DISK`"
+        )
     })
 }
 
@@ -45,7 +47,7 @@ fn weight_on(groups: &Path, sys_block: &Path) -> Result<(), String> {
     controller_of(groups)?;
     match has_one_of(sys_block, &["bfq"]) {
         Err(has) if !costs(groups) => Err(format!(
-            "only the scheduler bfq and the controller io.cost heed it, and {has}: `fonio fix io-cost --apply DISK` or `fonio fix bfq --apply DISK`"
+            "only the scheduler bfq and the controller io.cost heed it, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
         )),
         _ => Ok(()),
     }
@@ -129,8 +131,8 @@ mod tests {
 
     #[test]
     fn what_would_have_no_effect_is_refused() {
-        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix io-cost --apply DISK` or `fonio fix bfq --apply DISK`";
-        let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix bfq --apply DISK`";
+        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
+        let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix apply bfq DISK`";
         let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup here";
         let io = "the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)";
         for (controllers, cost, scheduler, of, expected) in [

@@ -44,7 +44,7 @@ impl Kind for OfSmartio {
             return Ok(Object::Disk(device));
         }
         Err(Refusal::Reason(format!(
-            "its scheduler is {now}, and only {SMARTIO} has them: `fonio fix {SMARTIO} --apply /dev/{device}`"
+            "its scheduler is {now}, and only {SMARTIO} has them: `fonio fix apply {SMARTIO} /dev/{device}`"
         )))
     }
 

@@ -42,7 +42,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "folder-in-ram",
         changes: Group::Logs,
-        does: "keeps a folder such as /var/log in at most 64 MiB of memory, or SIZE with folder-in-ram=SIZE; written out to the disk every hour, at shutdown and on --undo",
+        does: "keeps a folder such as /var/log in at most 64 MiB of memory, or SIZE with folder-in-ram=SIZE; written out to the disk every hour, at shutdown and when it is undone",
         needs: "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd",
         loses: Loss::Recent(
             "A power cut loses what was written to the folder since the last write-out, synced or not; each file on the disk is as it was then.",
@@ -287,7 +287,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     }
     if systemd::check().is_err() {
         sentences.push(
-            "systemd does not run here, so nothing writes the folder out: `fonio folder write-out` does, and before a shutdown `fonio fix folder-in-ram --undo` must."
+            "systemd does not run here, so nothing writes the folder out: `fonio folder write-out` does, and before a shutdown `fonio fix undo folder-in-ram` must."
                 .to_owned(),
         );
     }

@@ -34,7 +34,7 @@ const FACTS: Facts = Facts {
     tag: "folder_on",
     content: Some("to"),
     scope: Scope::Folder,
-    kept_in: "a line in `/etc/fstab`, also with --apply",
+    kept_in: "a line in `/etc/fstab`, also without --keep",
     undone: "the content is copied back",
     must_be_kept: true,
     cannot_switch: Some("its content is copied for each change"),
@@ -42,7 +42,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "folder-on",
         changes: Group::Filesystem,
-        does: "moves a folder's content to an empty folder on another device: `folder-on=/mnt/ssd/app`; --undo copies it back",
+        does: "moves a folder's content to an empty folder on another device: `folder-on=/mnt/ssd/app`; undoing copies it back",
         needs: "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing",
         source: "mount's documentation",
         trial: OF_FOLDERS,

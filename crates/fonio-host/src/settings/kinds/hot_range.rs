@@ -51,7 +51,7 @@ const FACTS: Facts = Facts {
     content: Some("image"),
     scope: Scope::Folder,
     title: "the range for the writes",
-    kept_in: "a line in `/etc/fstab`, also with --apply",
+    kept_in: "a line in `/etc/fstab`, also without --keep",
     undone: "the content is copied back",
     must_be_kept: true,
     cannot_switch: Some("its content is copied for each change"),
@@ -59,7 +59,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "hot-range",
         changes: Group::Filesystem,
-        does: "moves a folder's content to an image file of SIZE on its own device, `hot-range=16MiB`, so that writes to its files and their metadata stay within one range; each sync then writes the journal of the file system below, too; `fonio bench address-range` measures over which range a card is fast; --undo copies the content back",
+        does: "moves a folder's content to an image file of SIZE on its own device, `hot-range=16MiB`, so that writes to its files and their metadata stay within one range; each sync then writes the journal of the file system below, too; `fonio bench address-range` measures over which range a card is fast; undoing copies the content back",
         needs: "Linux 5.2, loop devices, `mkfs.ext4`, the folder on ext4, ext3, ext2 or xfs with as much free space, and that no program has files in the folder open for writing",
         source: "Kim et al. (TOS 2012)",
         trial: Trial::OwnFolder,
@@ -219,7 +219,7 @@ fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
 /// Refuses what could not be done, or undone.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
-        return Err("its range has another size: first `fonio fix hot-range --undo`".to_owned());
+        return Err("its range has another size: first `fonio fix undo hot-range`".to_owned());
     }
     check_place(dir)?;
     check_below(image)?;
@@ -300,7 +300,7 @@ fn check_below(image: &Path) -> Result<(), String> {
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
-        "its content is in {image}, which is not mounted on it now: `mount -o loop {image} {dir}`, and then `fonio fix hot-range --undo`"
+        "its content is in {image}, which is not mounted on it now: `mount -o loop {image} {dir}`, and then `fonio fix undo hot-range`"
     )
 }
 

@@ -30,7 +30,7 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "fstrim",
         changes: Group::Filesystem,
-        does: "tells the device which blocks the file system does not use: --apply once, --keep weekly",
+        does: "tells the device which blocks the file system does not use: once, and with --keep weekly",
         needs: "a device that can discard; for the weekly timer, systemd",
         source: "util-linux's documentation",
         trial: Trial::Once(

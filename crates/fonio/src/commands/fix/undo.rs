@@ -1,4 +1,4 @@
-//! `fonio fix --undo`.
+//! `fonio fix undo`.
 
 use std::io::{self, Write};
 
@@ -6,22 +6,22 @@ use anyhow::{Result, bail};
 use fonio_host::{Applied, Undone};
 
 use super::{Done, Place, changes, json, places, setting, with_hint};
-use crate::cli::run::Fix;
+use crate::cli::fix::FixUndo;
 use crate::commands::run;
 use crate::exit::Exit;
 
 /// Restores what was there before, and takes kept settings out of the files.
-pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
+pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     if !arguments.dry_run {
         run::recover()?;
     }
     let mut changes = changes()?;
     let wanted = arguments.name.as_ref().map(setting).transpose()?.map(|(_, setting)| setting);
-    let to_undo = changes.to_undo(wanted.as_ref(), None);
+    let to_undo = changes.to_undo(wanted.as_ref(), arguments.target.as_deref());
     if to_undo.is_empty() {
         let what =
             arguments.name.as_ref().map_or("no fix is".to_owned(), |fix| format!("{} is not", fix.name()));
-        bail!("nothing to undo: {what} applied here. Settings made with --apply end at the next boot");
+        bail!("nothing to undo: {what} applied here. Settings that were not kept end at the next boot");
     }
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     for undoing in &to_undo {
@@ -41,7 +41,7 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
     }
     let all_undone = done.iter().all(|done| done.now.is_none());
     let mut out = io::stdout().lock();
-    if arguments.setup.json {
+    if arguments.json {
         json(&mut out, &done)?;
     } else {
         for done in &done {

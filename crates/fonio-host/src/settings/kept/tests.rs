@@ -208,7 +208,7 @@ fn kept_settings_are_in_these_files() {
         Conflicts=shutdown.target
         [Service]
         Type=forking
-        ExecStart=/bin/sh mount -o mode=buffered -- /srv/app /srv/app
+        ExecStart=/bin/sh mount --mount-options mode=buffered -- /srv/app /srv/app
         KillSignal=SIGTERM
         TimeoutStopSec=15min
         Restart=on-failure

@@ -83,9 +83,10 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
     for (words, way_out) in [
         (
             &["--on", "model:samsung_s5", "--scheduler", "x"][..],
-            "x has no model; the schedulers with a model are bfq, cfq",
+            "no model of a scheduler is called `x`",
         ),
         (&["--on", "model:nothing"], "neither a shipped profile"),
+        (&["--on", "model:samsung_s5", "--scheduler", "cqf"], "; the nearest name is `cfq`"),
         (&["--on", "model:samsung_s5,kingston"], "one place"),
         (&["--on", "model:samsung_s5", "--fix", "bfq"], "--fix has no meaning"),
         (&["--on", "model:samsung_s5", "--size", "1MiB"], "use --size"),

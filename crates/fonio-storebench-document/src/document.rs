@@ -2,19 +2,16 @@
 //!
 //! The schema is published as `docs/storebench.schema.json`. A key may be added within a version of [`SCHEMA`], never removed
 //! or given another meaning; unknown keys are refused. No field can hold a serial number, a host name or a path, and
-//! [`Document::check`] refuses texts that look like one. [`Submission`] is the part of a document that leaves the machine.
+//! [`Document::check`] refuses texts that look like one. [`Submission`](crate::Submission) is the part of a document that leaves the machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
 
+use fonio_core::Unit;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-use super::check;
-pub use super::check::Problem;
-use super::figures::Figure;
-pub use super::figures::Unit;
+use crate::figures::{CatalogueFigure, UnitOfFigure};
 
 /// The schema of [`Document`].
 pub const SCHEMA: &str = "fonio.storebench/1";
@@ -77,7 +74,7 @@ pub struct Document {
     pub written_bytes: u64,
     /// The verdict, in sentences.
     pub verdict: String,
-    /// Remarks on the run. They stay on the machine: a [`Submission`] has none.
+    /// Remarks on the run. They stay on the machine: a [`Submission`](crate::Submission) has none.
     pub notes: Vec<String>,
 }
 
@@ -274,6 +271,7 @@ pub struct Value {
     /// The mean over the runs; for a concurrency parameter, the parameter.
     pub value: f64,
     /// The unit, the same as in the catalogue.
+    #[schemars(with = "UnitOfFigure")]
     pub unit: Unit,
     /// The number of runs.
     pub runs: u32,
@@ -293,7 +291,7 @@ fn rounded(number: f64) -> f64 {
 impl Measure {
     /// Rounds to six significant digits, and ends the interval at the limits of the figure: a share has at most 100 %. The
     /// value stays inside of its interval, because the order of numbers stays.
-    pub(super) fn put_in_order(&mut self, figure: &Figure) {
+    pub fn put_in_order(&mut self, figure: &CatalogueFigure) {
         if let Measure::Measured(value) = self {
             (value.value, value.low, value.high) =
                 (rounded(value.value), rounded(value.low), rounded(value.high));
@@ -386,83 +384,9 @@ pub struct Health {
 }
 
 impl Document {
-    /// Checks ranges, units and lengths; no problem for a document of this version. Serde has already refused unknown keys.
-    pub fn check(&self) -> Vec<Problem> {
-        check::check(self)
-    }
-
     /// The value of a figure, if it was measured.
     pub fn value(&self, figure: &str) -> Option<&Value> {
         self.figures.get(figure)?.value()
-    }
-
-    /// Reads a document, and refuses what [`Document::check`] finds, and everything above [`JSON_BYTES_MAX`].
-    ///
-    /// # Errors
-    ///
-    /// The problems: each has the place in the document, and a sentence.
-    pub fn parse(json: &[u8]) -> Result<Document, Vec<Problem>> {
-        if json.len() > JSON_BYTES_MAX {
-            return Err(vec![Problem::new(
-                "",
-                format!("the document has {} bytes; at most {JSON_BYTES_MAX} are allowed", json.len()),
-            )]);
-        }
-        let document: Document =
-            serde_json::from_slice(json).map_err(|error| vec![Problem::new("", error.to_string())])?;
-        let problems = document.check();
-        if problems.is_empty() { Ok(document) } else { Err(problems) }
-    }
-}
-
-/// A document without everything that is only for its owner: it has no notes, and its time is that of the day.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Submission(Document);
-
-/// Seconds of a day.
-const DAY_S: u64 = 86_400;
-
-impl Submission {
-    /// Strips a document.
-    ///
-    /// # Errors
-    ///
-    /// The problems of the stripped document.
-    pub fn of(document: &Document) -> Result<Submission, Vec<Problem>> {
-        let mut stripped = document.clone();
-        stripped.notes.clear();
-        stripped.began_unix_s -= stripped.began_unix_s % DAY_S;
-        Submission::accept(stripped)
-    }
-
-    /// Takes a document as it was sent. The server calls this.
-    ///
-    /// # Errors
-    ///
-    /// The problems of the document, and notes, which a submission does not have.
-    pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
-        let mut problems = document.check();
-        if !document.notes.is_empty() {
-            problems.push(Problem::new(
-                "notes",
-                "a submission has no notes; send it with `fonio storebench submit`",
-            ));
-        }
-        if problems.is_empty() { Ok(Submission(document)) } else { Err(problems) }
-    }
-
-    /// The stripped document.
-    pub fn into_document(self) -> Document {
-        self.0
-    }
-}
-
-impl Deref for Submission {
-    type Target = Document;
-
-    fn deref(&self) -> &Document {
-        &self.0
     }
 }
 
@@ -473,100 +397,17 @@ pub fn schema() -> Schema {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::LazyLock;
-
     use super::*;
-    use crate::storebench::models;
-    use proptest::prelude::*;
 
     #[test]
     fn the_published_schema_is_up_to_date() {
         let text = serde_json::to_string_pretty(&schema()).expect("a schema is JSON") + "\n";
-        expect_test::expect_file!["../../../../docs/storebench.schema.json"].assert_eq(&text);
-    }
-
-    /// Returns every place of a leaf in a value.
-    fn leaves(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
-        match value {
-            serde_json::Value::Object(fields) => {
-                fields.iter().for_each(|(name, field)| leaves(field, &format!("{path}/{name}"), found));
-            }
-            serde_json::Value::Array(entries) => {
-                entries
-                    .iter()
-                    .enumerate()
-                    .for_each(|(at, entry)| leaves(entry, &format!("{path}/{at}"), found));
-            }
-            _ => found.push(path.to_owned()),
-        }
-    }
-
-    fn odd_value() -> impl Strategy<Value = serde_json::Value> {
-        prop_oneof![
-            Just(serde_json::Value::Null),
-            any::<bool>().prop_map(Into::into),
-            any::<i64>().prop_map(Into::into),
-            any::<f64>().prop_map(Into::into),
-            Just(serde_json::json!(1e300)),
-            "[ -~]{0,80}".prop_map(Into::into),
-            Just(serde_json::json!({"value": 1})),
-            Just(serde_json::json!(["a\u{7}", "b"])),
-        ]
-    }
-
-    proptest! {
-        /// Whatever stands in a place of a document, it is read or refused with a sentence. What is read stays the same
-        /// when it is written and read again, and a second check finds nothing.
-        #[test]
-        fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
-            static MODEL: LazyLock<serde_json::Value> =
-                LazyLock::new(|| serde_json::to_value(models::shipped().swap_remove(0)).expect("JSON"));
-            let mut value = MODEL.clone();
-            let mut places = Vec::new();
-            leaves(&value, "", &mut places);
-            let place = &places[place.index(places.len())];
-            *value.pointer_mut(place).expect("it was found") = odd;
-            let json = serde_json::to_vec(&value).expect("JSON");
-            match Document::parse(&json) {
-                Ok(document) => {
-                    prop_assert!(document.check().is_empty());
-                    let again = Document::parse(&serde_json::to_vec(&document).expect("JSON"));
-                    prop_assert_eq!(again.as_ref().map(|again| &again.device), Ok(&document.device));
-                    let submission = Submission::of(&document);
-                    prop_assert!(submission.is_ok_and(|sent| sent.notes.is_empty() && sent.began_unix_s % DAY_S == 0));
-                }
-                Err(problems) => prop_assert!(problems.iter().all(|problem| !problem.sentence.is_empty())),
-            }
-        }
-
-        #[test]
-        fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Document::parse(&bytes).is_err());
-        }
-    }
-
-    #[test]
-    fn a_submission_has_no_notes_and_no_hour() {
-        let mut document = models::shipped().swap_remove(0);
-        document.notes = vec!["/home/ann/card is nearly full".to_owned()];
-        document.began_unix_s += 4711;
-        let sent = Submission::of(&document).expect("it is in order");
-        assert!(sent.notes.is_empty());
-        assert_eq!(sent.began_unix_s % DAY_S, 0);
-        let refused = Submission::accept(document).expect_err("it has notes");
-        assert_eq!(refused[0].path, "notes");
-    }
-
-    #[test]
-    fn a_large_document_is_refused_before_it_is_read() {
-        let problems = Document::parse(&vec![b' '; JSON_BYTES_MAX + 1]).expect_err("it is too large");
-        assert_eq!(problems.len(), 1);
-        assert!(problems[0].sentence.contains("at most 65536 are allowed"));
+        expect_test::expect_file!["../../../docs/storebench.schema.json"].assert_eq(&text);
     }
 
     #[test]
     fn intervals_end_at_the_limits_of_the_figure() {
-        let figure = super::super::figures::find("cpu.active").expect("it is in the catalogue");
+        let figure = crate::figures::find("cpu.active").expect("it is in the catalogue");
         let value = Value {
             value: 99.969_412_3,
             unit: Unit::Percent,

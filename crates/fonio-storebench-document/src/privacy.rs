@@ -1,8 +1,9 @@
 //! Refuses texts that name a machine or a single device. StoreBench's own check refuses paths, addresses and long numbers; the
 //! service adds names of hosts and words that introduce a serial number, because not everybody sends with `fonio`.
 
-use fonio_bench::storebench::document::Problem;
 use serde_json::Value;
+
+use crate::check::Problem;
 
 /// The last part of names of hosts in local networks and in the most used domains.
 const DOMAINS: [&str; 22] = [

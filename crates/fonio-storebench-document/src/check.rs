@@ -6,12 +6,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::document::{
-    APPS_MAX, CURVE_POINTS_MAX, CapacityCheck, ClassVerdict, Document, Key, Measure, Mode, SCHEMA,
-    SENTENCE_MAX, SIZE_CLASS_MAX_GB, TEST_VERSION, TEXT_MAX, Value, size_class_gb,
+use crate::classes::CLASSES;
+use crate::document::{
+    APPS_MAX, CURVE_POINTS_MAX, CapacityCheck, ClassVerdict, Document, JSON_BYTES_MAX, Key, Measure, Mode,
+    SCHEMA, SENTENCE_MAX, SIZE_CLASS_MAX_GB, TEST_VERSION, TEXT_MAX, Value, size_class_gb,
 };
-use super::figures::{self, Figure};
-use crate::verdict::CLASSES;
+use crate::figures::{self, CatalogueFigure};
 
 /// What is wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,11 +56,32 @@ const OPTIONS_MAX: usize = 32;
 /// Notes beyond this number are not listed.
 const NOTES_MAX: usize = 40;
 
-pub(super) fn check(document: &Document) -> Vec<Problem> {
-    let mut checker = Checker { problems: Vec::new() };
-    checker.document(document);
-    checker.problems.truncate(PROBLEMS_MAX);
-    checker.problems
+impl Document {
+    /// Checks ranges, units and lengths; no problem for a document of this version. Serde has already refused unknown keys.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut checker = Checker { problems: Vec::new() };
+        checker.document(self);
+        checker.problems.truncate(PROBLEMS_MAX);
+        checker.problems
+    }
+
+    /// Reads a document, and refuses what [`Document::check`] finds, and everything above [`JSON_BYTES_MAX`].
+    ///
+    /// # Errors
+    ///
+    /// The problems: each has the place in the document, and a sentence.
+    pub fn parse(json: &[u8]) -> Result<Document, Vec<Problem>> {
+        if json.len() > JSON_BYTES_MAX {
+            return Err(vec![Problem::new(
+                "",
+                format!("the document has {} bytes; at most {JSON_BYTES_MAX} are allowed", json.len()),
+            )]);
+        }
+        let document: Document =
+            serde_json::from_slice(json).map_err(|error| vec![Problem::new("", error.to_string())])?;
+        let problems = document.check();
+        if problems.is_empty() { Ok(document) } else { Err(problems) }
+    }
 }
 
 struct Checker {
@@ -194,7 +215,7 @@ impl Checker {
         }
     }
 
-    fn value(&mut self, path: &dyn Fn() -> String, figure: &Figure, value: &Value) {
+    fn value(&mut self, path: &dyn Fn() -> String, figure: &CatalogueFigure, value: &Value) {
         if value.unit != figure.unit {
             self.refuse(format!("{}.unit", path()), "the unit differs from that of the catalogue");
         }
@@ -322,7 +343,7 @@ fn is_within(value: f64, min: f64, max: f64) -> bool {
 const SERIAL_DIGITS: usize = 16;
 
 /// Finds something that looks like a path, an address, or a serial number.
-pub(super) fn private(text: &str) -> Option<&'static str> {
+pub fn private(text: &str) -> Option<&'static str> {
     let is_separator = |letter: char| {
         letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"' | '\'' | '`' | '=')
     };
@@ -356,7 +377,80 @@ pub(super) fn private(text: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::models;
+    use crate::submission::{DAY_S, Submission};
+
+    /// Returns every place of a leaf in a value.
+    fn leaves(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                fields.iter().for_each(|(name, field)| leaves(field, &format!("{path}/{name}"), found));
+            }
+            serde_json::Value::Array(entries) => {
+                entries
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, entry)| leaves(entry, &format!("{path}/{at}"), found));
+            }
+            _ => found.push(path.to_owned()),
+        }
+    }
+
+    fn odd_value() -> impl Strategy<Value = serde_json::Value> {
+        prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<f64>().prop_map(Into::into),
+            Just(serde_json::json!(1e300)),
+            "[ -~]{0,80}".prop_map(Into::into),
+            Just(serde_json::json!({"value": 1})),
+            Just(serde_json::json!(["a\u{7}", "b"])),
+        ]
+    }
+
+    proptest! {
+        /// Whatever stands in a place of a document, it is read or refused with a sentence. What is read stays the same
+        /// when it is written and read again, and a second check finds nothing.
+        #[test]
+        fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
+            static MODEL: LazyLock<serde_json::Value> =
+                LazyLock::new(|| serde_json::to_value(models::shipped().swap_remove(0)).expect("JSON"));
+            let mut value = MODEL.clone();
+            let mut places = Vec::new();
+            leaves(&value, "", &mut places);
+            let place = &places[place.index(places.len())];
+            *value.pointer_mut(place).expect("it was found") = odd;
+            let json = serde_json::to_vec(&value).expect("JSON");
+            match Document::parse(&json) {
+                Ok(document) => {
+                    prop_assert!(document.check().is_empty());
+                    let again = Document::parse(&serde_json::to_vec(&document).expect("JSON"));
+                    prop_assert_eq!(again.as_ref().map(|again| &again.device), Ok(&document.device));
+                    let submission = Submission::of(&document);
+                    prop_assert!(submission.is_ok_and(|sent| sent.notes.is_empty() && sent.began_unix_s % DAY_S == 0));
+                }
+                Err(problems) => prop_assert!(problems.iter().all(|problem| !problem.sentence.is_empty())),
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(Document::parse(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn a_large_document_is_refused_before_it_is_read() {
+        let problems = Document::parse(&vec![b' '; JSON_BYTES_MAX + 1]).expect_err("it is too large");
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].sentence.contains("at most 65536 are allowed"));
+    }
 
     #[test]
     fn private_texts_are_found() {

@@ -1,4 +1,4 @@
-//! A histogram whose steps grow with the value; all quantiles use it.
+//! A histogram whose steps grow with the value; quantiles of measured values use it.
 //!
 //! A general histogram (HdrHistogram) also updates totals and extremes with every value, and takes four times the space
 //! for the same use. Each request is counted in a dozen histograms, so that took a fifth of a report's time.
@@ -6,15 +6,15 @@
 /// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, a value is at
 /// most half a step from the step's middle, which is `1 / (2 << BITS)` of the value.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steps<const BITS: u32> {
+pub struct Steps<const BITS: u32> {
     counts: Vec<u32>,
 }
 
 impl<const BITS: u32> Steps<BITS> {
     /// Each value below this has its own step.
-    pub(crate) const EXACT_BELOW: u64 = 2 << BITS;
+    pub const EXACT_BELOW: u64 = 2 << BITS;
     /// The greatest relative distance of a step's middle from its values.
-    pub(crate) const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
+    pub const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
 
     #[inline]
     fn of(value: u64) -> usize {
@@ -24,16 +24,28 @@ impl<const BITS: u32> Steps<BITS> {
 
     /// The middle of a step; the value itself if the step has one value.
     fn middle(step: usize) -> u64 {
-        if (step as u64) < Self::EXACT_BELOW {
-            return step as u64;
-        }
-        let shift = (step >> BITS) - 1;
-        let low = ((step & ((1 << BITS) - 1)) as u64 + (1 << BITS)) << shift;
-        low + ((1 << shift) >> 1)
+        let (low, width) = Self::range(step);
+        low + (width >> 1)
     }
 
+    /// The largest value of a step.
+    fn end(step: usize) -> u64 {
+        let (low, width) = Self::range(step);
+        low + (width - 1)
+    }
+
+    /// The smallest value of a step, and the number of its values.
+    fn range(step: usize) -> (u64, u64) {
+        if (step as u64) < Self::EXACT_BELOW {
+            return (step as u64, 1);
+        }
+        let shift = (step >> BITS) - 1;
+        (((step & ((1 << BITS) - 1)) as u64 + (1 << BITS)) << shift, 1 << shift)
+    }
+
+    /// Adds a value.
     #[inline]
-    pub(crate) fn add(&mut self, value: u64) {
+    pub fn add(&mut self, value: u64) {
         let step = Self::of(value);
         match self.counts.get_mut(step) {
             Some(count) => *count = count.saturating_add(1),
@@ -48,7 +60,8 @@ impl<const BITS: u32> Steps<BITS> {
         self.counts[step] = 1;
     }
 
-    pub(crate) fn fold(&mut self, other: &Steps<BITS>) {
+    /// Adds all values of another histogram.
+    pub fn fold(&mut self, other: &Steps<BITS>) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
         }
@@ -58,9 +71,18 @@ impl<const BITS: u32> Steps<BITS> {
     }
 
     /// Each step that has values: its middle, and the number of values.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.filled().map(|(step, count)| (Self::middle(step), count))
+    }
+
+    /// Each step that has values: its largest value, and the number of values.
+    pub fn ends(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.filled().map(|(step, count)| (Self::end(step), count))
+    }
+
+    fn filled(&self) -> impl Iterator<Item = (usize, u64)> {
         let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        counts.map(|(step, count)| (Self::middle(step), u64::from(*count)))
+        counts.map(|(step, count)| (step, u64::from(*count)))
     }
 }
 
@@ -82,6 +104,8 @@ mod tests {
             if value < Steps::<BITS>::EXACT_BELOW {
                 assert_eq!(middle, value);
             }
+            let (low, end) = (Steps::<BITS>::range(step).0, Steps::<BITS>::end(step));
+            assert!(low <= value && value <= end, "{value}");
             let error = Steps::<BITS>::RELATIVE_ERROR * value as f64;
             assert!(middle.abs_diff(value) as f64 <= error, "{value} {middle}");
         }
@@ -92,6 +116,20 @@ mod tests {
         check::<5>();
         check::<8>();
         check::<10>();
+    }
+
+    proptest::proptest! {
+        /// The naive oracle: the sorted values.
+        #[test]
+        fn values_are_counted_in_order(mut values in proptest::collection::vec(0..1_u64 << 40, 0..200)) {
+            let mut steps = Steps::<4>::default();
+            values.iter().for_each(|value| steps.add(*value));
+            values.sort_unstable();
+            let of = |value: u64| Steps::<4>::end(Steps::<4>::of(value));
+            let counted: Vec<u64> =
+                steps.ends().flat_map(|(end, count)| std::iter::repeat_n(end, count as usize)).collect();
+            proptest::prop_assert_eq!(counted, values.into_iter().map(of).collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -1,52 +1,11 @@
 //! The verdict on a result: fake or not, the weak point, the classes.
 
-use std::collections::BTreeMap;
+use fonio_core::Unit;
 
-use super::document::{CapacityCheck, ClassVerdict, Document, Measure, Origin};
-use super::figures::{self, Better, Unit};
-use super::standing::{self, Standing};
-use crate::verdict::{CLASSES, Class};
-
-/// Bytes of a random request of the classes.
-const REQUEST_BYTES: f64 = 4096.0;
-
-/// Compares the figures with the limits of each SD class.
-pub fn classes(measured: &BTreeMap<String, Measure>) -> BTreeMap<String, ClassVerdict> {
-    CLASSES.iter().map(|class| (class.name.to_owned(), of_class(class, measured))).collect()
-}
-
-fn of_class(class: &Class, measured: &BTreeMap<String, Measure>) -> ClassVerdict {
-    let limits = [
-        ("bandwidth.rand_read", class.rand_read_iops * REQUEST_BYTES / 1e6, "random reads"),
-        ("bandwidth.rand_write", class.rand_write_iops * REQUEST_BYTES / 1e6, "random writes"),
-        // The classes ask for sustained writes, after the fast cache.
-        ("sustained.last", class.seq_write_mb_s, "sequential writes"),
-    ];
-    let mut missing = None;
-    for (name, limit, words) in limits.into_iter().filter(|(_, limit, _)| *limit > 0.0) {
-        let value = |name: &str| measured.get(name).and_then(Measure::value).map(|value| value.value);
-        let found = value(name).or_else(|| value("bandwidth.seq_write").filter(|_| name == "sustained.last"));
-        match found {
-            None => missing = Some(words),
-            Some(found) if found < limit => {
-                let is_random = name.starts_with("bandwidth.rand");
-                let show = |rate: f64| {
-                    if is_random {
-                        format!("{:.0} IOPS", rate * 1e6 / REQUEST_BYTES)
-                    } else {
-                        Unit::MbPerS.format(rate)
-                    }
-                };
-                return ClassVerdict::NotMet(format!("{words}: {} of {}", show(found), show(limit)));
-            }
-            Some(_) => {}
-        }
-    }
-    match missing {
-        Some(words) => ClassVerdict::NotMeasured(format!("{words} were not measured")),
-        None => ClassVerdict::Met,
-    }
-}
+use crate::classes::{CLASSES, Class, REQUEST_BYTES};
+use crate::document::{CapacityCheck, ClassVerdict, Document, Origin};
+use crate::figures;
+use crate::standing::{self, Standing};
 
 /// The figures among which the weak point is searched, with their words at the beginning of a sentence.
 const WEAK: [(&str, &str); 9] = [
@@ -200,47 +159,9 @@ pub fn origin_words(origin: Origin) -> Option<&'static str> {
     }
 }
 
-/// Whether `left` is better than `right` for a figure of this direction.
-pub(super) fn is_better(better: Better, left: f64, right: f64) -> bool {
-    match better {
-        Better::Higher => left > right,
-        Better::Lower => left < right,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storebench::document::Value;
-
-    fn measured(figures: &[(&str, f64)]) -> BTreeMap<String, Measure> {
-        let value =
-            |value: f64| Value { value, unit: Unit::MbPerS, runs: 3, low: value, high: value, stable: true };
-        figures.iter().map(|(name, rate)| ((*name).to_owned(), Measure::Measured(value(*rate)))).collect()
-    }
-
-    #[test]
-    fn classes_are_met_missed_or_not_measured() {
-        let a_card = measured(&[
-            ("bandwidth.rand_read", 7.0),
-            ("bandwidth.rand_write", 1.9),
-            ("bandwidth.seq_write", 60.0),
-            ("sustained.last", 28.0),
-        ]);
-        let found = classes(&a_card);
-        assert_eq!(found["A1"], ClassVerdict::NotMet("random writes: 464 IOPS of 500 IOPS".to_owned()));
-        assert_eq!(found["V10"], ClassVerdict::Met);
-        // 60 MB/s in the fast cache do not count.
-        assert_eq!(
-            found["V30"],
-            ClassVerdict::NotMet("sequential writes: 28.0 MB/s of 30.0 MB/s".to_owned())
-        );
-        let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
-        let found = classes(&reads_only);
-        assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
-        // What is missed stays missed.
-        assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
-    }
 
     fn part(words: &'static str, percent: f64, range: (f64, f64)) -> Part {
         Part {

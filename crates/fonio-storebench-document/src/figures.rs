@@ -2,16 +2,18 @@
 //! values. The run, the terminal, comparisons and the results service read it.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::LazyLock;
 
+use fonio_core::{Access, Better, Figure, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Access;
-
-/// The unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub enum Unit {
+/// The units that a document can have; only for its schema. Values have a [`Unit`] whose name is one of these.
+#[derive(JsonSchema)]
+#[schemars(rename = "Unit")]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum UnitOfFigure {
     /// 10⁶ bytes per second.
     #[serde(rename = "MB/s")]
     MbPerS,
@@ -33,43 +35,6 @@ pub enum Unit {
     /// Hundredths of a whole.
     #[serde(rename = "%")]
     Percent,
-}
-
-impl Unit {
-    /// Writes a value with the unit: `12.3 MB/s`, `0.181 ms`, `2.7 ×`.
-    pub fn format(self, value: f64) -> String {
-        match self {
-            Unit::MbPerS => format!("{} MB/s", digits(value)),
-            Unit::Ms => format!("{} ms", digits(value)),
-            Unit::S => format!("{} s", digits(value)),
-            Unit::Ratio => format!("{} ×", digits(value)),
-            Unit::Count => format!("{value:.0}"),
-            Unit::Bytes => fonio_core::Unit::Bytes.format(value),
-            Unit::Percent => format!("{value:.1} %"),
-        }
-    }
-}
-
-/// Three significant digits, and all digits before the point.
-fn digits(value: f64) -> String {
-    let size = value.abs();
-    let decimals = match size {
-        _ if size >= 100.0 => 0,
-        _ if size >= 10.0 => 1,
-        _ if size >= 1.0 => 2,
-        _ => 3,
-    };
-    format!("{value:.decimals$}")
-}
-
-/// The direction in which a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    /// A lower value.
-    Lower,
-    /// A higher value.
-    Higher,
 }
 
 /// The parts of a run, in their order. A part is measured in one piece, and an interrupted run repeats only the parts that
@@ -119,23 +84,26 @@ impl Part {
     }
 }
 
-/// A figure of the catalogue.
+/// A figure of the catalogue: its declaration, its range, and the part that measures it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figure {
-    /// The stable name, such as `response.rand_read.4k.p99`.
-    pub name: String,
-    /// The label for people.
-    pub label: String,
-    /// The unit of its values.
-    pub unit: Unit,
-    /// The direction in which it is better, if it has one.
-    pub better: Option<Better>,
+pub struct CatalogueFigure {
+    /// Its name, label, unit and direction.
+    #[serde(flatten)]
+    pub figure: Figure,
     /// The smallest possible value.
     pub min: f64,
     /// The largest value that is taken for possible.
     pub max: f64,
     /// The part of the run that measures it.
     pub part: Part,
+}
+
+impl Deref for CatalogueFigure {
+    type Target = Figure;
+
+    fn deref(&self) -> &Figure {
+        &self.figure
+    }
 }
 
 /// Sizes of requests, in bytes, whose response times are measured.
@@ -148,7 +116,7 @@ pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
 pub const BESIDE: [u32; 2] = [1, 4];
 
 /// Returns every figure, in the order of the parts.
-pub fn catalogue() -> Vec<Figure> {
+pub fn catalogue() -> Vec<CatalogueFigure> {
     let mut all = Vec::new();
     bandwidth(&mut all);
     response(&mut all);
@@ -160,16 +128,16 @@ pub fn catalogue() -> Vec<Figure> {
     all
 }
 
-static BY_NAME: LazyLock<BTreeMap<String, Figure>> =
+static BY_NAME: LazyLock<BTreeMap<String, CatalogueFigure>> =
     LazyLock::new(|| catalogue().into_iter().map(|figure| (figure.name.clone(), figure)).collect());
 
 /// The catalogue by names.
-pub fn by_name() -> &'static BTreeMap<String, Figure> {
+pub fn by_name() -> &'static BTreeMap<String, CatalogueFigure> {
     &BY_NAME
 }
 
 /// The figure of this name.
-pub fn find(name: &str) -> Option<Figure> {
+pub fn find(name: &str) -> Option<CatalogueFigure> {
     by_name().get(name).cloned()
 }
 
@@ -183,12 +151,9 @@ const MB_S_MAX: f64 = 32_000.0;
 /// A response of ten minutes would exceed a run.
 const MS_MAX: f64 = 600_000.0;
 
-fn bandwidth(all: &mut Vec<Figure>) {
-    let figure = |name: String, label: String| Figure {
-        name,
-        label,
-        unit: Unit::MbPerS,
-        better: Some(Better::Higher),
+fn bandwidth(all: &mut Vec<CatalogueFigure>) {
+    let figure = |name: String, label: String| CatalogueFigure {
+        figure: Figure { name, label, unit: Unit::MbPerS, better: Some(Better::Higher) },
         min: 0.0,
         max: MB_S_MAX,
         part: Part::Sizes,
@@ -198,23 +163,25 @@ fn bandwidth(all: &mut Vec<Figure>) {
         all.push(figure(format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words())));
     }
     // Figure 6 of Nguyen et al. 2015 ranks models by it.
-    all.push(Figure {
+    all.push(CatalogueFigure {
         max: 4.0 * MB_S_MAX,
         ..figure("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned())
     });
 }
 
-fn response(all: &mut Vec<Figure>) {
+fn response(all: &mut Vec<CatalogueFigure>) {
     for access in Access::ALL {
         for bytes in SIZES {
             for (statistic, words) in
                 [("mean", "mean time"), ("p50", "median time"), ("p99", "99th percentile")]
             {
-                all.push(Figure {
-                    name: format!("response.{}.{}.{statistic}", access.name(), size_name(bytes)),
-                    label: format!("{} {} KiB, {words}", access.word(), bytes >> 10),
-                    unit: Unit::Ms,
-                    better: Some(Better::Lower),
+                all.push(CatalogueFigure {
+                    figure: Figure {
+                        name: format!("response.{}.{}.{statistic}", access.name(), size_name(bytes)),
+                        label: format!("{} {} KiB, {words}", access.word(), bytes >> 10),
+                        unit: Unit::Ms,
+                        better: Some(Better::Lower),
+                    },
                     min: 0.0,
                     max: MS_MAX,
                     part: Part::Sizes,
@@ -224,17 +191,19 @@ fn response(all: &mut Vec<Figure>) {
     }
 }
 
-fn slowdown(all: &mut Vec<Figure>) {
+fn slowdown(all: &mut Vec<CatalogueFigure>) {
     for count in BESIDE {
         for access in Access::ALL {
             let other = if access.writes() { "reader" } else { "writer" };
             let plural = if count == 1 { "" } else { "s" };
             let label = format!("{} beside {count} {other}{plural}", access.word());
-            all.push(Figure {
-                name: format!("slowdown.{}.{count}x{count}", access.name()),
-                label,
-                unit: Unit::Ratio,
-                better: Some(Better::Lower),
+            all.push(CatalogueFigure {
+                figure: Figure {
+                    name: format!("slowdown.{}.{count}x{count}", access.name()),
+                    label,
+                    unit: Unit::Ratio,
+                    better: Some(Better::Lower),
+                },
                 min: 0.0,
                 max: 1e6,
                 part: Part::Slowdown,
@@ -243,13 +212,15 @@ fn slowdown(all: &mut Vec<Figure>) {
     }
 }
 
-fn sync(all: &mut Vec<Figure>) {
+fn sync(all: &mut Vec<CatalogueFigure>) {
     for (statistic, words) in [("p50", "median time"), ("p99", "99th percentile")] {
-        all.push(Figure {
-            name: format!("sync.write.4k.{statistic}"),
-            label: format!("write of 4 KiB and fdatasync, {words}"),
-            unit: Unit::Ms,
-            better: Some(Better::Lower),
+        all.push(CatalogueFigure {
+            figure: Figure {
+                name: format!("sync.write.4k.{statistic}"),
+                label: format!("write of 4 KiB and fdatasync, {words}"),
+                unit: Unit::Ms,
+                better: Some(Better::Lower),
+            },
             min: 0.0,
             max: MS_MAX,
             part: Part::Sync,
@@ -257,12 +228,14 @@ fn sync(all: &mut Vec<Figure>) {
     }
 }
 
-fn sustained(all: &mut Vec<Figure>) {
-    let figure = |name: &str, label: &str, unit, max| Figure {
-        name: format!("sustained.{name}"),
-        label: label.to_owned(),
-        unit,
-        better: Some(Better::Higher),
+fn sustained(all: &mut Vec<CatalogueFigure>) {
+    let figure = |name: &str, label: &str, unit, max| CatalogueFigure {
+        figure: Figure {
+            name: format!("sustained.{name}"),
+            label: label.to_owned(),
+            unit,
+            better: Some(Better::Higher),
+        },
         min: 0.0,
         max,
         part: Part::Sustained,
@@ -272,12 +245,9 @@ fn sustained(all: &mut Vec<Figure>) {
     all.push(figure("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13));
 }
 
-fn launch(all: &mut Vec<Figure>) {
-    let figure = |name: &str, label: &str, unit, max| Figure {
-        name: name.to_owned(),
-        label: label.to_owned(),
-        unit,
-        better: Some(Better::Lower),
+fn launch(all: &mut Vec<CatalogueFigure>) {
+    let figure = |name: &str, label: &str, unit, max| CatalogueFigure {
+        figure: Figure { name: name.to_owned(), label: label.to_owned(), unit, better: Some(Better::Lower) },
         min: 0.0,
         max,
         part: Part::Launch,
@@ -286,28 +256,34 @@ fn launch(all: &mut Vec<Figure>) {
         all.push(figure(&format!("launch.{cache}.total"), &format!("forty apps, {words}"), Unit::S, 3600.0));
         all.push(figure(&format!("launch.{cache}.worst"), &format!("slowest app, {words}"), Unit::S, 3600.0));
     }
-    all.push(Figure { better: None, ..figure("cpu.active", "processors active", Unit::Percent, 100.0) });
+    let mut active = figure("cpu.active", "processors active", Unit::Percent, 100.0);
+    active.figure.better = None;
+    all.push(active);
     all.push(figure("cpu.iowait", "iowait of active time", Unit::Percent, 100.0));
 }
 
-fn concurrency(all: &mut Vec<Figure>) {
+fn concurrency(all: &mut Vec<CatalogueFigure>) {
     for access in Access::ALL {
         for count in AT_ONCE {
-            all.push(Figure {
-                name: format!("speedup.{}.{count}", access.name()),
-                label: format!("speedup of {count} {}", access.words()),
-                unit: Unit::Ratio,
-                better: Some(Better::Higher),
+            all.push(CatalogueFigure {
+                figure: Figure {
+                    name: format!("speedup.{}.{count}", access.name()),
+                    label: format!("speedup of {count} {}", access.words()),
+                    unit: Unit::Ratio,
+                    better: Some(Better::Higher),
+                },
                 min: 0.0,
                 max: 1e4,
                 part: Part::Concurrency,
             });
         }
-        all.push(Figure {
-            name: format!("concurrency.{}", access.name()),
-            label: format!("{} at once that suffice", access.words()),
-            unit: Unit::Count,
-            better: None,
+        all.push(CatalogueFigure {
+            figure: Figure {
+                name: format!("concurrency.{}", access.name()),
+                label: format!("{} at once that suffice", access.words()),
+                unit: Unit::Count,
+                better: None,
+            },
             min: 1.0,
             max: 32.0,
             part: Part::Concurrency,
@@ -335,17 +311,11 @@ mod tests {
     }
 
     #[test]
-    fn values_have_three_digits() {
-        for (unit, value, expected) in [
-            (Unit::MbPerS, 1234.5, "1234 MB/s"),
-            (Unit::MbPerS, 12.34, "12.3 MB/s"),
-            (Unit::Ms, 0.0721, "0.072 ms"),
-            (Unit::Ratio, 6.15, "6.15 ×"),
-            (Unit::Count, 4.0, "4"),
-            (Unit::Percent, 19.44, "19.4 %"),
-            (Unit::Bytes, 1073741824.0, "1 GiB"),
-        ] {
-            assert_eq!(unit.format(value), expected);
+    fn units_are_those_of_the_schema() {
+        let schema = schemars::schema_for!(UnitOfFigure).to_value().to_string();
+        for figure in catalogue() {
+            let name = serde_json::to_string(&figure.unit).expect("a unit has a name");
+            assert!(schema.contains(&name), "{name}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Values with their intervals of 95 %, from repeated runs.
 
+use fonio_core::Unit;
+use fonio_core::statistics::sample::{Spread, is_known};
 use fonio_core::statistics::student;
+use fonio_core::statistics::welch::KnownMean;
 
-use super::document::{Measure, Value};
-use super::figures::Unit;
-use crate::stable;
+use crate::document::{Measure, Value};
 
 /// A value is stable if its mean is known to this share of it, as in the other benchmarks.
 pub const ERROR_MAX: f64 = 0.02;
@@ -17,30 +18,27 @@ fn student(freedom: usize) -> f64 {
     student::two_sided(INTERVAL_LEVEL, freedom as f64)
 }
 
-/// Whether the means of two values differ at a level, by Welch's t.
+/// The mean that a value gives, with its variance.
 ///
 /// Of a sum or a ratio, the degrees of freedom are those of the part with the fewest runs, so claims are rather too rare.
-pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
-    let freedom = |value: &Value| f64::from(value.runs.saturating_sub(1).max(1));
+fn known(value: &Value) -> KnownMean {
+    let freedom = f64::from(value.runs.saturating_sub(1).max(1));
     // Below 0 an interval is cut off, so its upper half has the width.
-    let variance = |value: &Value| {
-        ((value.high - value.value) / student::two_sided(INTERVAL_LEVEL, freedom(value))).powi(2)
-    };
-    let (a, b) = (variance(first), variance(second));
-    let difference = (first.value - second.value).abs();
-    if a + b == 0.0 {
-        return difference > 0.0;
-    }
-    let both = (a + b).powi(2) / (a * a / freedom(first) + b * b / freedom(second));
-    difference > student::two_sided(level, both.max(1.0)) * (a + b).sqrt()
+    let error = (value.high - value.value) / student::two_sided(INTERVAL_LEVEL, freedom);
+    KnownMean { mean: value.value, variance: error * error, freedom }
+}
+
+/// Whether the means of two values differ at a level, by Welch's t.
+pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
+    known(first).differs(&known(second), level)
 }
 
 /// The mean of `values`; without values, not measured for that reason.
 pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
-    let Some(spread) = stable::spread(values) else { return Measure::NotMeasured(or.to_owned()) };
+    let Some(spread) = Spread::of(values) else { return Measure::NotMeasured(or.to_owned()) };
     let half = match values.len() {
         1 => 0.0,
-        count => student(count - 1) * spread.sigma / (count as f64).sqrt(),
+        count => student(count - 1) * spread.error(),
     };
     Measure::Measured(Value {
         value: spread.mean,
@@ -49,14 +47,14 @@ pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
         // No figure is negative.
         low: (spread.mean - half).max(0.0),
         high: spread.mean + half,
-        stable: stable::is_stable(values, ERROR_MAX),
+        stable: is_known(values, ERROR_MAX),
     })
 }
 
 /// The mean of `above` over the mean of `below`, whose runs are independent.
 pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     let not_measured = || Measure::NotMeasured(or.to_owned());
-    let (Some(up), Some(down)) = (stable::spread(above), stable::spread(below)) else {
+    let (Some(up), Some(down)) = (Spread::of(above), Spread::of(below)) else {
         return not_measured();
     };
     if down.mean <= 0.0 {
@@ -64,8 +62,8 @@ pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     }
     let value = up.mean / down.mean;
     let runs = above.len().min(below.len());
-    let error = |spread: stable::Spread, count: usize| spread.sigma / (count as f64).sqrt() / spread.mean;
-    let relative = (error(up, above.len()).powi(2) + error(down, below.len()).powi(2)).sqrt();
+    let error = |spread: Spread| spread.error() / spread.mean;
+    let relative = (error(up).powi(2) + error(down).powi(2)).sqrt();
     let half = if runs > 1 { student(runs - 1) * relative * value } else { 0.0 };
     Measure::Measured(Value {
         value,

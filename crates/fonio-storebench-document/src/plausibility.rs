@@ -3,8 +3,8 @@
 //!
 //! A rule states a physical limit or a contradiction with a margin, so that an unusual device is not accused.
 
-use fonio_bench::storebench::document::{DeviceKind, Document, Origin};
-use fonio_bench::storebench::figures::{SIZES, size_name};
+use crate::document::{DeviceKind, Document, Origin};
+use crate::figures::{SIZES, size_name};
 
 type Rule = fn(&Document, u64) -> Option<String>;
 
@@ -182,8 +182,8 @@ fn median_above_p99(document: &Document, _: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::document::Measure;
     use expect_test::{Expect, expect};
-    use fonio_bench::storebench::document::Measure;
 
     use super::*;
     use crate::sample;

@@ -7,14 +7,13 @@
 //! What changes from run to run of the same device, such as its temperature, is not in the spread of one run. A difference that
 //! matters should be there in a second run, too.
 
+use fonio_core::Better;
+use fonio_core::statistics::{FAMILY_LEVEL, holm};
 use serde::Serialize;
 
-use fonio_core::statistics::{FAMILY_LEVEL, holm};
-
-use super::document::{Document, Key, Measure, Value};
-use super::figures::{self, Better, Figure};
-use super::statistics;
-use super::verdict::is_better;
+use crate::document::{Document, Key, Measure, Value};
+use crate::figures::{self, CatalogueFigure};
+use crate::values;
 
 /// A smaller difference than this share is not worth a claim: means are known to about this.
 pub const SMALLEST: f64 = 0.02;
@@ -35,7 +34,7 @@ pub struct Comparison {
 pub struct Compared {
     /// The figure.
     #[serde(flatten)]
-    pub figure: Figure,
+    pub figure: CatalogueFigure,
     /// Its value in the first result, or why there is none.
     pub first: Measure,
     /// Its value in the second result, or why there is none.
@@ -96,7 +95,7 @@ pub fn keys_differ(first: &Key, second: &Key) -> Vec<String> {
 
 /// Compares `second` with `first`.
 pub fn compare(first: &Document, second: &Document) -> Comparison {
-    let of_both: Vec<(Figure, &Measure, &Measure)> = figures::catalogue()
+    let of_both: Vec<(CatalogueFigure, &Measure, &Measure)> = figures::catalogue()
         .into_iter()
         .filter_map(|figure| {
             let (left, right) = (first.figures.get(&figure.name)?, second.figures.get(&figure.name)?);
@@ -125,11 +124,11 @@ fn repeated<'a>(first: &'a Measure, second: &'a Measure) -> Option<(&'a Value, &
 /// The levels at which figures are tested, so that any claim of them is wrong in at most [`FAMILY_LEVEL`].
 fn levels(figures: &[(&Value, &Value)]) -> Vec<f64> {
     holm::levels(FAMILY_LEVEL, &vec![1.0; figures.len()], |at, level| {
-        statistics::differ(figures[at].0, figures[at].1, level)
+        values::differ(figures[at].0, figures[at].1, level)
     })
 }
 
-fn of_figure(figure: Figure, first: &Measure, second: &Measure, level: Option<f64>) -> Compared {
+fn of_figure(figure: CatalogueFigure, first: &Measure, second: &Measure, level: Option<f64>) -> Compared {
     let both = first.value().zip(second.value());
     Compared {
         answer: both.map_or(Answer::NotMeasured, |(left, right)| {
@@ -145,9 +144,9 @@ fn of_figure(figure: Figure, first: &Measure, second: &Measure, level: Option<f6
 fn answer(better: Option<Better>, first: &Value, second: &Value, level: f64) -> Answer {
     let is_small = (first.value - second.value).abs() <= SMALLEST * first.value.abs().max(second.value.abs());
     match better {
-        _ if is_small || !statistics::differ(first, second, level) => Answer::NoDifference,
+        _ if is_small || !values::differ(first, second, level) => Answer::NoDifference,
         None => Answer::Differs,
-        Some(better) if is_better(better, second.value, first.value) => Answer::Better,
+        Some(better) if better.is_better(second.value, first.value) => Answer::Better,
         Some(_) => Answer::Worse,
     }
 }
@@ -187,9 +186,8 @@ fn distance(ratio: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storebench::figures::Unit;
-    use crate::storebench::{models, statistics};
-    use fonio_core::Random;
+    use crate::models;
+    use fonio_core::{Random, Unit};
 
     fn of_model(name: &str) -> Document {
         let shipped = models::shipped().into_iter();
@@ -251,7 +249,7 @@ mod tests {
                     (0..FIGURES)
                         .map(|at| {
                             let each = runs(level(at), &mut random);
-                            *statistics::mean(&each, Unit::MbPerS, "").value().expect("it was measured")
+                            *values::mean(&each, Unit::MbPerS, "").value().expect("it was measured")
                         })
                         .collect()
                 };

@@ -2,10 +2,11 @@
 
 use std::sync::OnceLock;
 
-use super::document::{Document, Origin};
-use super::figures::{self, Better};
-use super::models;
-use super::verdict::is_better;
+use fonio_core::Better;
+
+use crate::document::{Document, Origin};
+use crate::figures;
+use crate::models;
 
 /// The place of a value among others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +22,7 @@ pub fn among(value: f64, better: Better, others: &[f64]) -> Option<Standing> {
     if others.is_empty() {
         return None;
     }
-    let worse = others.iter().filter(|other| is_better(better, value, **other)).count();
+    let worse = others.iter().filter(|other| better.is_better(value, **other)).count();
     let equal = others.iter().filter(|other| **other == value).count();
     let better_than_percent = 100.0 * (worse as f64 + equal as f64 / 2.0) / others.len() as f64;
     Some(Standing { better_than_percent, others: others.len() })
@@ -33,7 +34,7 @@ pub fn among_models(document: &Document, figure: &str) -> Option<Standing> {
 }
 
 /// The same, if the document's value was another one.
-pub(super) fn among_models_at(document: &Document, figure: &str, value: f64) -> Option<Standing> {
+pub(crate) fn among_models_at(document: &Document, figure: &str, value: f64) -> Option<Standing> {
     static SHIPPED: OnceLock<Vec<Document>> = OnceLock::new();
     let better = figures::find(figure)?.better?;
     let shipped = SHIPPED.get_or_init(models::shipped);

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fonio_bench::storebench::document::{
+use fonio_core::Unit;
+
+use crate::classes::CLASSES;
+use crate::document::{
     self, CapacityCheck, ClassVerdict, Curve, Device, DeviceKind, Document, Effort, Key, Launch, Machine,
     Measure, Mode, Origin, Value,
 };
-use fonio_bench::storebench::figures::{self, Unit};
-use fonio_bench::verdict::CLASSES;
+use crate::figures::{self, CatalogueFigure};
 
 /// 2026-01-01.
 pub const BEGAN_UNIX_S: u64 = 1_767_225_600;
@@ -76,7 +78,7 @@ pub fn scaled(speed: f64) -> Document {
 }
 
 /// Values of a plausible card: round numbers that nobody measured.
-fn measure(figure: &figures::Figure, speed: f64) -> Measure {
+fn measure(figure: &CatalogueFigure, speed: f64) -> Measure {
     let value = match figure.unit {
         Unit::MbPerS => {
             speed
@@ -101,6 +103,7 @@ fn measure(figure: &figures::Figure, speed: f64) -> Measure {
         Unit::Count => 4.0,
         Unit::Bytes => 1_073_741_824.0,
         Unit::Percent => (25.0 / speed).min(90.0),
+        other => panic!("{other:?} is not a unit of the catalogue"),
     };
     let (low, high) = (value * 0.96875, (value * 1.03125).min(figure.max));
     Measure::Measured(Value { value, unit: figure.unit, runs: 5, low, high, stable: true })

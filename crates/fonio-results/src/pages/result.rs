@@ -134,7 +134,7 @@ fn rows(document: &Document, standings: &[Percentile]) -> (Vec<FigureRow>, Vec<(
                     percentile: standing.map_or_else(|| "–".to_owned(), percentile_text),
                 });
             }
-            Some(Measure::NotMeasured(reason)) => missing.push((figure.label, reason.clone())),
+            Some(Measure::NotMeasured(reason)) => missing.push((figure.figure.label, reason.clone())),
             None => {}
         }
     }

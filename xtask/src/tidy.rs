@@ -18,8 +18,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-analysis", &["fonio-core"]),
     ("fonio-recording", &["fonio-core"]),
     ("fonio-system", &["fonio-core"]),
-    ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system"]),
-    ("fonio-watch", &["fonio-core", "fonio-record", "fonio-system"]),
+    ("fonio-machine", &["fonio-core", "fonio-system"]),
+    (
+        "fonio-record",
+        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system", "fonio-machine"],
+    ),
+    ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-system"]),
     ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
@@ -30,11 +34,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
+    ("fonio-bench", &["fonio-core", "fonio-machine", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
     (
         "fonio-experiment",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-recording",
             "fonio-record",
             "fonio-analysis",
@@ -51,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fonio",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-recording",
             "fonio-trace",
             "fonio-record",

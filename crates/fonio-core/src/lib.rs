@@ -4,6 +4,7 @@
 //! [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate knows neither Arrow nor
 //! any trace format, does no I/O and reads no clock.
 
+mod device_kind;
 pub mod event;
 mod file_flags;
 pub mod meta;
@@ -20,6 +21,7 @@ pub mod threads;
 mod unit_name;
 pub mod units;
 
+pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use file_flags::FileFlags;
 pub use meta::Meta;

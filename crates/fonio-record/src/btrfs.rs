@@ -6,9 +6,9 @@ use std::fs;
 use fonio_core::DeviceId;
 use fonio_system::MountPoint;
 use fonio_tracefs::ring_buffer::Btrfs;
+use fonio_machine::{Machine, mounts, read_device_id};
 
 use crate::files::subvolume;
-use crate::machine::{Machine, mounts, read_device_id};
 
 /// Every mounted btrfs, in order of its number.
 pub(crate) fn mounted(machine: &Machine) -> Vec<Btrfs> {

@@ -13,6 +13,7 @@ use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::ClockId;
+use fonio_machine::Machine;
 
 use crate::blocked::{BlockedCapture, CapturedWaits, NotRecorded, Probe};
 use crate::bpf::Unavailable;
@@ -20,7 +21,6 @@ use crate::calls::{CallsCapture, CallsProbe, CapturedCalls};
 use crate::command::Command;
 use crate::files::Files;
 use crate::idle::{IdleWatch, SAMPLE_EVERY};
-use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::pace::{Pace, after, clock, cpu_time, now, until};
 use crate::pages::{Drained, LeftOut, PageStore, Pages};

@@ -14,12 +14,12 @@ use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDec
 use fonio_tracefs::waits::Completions;
 use fonio_tracefs::whose::Attribution;
 use rustc_hash::FxHashSet;
+use fonio_machine::{Machine, read_text};
 
 use crate::blocked::BlockedWait;
 use crate::calls::RecordedCall;
 use crate::capture::Captured;
 use crate::lost::Losses;
-use crate::machine::{Machine, read_text};
 use crate::out::{self, Out};
 use crate::pace::cpu_time;
 use crate::pages::Pages;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
+use fonio_machine::Machine;
 
 use crate::Quiet;
-use crate::machine::Machine;
 
 /// Time between two samples.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);

@@ -1,10 +1,9 @@
-//! Live capture of block I/O through tracefs, the system monitor, and the present state of the machine's storage.
+//! Live capture of block I/O through tracefs, and the system monitor.
 //!
 //! [`record()`] makes a recording. It switches the kernel's block tracepoints on in its own tracefs instance. During
 //! the capture it keeps the raw ring-buffer pages in memory and thus writes nothing to the disks that it watches; at
 //! the end it writes the recording. Where the kernel does not trace, [`record_sampled()`] looks at procfs for who is
-//! blocked. [`status()`] reads sysfs and procfs for less than a second, needs no root and
-//! writes nothing.
+//! blocked.
 
 mod blocked;
 mod bpf;
@@ -17,7 +16,6 @@ mod files;
 mod finished;
 mod idle;
 mod lost;
-pub mod machine;
 mod monitor;
 mod names;
 pub mod observer;
@@ -32,12 +30,10 @@ mod scope;
 mod select;
 mod spill;
 mod statements;
-pub mod status;
 mod stop;
 mod swap;
 mod threads;
 mod tracefs;
-mod units;
 mod waits;
 mod whose;
 mod write;
@@ -49,5 +45,3 @@ pub use options::{
 };
 pub use record::{Beside, record, record_with};
 pub use sampled::record_sampled;
-pub use status::{Status, status, storage_devices};
-pub use units::units_now;

@@ -7,12 +7,12 @@ use fonio_core::{ByteCount, DeviceId, RowSink};
 use fonio_recording::RecordingError;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
+use fonio_machine::Machine;
 
 use crate::blocked::Probe;
 use crate::calls::CallsProbe;
 use crate::capture::{Capture, Feed, Probes};
 use crate::finished::FinishedCapture;
-use crate::machine::Machine;
 use crate::pages::{PageStore, Pages};
 use crate::scope::FileScope;
 use crate::select::{self, Watched};

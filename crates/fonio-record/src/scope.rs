@@ -2,9 +2,9 @@
 
 use fonio_core::DeviceId;
 use fonio_tracefs::ring_buffer::Btrfs;
+use fonio_machine::{Machine, mounts};
 
 use crate::btrfs;
-use crate::machine::{Machine, mounts};
 use crate::select::Watched;
 
 /// The file systems whose files are followed, and the disks of partitions.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use fonio_core::DeviceId;
 use fonio_system::device;
 use rustix::fs::FileType;
+use fonio_machine::Machine;
 
-use crate::machine::{Machine, mounts};
 use crate::{RecordError, Selector};
 
 /// The disks to watch.
@@ -54,7 +54,7 @@ pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watch
     for selector in selectors {
         match selector {
             Selector::Device(name) => named.push(named_device(machine, name)?),
-            Selector::Path(path) => named.extend(path_devices(machine, path)?),
+            Selector::Path(path) => named.push(path_device(machine, path)?),
         }
     }
     Ok(Watched::Only(machine.with_mapping(&machine.with_mapped(&named))))
@@ -75,8 +75,7 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
     }
     // There is no node in /dev, as in a container or on Android (/dev/block). sysfs knows disks and partitions by name.
     let bare = path.file_name().unwrap_or(name);
-    let dev = machine.sys("class/block").join(bare).join("dev");
-    if let Some(id) = crate::machine::read_text(&dev).as_deref().and_then(device::parse) {
+    if let Some(id) = machine.device_named(bare) {
         return Ok(id);
     }
     let mut present: Vec<String> = machine.devices().into_iter().filter_map(|device| device.name).collect();
@@ -84,29 +83,13 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
     Err(RecordError::UnknownDevice { name: text.into_owned(), present })
 }
 
-fn path_devices(machine: &Machine, path: &Path) -> Result<Vec<DeviceId>, RecordError> {
-    let unknown = |source| RecordError::UnknownPath { path: path.to_owned(), source };
-    let real = fs::canonicalize(path).map_err(unknown)?;
-    let stat = rustix::fs::stat(&real).map_err(|errno| unknown(errno.into()))?;
-    let file_type = FileType::from_raw_mode(stat.st_mode);
-    if file_type == FileType::BlockDevice {
-        return Ok(vec![device::from_dev(stat.st_rdev)]);
-    }
-    let id = device::from_dev(stat.st_dev);
-    if id.major() != 0 {
-        return Ok(vec![id]);
-    }
-    // btrfs and some others have device numbers of their own. Look up the mounted device; the innermost mount wins.
-    let table = machine.mounts();
-    let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
-    let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));
-    match mount {
-        Some(mount) => match mounts::block_device(mount) {
-            Some(device) => Ok(vec![device]),
-            None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: mount.filesystem.clone() }),
-        },
-        None => Err(RecordError::NoDeviceBelow { path: path.to_owned(), fs: "unknown".to_owned() }),
-    }
+fn path_device(machine: &Machine, path: &Path) -> Result<DeviceId, RecordError> {
+    let found = machine.device_below(path).map_err(|source| RecordError::UnknownPath { path: path.to_owned(), source })?;
+    found.ok_or_else(|| {
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let fs = machine.mounts().holding(&real).map_or("unknown".to_owned(), |mount| mount.filesystem.clone());
+        RecordError::NoDeviceBelow { path: path.to_owned(), fs }
+    })
 }
 
 #[cfg(test)]

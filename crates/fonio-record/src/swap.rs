@@ -1,17 +1,13 @@
 //! Finds where the kernel swaps to: the trace does not mark the bios of swap, but their places show them.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 
 use fonio_core::{DeviceId, SECTOR_BYTES};
+use fonio_machine::{Machine, read_number};
 use fonio_system::device;
-
-use crate::machine::{Machine, read_number, read_text};
 
 /// Extents asked for in one call, and the most of one swap file. A swap file is made in one go, so it has few.
 const EXTENTS_PER_CALL: usize = 256;
@@ -24,15 +20,11 @@ const NO_PLACE: u32 = 2 | 8;
 /// The sectors of disks and mapped devices on which the kernel swaps now. A swap file of a file system without a device of
 /// its own number, such as btrfs, is left out: its places are not those of a device.
 pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
-    let swaps = read_text(&machine.proc("swaps")).unwrap_or_default();
     let mut areas = Vec::new();
-    for line in swaps.lines().skip(1) {
-        let mut words = line.split_whitespace();
-        let (Some(path), Some(kind)) = (words.next(), words.next()) else { continue };
-        let path = unescaped(path);
-        let Ok(file) = File::open(&path) else { continue };
+    for area in machine.swap_areas() {
+        let Ok(file) = File::open(&area.path) else { continue };
         let Ok(metadata) = file.metadata() else { continue };
-        let (id, ranges) = if kind == "partition" {
+        let (id, ranges) = if area.is_partition {
             (device::from_dev(metadata.rdev()), std::iter::once(0..u64::MAX / 2).collect())
         } else {
             (device::from_dev(metadata.dev()), extents(&file))
@@ -47,18 +39,6 @@ pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
         areas.extend(ranges.into_iter().map(|range| (machine.disk_of(id), on_disk(range))));
     }
     areas
-}
-
-/// A path of `/proc/swaps`, where blanks are `\040`.
-fn unescaped(path: &str) -> PathBuf {
-    let (bytes, mut plain, mut at) = (path.as_bytes(), Vec::new(), 0);
-    while at < bytes.len() {
-        let digits = path.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
-        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        plain.push(code.unwrap_or(bytes[at]));
-        at += if code.is_some() { 4 } else { 1 };
-    }
-    OsString::from_vec(plain).into()
 }
 
 /// The sectors of a file on the device of its file system; none if the file system does not tell them.
@@ -124,18 +104,6 @@ mod tests {
     use fonio_testing::{Need, has, skip};
 
     use super::*;
-
-    #[test]
-    fn paths_of_swap_files() {
-        for (path, expected) in [
-            ("/swapfile", "/swapfile"),
-            ("/a\\040b\\134", "/a b\\"),
-            ("/end\\04", "/end\\04"),
-            ("\\999", "\\999"),
-        ] {
-            assert_eq!(unescaped(path), PathBuf::from(expected));
-        }
-    }
 
     #[test]
     fn a_file_has_the_extents_of_its_length() {

@@ -8,10 +8,10 @@ use fonio_system::{Cgroups, Task};
 use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::time::{ClockId, clock_gettime};
+use fonio_machine::Machine;
+use fonio_machine::Units;
 
-use crate::machine::Machine;
 use crate::names::NewThread;
-use crate::units::Units;
 
 /// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.
 const LOOKUPS_PER_WAKE: usize = 64;

@@ -21,9 +21,9 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
     mount, unmount,
 };
+use fonio_machine::{Machine, read_text};
 
 use crate::RecordError;
-use crate::machine::{Machine, read_text};
 use crate::scope::FileScope;
 use crate::select::Watched;
 

@@ -6,9 +6,9 @@ use std::io;
 use fonio_core::{Mark, RowSink, Timestamp};
 use fonio_tracefs::ring_buffer::{MergedRecords, PageLayout, SchedDecoder, SchedEvent};
 use fonio_tracefs::waits::{Completions, Reasons, WaitTree};
+use fonio_machine::{Machine, read_text};
 
 use crate::capture::Captured;
-use crate::machine::{Machine, read_text};
 use crate::pages::Pages;
 
 /// The mark from the creation of the command to its end, or to when it became quiet.

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use fonio_core::{DeviceId, Timestamp};
-use fonio_record::machine::Machine;
+use fonio_machine::Machine;
 use fonio_record::observer::{Inode, ObservedRequest, Observer, PartyKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 

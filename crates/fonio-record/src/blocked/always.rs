@@ -1,11 +1,11 @@
 //! The probe for a watch that runs always: it takes few long waits, and gives the counts of the short ones.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, WaitReason};
+use fonio_machine::Machine;
 
 use super::layout::{IOWAIT, ShortKey};
 use super::{BlockedProbe, BlockedWait, place, short};
 use crate::bpf::Unavailable;
-use crate::machine::Machine;
 use crate::names::ThreadNames;
 
 /// How long counts are summed up in the kernel.

@@ -31,9 +31,9 @@ use aya::programs::tp_btf::BtfTracePointLink;
 use fonio_core::{BlockedIn, DeviceId, Nanos, Timestamp, WaitReason};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
+use fonio_machine::{Machine, read_text};
 
 use crate::bpf::{self, Unavailable};
-use crate::machine::{Machine, read_text};
 use crate::names::ThreadNames;
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
 pub(crate) use open::{blocked_threads as blocked_in_procfs, place as place_in_procfs};

@@ -4,11 +4,11 @@
 //! moment later. The file is not known.
 
 use fonio_core::BlockedIn;
+use fonio_machine::{Machine, read_text};
 
 use super::calls;
 use super::layout::KERNEL_THREAD;
 use super::place::{Place, Places, operation_of_call};
-use crate::machine::{Machine, read_text};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;

@@ -2,11 +2,11 @@
 
 use fonio_core::Timestamp;
 use fonio_tracefs::ring_buffer::PageLayout;
+use fonio_machine::Machine;
 
 use super::traced::TracedProbe;
 use super::{BlockedProbe, BlockedWait, Finished};
 use crate::bpf::Unavailable;
-use crate::machine::Machine;
 use crate::names::ThreadNames;
 use crate::tracefs::Tracefs;
 use crate::{BlockedBy, RecordError};

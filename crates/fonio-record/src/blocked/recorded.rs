@@ -5,6 +5,7 @@ use std::io;
 use fonio_core::{BlockedIn, Nanos, RowSink, Timestamp, Wait};
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
+use fonio_machine::Machine;
 
 use super::shedding::THRESHOLD_MIN_NS;
 use super::so_far::SoFar;
@@ -12,7 +13,6 @@ use super::traced::Unseen;
 use super::{BlockedWait, Finished, NotRecorded, Probe};
 use crate::bpf::Unavailable;
 use crate::files::Files;
-use crate::machine::Machine;
 use crate::options::BlockedSoFar;
 use crate::threads::Threads;
 

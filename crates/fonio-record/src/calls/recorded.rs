@@ -7,12 +7,12 @@ use fonio_core::meta::LOST_CALLS;
 use fonio_core::{ByteCount, Call, RowSink, Timestamp};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
+use fonio_machine::Machine;
 
 use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
 use crate::bpf::Unavailable;
 use crate::files::{Files, Opened};
-use crate::machine::Machine;
 use crate::names::ThreadNames;
 use crate::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 use crate::threads::Threads;

@@ -10,8 +10,7 @@ use fonio_system::{MountPoint, device};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
-
-use crate::machine::Machine;
+use fonio_machine::Machine;
 
 /// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode number and generation, 32 bits each.
 const HANDLE: i32 = 1;

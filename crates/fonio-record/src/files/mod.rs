@@ -24,8 +24,8 @@ use fonio_core::{Content, DeviceId, Timestamp};
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
+use fonio_machine::Machine;
 
-use crate::machine::Machine;
 use crate::pace::now;
 use crate::threads::Threads;
 pub(crate) use content::content;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use fonio_core::{Content, Timestamp};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
+use fonio_machine::Machine;
 
 use super::fanotify::{Change, NameEvent, Watch};
 use super::find::Roots;
 use super::lives::{self, Between, Life};
 use super::{Files, Known, NAMES_IN_ALL, NAMES_MAX, Named, folder_path};
-use crate::machine::Machine;
 use crate::pace::now;
 
 /// The most files that are remembered by the kernel's events of their names: 32 MB at 250 bytes each.

@@ -7,8 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
-
-use crate::machine::Machine;
+use fonio_machine::Machine;
 
 /// A mounted overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]

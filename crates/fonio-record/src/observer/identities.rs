@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use fonio_machine::{Machine, Units};
 
 use super::{Party, PartyId, PartyKind};
-use crate::machine::Machine;
-use crate::units::Units;
 
 /// The most threads that are kept, and the most parties. A machine has tens of units.
 const THREADS_MAX: usize = 4096;

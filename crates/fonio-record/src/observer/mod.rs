@@ -16,11 +16,11 @@ pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
+use fonio_machine::Machine;
 
 use crate::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
 use crate::bpf::Unavailable;
 use crate::files::{Roots, content};
-use crate::machine::Machine;
 use crate::pace::now;
 use crate::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};

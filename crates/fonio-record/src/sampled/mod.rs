@@ -14,8 +14,8 @@ use fonio_core::{
 };
 use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
+use fonio_machine::Machine;
 
-use crate::machine::Machine;
 use crate::monitor::Monitor;
 use crate::names::NewThread;
 use crate::out::{Out, not_written};

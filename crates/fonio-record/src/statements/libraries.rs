@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use aya::programs::ProgramFd;
 use fonio_core::Timestamp;
 use rustc_hash::FxHashSet;
+use fonio_machine::{Machine, read_text};
 
 use super::library::{self, Library};
 use crate::bpf::uprobe::{At, UprobeLink, Uprobes};
-use crate::machine::{Machine, read_text};
 
 /// Folders of shared libraries, and of those of each architecture below them.
 const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];

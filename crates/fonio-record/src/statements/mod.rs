@@ -20,11 +20,11 @@ use std::ffi::OsStr;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use fonio_core::Timestamp;
+use fonio_machine::Machine;
 
 use crate::bpf::uprobe::Uprobes;
 use crate::bpf::{self, Unavailable};
 use crate::calls::RING_HEADER_BYTES;
-use crate::machine::Machine;
 use layout::{Counters, RING_BYTES, Record, Stepping};
 use libraries::{Libraries, Programs};
 use recorded::Kept;

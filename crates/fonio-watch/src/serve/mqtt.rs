@@ -42,7 +42,7 @@ pub(super) fn start(
         }
         None => String::new(),
     };
-    let host = fonio_record::machine::Machine::here().host().name.unwrap_or_else(|| "machine".to_owned());
+    let host = fonio_machine::Machine::here().host().name.unwrap_or_else(|| "machine".to_owned());
     let name = settings.name.clone().unwrap_or(host);
     let publisher = Publisher { settings: settings.clone(), password, id: identifier(&name), name };
     let thread = std::thread::Builder::new().name("mqtt".to_owned());

@@ -16,12 +16,12 @@ use fonio_core::{Nanos, Timestamp};
 use fonio_tracefs::ring_buffer::{Interrupt, PageLayout, SchedDecoder};
 use fonio_tracefs::waits::{BlockedThread, BlockedThreads};
 use rustc_hash::{FxHashMap, FxHashSet};
+use fonio_machine::{Machine, read_text};
 
 use super::layout::COMM_MAX;
 use super::place::{Place, Places};
 use super::{BlockedWait, Finished, Lost, PERIOD_NS, ShortWaits, open, shedding};
 use crate::RecordError;
-use crate::machine::{Machine, read_text};
 use crate::names::ThreadNames;
 use crate::pace::now;
 use crate::pages::read_raw;

@@ -171,7 +171,7 @@ fn circumstances(
         device = models::modelled(profile, device.capacity_bytes);
         device.scheduler = scheduler;
     }
-    if profile.is_some() || machine::is_emulated(place) {
+    if profile.is_some() || machine::is_emulated(&sources, place) {
         origin = Origin::Emulated;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
@@ -192,8 +192,8 @@ fn circumstances(
 /// The wear of the device that holds the place.
 fn health(place: &Place) -> Option<Health> {
     let name = place.device.as_deref()?;
-    let status = fonio_record::status();
-    let found = status.devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
+    let devices = fonio_machine::storage_devices();
+    let found = devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
     let health = found.health.as_ref()?;
     let percent = |life: Option<u32>| life.and_then(|life| u8::try_from(life).ok());
     let health = Health {
@@ -226,7 +226,8 @@ fn measure(
     };
     // Of an emulated device, the loop device below is known.
     let place = session.target.place();
-    kept.notes = if machine::is_emulated(place) { Vec::new() } else { place.warnings() };
+    let sources = machine::Sources::here();
+    kept.notes = if machine::is_emulated(&sources, place) { Vec::new() } else { place.warnings() };
     let mut save = |kept: &Kept| {
         unfinished.save(kept).map_err(|error| {
             // The state folder, not the device.

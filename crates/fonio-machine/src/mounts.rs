@@ -1,4 +1,4 @@
-//! Describes a mount for the recording.
+//! Describes mounts, and finds the block device below a file system.
 
 use fonio_core::meta::Mount;
 use fonio_core::{ByteCount, DeviceId};
@@ -6,7 +6,7 @@ use fonio_system::{MountPoint, device};
 use rustix::fs::FileType;
 
 /// The block device below the file system, as far as the mount table shows it.
-pub(crate) fn block_device(mount: &MountPoint) -> Option<DeviceId> {
+pub fn block_device(mount: &MountPoint) -> Option<DeviceId> {
     if mount.device.major() != 0 {
         return Some(mount.device);
     }
@@ -19,7 +19,7 @@ pub(crate) fn block_device(mount: &MountPoint) -> Option<DeviceId> {
 }
 
 /// Describes the mount, with the free space of its file system.
-pub(super) fn describe(mount: &MountPoint, device: DeviceId) -> Mount {
+pub(crate) fn describe(mount: &MountPoint, device: DeviceId) -> Mount {
     // A dead FUSE server would block the call forever.
     let is_fuse = mount.filesystem.starts_with("fuse");
     let space = if is_fuse { None } else { rustix::fs::statvfs(&mount.dir).ok() };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fonio_system::Task;
 
-use super::Units;
+use super::lookup::Units;
 use crate::machine::Machine;
 
 /// Returns the units that have processes now, by the names that recordings give them, each with the paths of its control

@@ -1,4 +1,4 @@
-//! Reads a block device's directory in sysfs.
+//! Describes a block device and its queue.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,12 @@ use fonio_core::ByteCount;
 use fonio_core::meta::Device;
 use fonio_system::{MountTable, device};
 
-use super::{Machine, read_number, read_text};
+use crate::machine::Machine;
+use crate::sysfs::{chosen, read_number, read_text};
 
 impl Machine {
     /// Reads a device's directory. The queue of a partition is its disk's.
-    pub(super) fn read_device(&self, dir: &Path, mounts: &MountTable, modules: &[String]) -> Option<Device> {
+    pub(crate) fn read_device(&self, dir: &Path, mounts: &MountTable, modules: &[String]) -> Option<Device> {
         let id = device::parse(&read_text(&dir.join("dev"))?)?;
         let own = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         let disk = if own.join("partition").exists() { own.parent()?.to_owned() } else { own.clone() };
@@ -46,8 +47,8 @@ impl Machine {
     }
 
     /// The schedulers that the kernel has as modules. It lists them for a device only after it has loaded them.
-    pub(super) fn scheduler_modules(&self) -> Vec<String> {
-        let aliases = fs::read_to_string(self.modules.join("modules.alias")).unwrap_or_default();
+    pub(crate) fn scheduler_modules(&self) -> Vec<String> {
+        let aliases = fs::read_to_string(self.modules().join("modules.alias")).unwrap_or_default();
         let mut names: Vec<String> = aliases.lines().filter_map(scheduler_alias).map(str::to_owned).collect();
         names.sort_unstable();
         names.dedup();
@@ -73,14 +74,6 @@ fn model(disk: &Path) -> Option<String> {
     }
 }
 
-/// The word in brackets, as in `none [mq-deadline] bfq`.
-fn chosen(text: &str) -> &str {
-    match (text.find('['), text.find(']')) {
-        (Some(open), Some(close)) if open < close => &text[open + 1..close],
-        _ => text,
-    }
-}
-
 /// The schedulers that a device lists, and those of the modules that are not loaded. A device without requests has only
 /// `none`.
 fn offered(text: &str, modules: &[String]) -> Vec<String> {
@@ -99,22 +92,14 @@ mod tests {
     #[test]
     fn schedulers_are_listed_or_modules() {
         let root = tempfile::tempdir().unwrap();
-        fs::create_dir(root.path().join("modules")).unwrap();
+        let machine = Machine::at(root.path());
+        fs::create_dir_all(machine.modules()).unwrap();
         let text = "alias fs-ext4 ext4\nalias bfq-iosched bfq\nalias mq-deadline-iosched x\nalias bfq-iosched bfq\nalias\n";
-        fs::write(root.path().join("modules/modules.alias"), text).unwrap();
-        let modules = Machine::at(root.path()).scheduler_modules();
+        fs::write(machine.modules().join("modules.alias"), text).unwrap();
+        let modules = machine.scheduler_modules();
         assert_eq!(offered("none [mq-deadline]", &modules), ["none", "mq-deadline", "bfq"]);
         assert_eq!(offered("[none]", &modules), ["none"]);
         assert_eq!(offered("[bfq] none", &[]), ["bfq", "none"]);
         assert_eq!(Machine::at(Path::new("/nonexistent")).scheduler_modules(), [""; 0]);
-    }
-
-    #[test]
-    fn the_chosen_scheduler() {
-        for (text, expected) in
-            [("none [mq-deadline] bfq", "mq-deadline"), ("[none]", "none"), ("none", "none")]
-        {
-            assert_eq!(chosen(text), expected);
-        }
     }
 }

@@ -4,9 +4,6 @@
 //! A systemd unit is in the path of the control group. A container has only its id there; its name is in a file of the
 //! program that runs it, which is read here. No daemon is asked. Each container is looked up once, while it exists.
 
-mod names;
-mod now;
-
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,8 +11,7 @@ use std::path::{Path, PathBuf};
 use fonio_core::{CgroupUnit, Engine};
 use rustc_hash::FxHashMap;
 
-use names::Packages;
-pub use now::units_now;
+use super::names::{self, Packages};
 
 /// The most control groups whose names are kept.
 const KNOWN_MAX: usize = 10_000;
@@ -39,7 +35,7 @@ const PACKAGES: &str = "data/system/packages.list";
 
 /// Finds names, and keeps those that it found.
 #[derive(Debug)]
-pub(crate) struct Units {
+pub struct Units {
     /// The root of the machine's files; tests have another one.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
@@ -56,19 +52,19 @@ impl Default for Units {
 
 impl Units {
     /// The names on a machine whose files are below `root`.
-    pub(crate) fn below(root: &Path) -> Units {
+    pub fn below(root: &Path) -> Units {
         Units { root: root.to_owned(), known: FxHashMap::default(), packages: None, unnamed: 0 }
     }
 
     /// The name of a control group, or else of a user. `None` if neither has one. The name of a container that could not
     /// be found says that it is an id.
-    pub(crate) fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
+    pub fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
         let by_cgroup = cgroup.and_then(|cgroup| self.of_cgroup(cgroup));
         by_cgroup.or_else(|| self.package(uid?))
     }
 
     /// Containers whose name could not be found.
-    pub(crate) fn unnamed(&self) -> u64 {
+    pub fn unnamed(&self) -> u64 {
         self.unnamed
     }
 

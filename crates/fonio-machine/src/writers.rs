@@ -6,9 +6,52 @@ use std::path::Path;
 
 use fonio_core::{ByteCount, DeviceId};
 use fonio_system::{Cgroups, Task, device};
+use serde::Serialize;
 
-use super::{CgroupWriting, ProcessWriting, Writing};
+use crate::counters::{self, DiskCounters};
 use crate::machine::Machine;
+
+/// The processes and cgroups that write at present.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Writing {
+    /// How long the writes were measured.
+    pub interval_ms: u64,
+    /// Processes that caused storage writes (`write_bytes` of `/proc/PID/io`: dirtied pages, less those never written),
+    /// the busiest first. Processes without writes are left out.
+    pub processes: Vec<ProcessWriting>,
+    /// Number of processes whose counters only root may read.
+    pub processes_hidden: u32,
+    /// cgroups that caused writes (`io.stat` of cgroup v2), the busiest first; only those without children.
+    pub cgroups: Vec<CgroupWriting>,
+}
+
+/// The bytes that one process caused to be written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProcessWriting {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Path below the cgroup mount.
+    pub cgroup: Option<String>,
+    /// The systemd unit, container, add-on or Android package.
+    pub unit: Option<String>,
+    /// Bytes written during the interval.
+    pub written_bytes: ByteCount,
+}
+
+/// The bytes that one cgroup wrote on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CgroupWriting {
+    /// Path below the cgroup mount.
+    pub cgroup: String,
+    /// The systemd unit, container or add-on.
+    pub unit: Option<String>,
+    /// The device.
+    pub device: DeviceId,
+    /// Bytes written during the interval.
+    pub written_bytes: ByteCount,
+}
 
 /// Largest number of cgroups to read, and largest depth: some machines have tens of thousands of cgroups.
 const CGROUPS_MAX: usize = 2000;
@@ -18,7 +61,7 @@ const PROCESSES_MAX: usize = 5000;
 
 /// One reading.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     pub processes: BTreeMap<u32, Process>,
     pub processes_hidden: u32,
     /// Bytes written by cgroup and device.
@@ -27,34 +70,21 @@ pub(super) struct Counters {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     comm: String,
     cgroup: Option<String>,
     written: u64,
 }
 
-/// `/proc/diskstats`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DiskCounters {
-    pub read_bytes: u64,
-    pub written_bytes: u64,
-    pub busy_ms: u64,
-}
-
-/// The counters of each disk since boot.
-pub(super) fn read_disks(machine: &Machine) -> BTreeMap<DeviceId, DiskCounters> {
-    disks(&fs::read_to_string(machine.proc("diskstats")).unwrap_or_default())
-}
-
 impl Counters {
-    pub(super) fn read(machine: &Machine) -> Counters {
+    pub(crate) fn read(machine: &Machine) -> Counters {
         let mut counters = Counters::default();
         counters.read_processes(machine);
         if let Some(unified) = machine.mounts().of_kind("cgroup2").next() {
             let mut room = CGROUPS_MAX;
             counters.read_cgroup(&unified.dir, String::new(), CGROUP_DEPTH_MAX, &mut room);
         }
-        counters.disks = read_disks(machine);
+        counters.disks = counters::read_disks(machine);
         counters
     }
 
@@ -113,24 +143,8 @@ impl Counters {
     }
 }
 
-fn disks(text: &str) -> BTreeMap<DeviceId, DiskCounters> {
-    text.lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let device = DeviceId::new(words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            let numbers: Vec<u64> = words.skip(1).map_while(|word| word.parse().ok()).collect();
-            let counters = DiskCounters {
-                read_bytes: numbers.get(2)?.saturating_mul(512),
-                written_bytes: numbers.get(6)?.saturating_mul(512),
-                busy_ms: *numbers.get(9)?,
-            };
-            Some((device, counters))
-        })
-        .collect()
-}
-
 /// The bytes written between two readings.
-pub(super) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> Writing {
+pub(crate) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> Writing {
     let mut processes: Vec<ProcessWriting> = after
         .processes
         .iter()
@@ -211,16 +225,5 @@ mod tests {
         let expected =
             [("/apps/browser", "8:0", 5), ("/apps/browser", "179:0", 500), ("/system", "179:0", 100)];
         assert_eq!(found, expected.map(|(path, device, bytes)| (path, device.to_owned(), bytes)));
-    }
-
-    #[test]
-    fn disk_counters() {
-        let text = " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14\n 7 0 loop0 1\n";
-        let found = disks(text);
-        assert_eq!(
-            found.get(&DeviceId::new(179, 0)),
-            Some(&DiskCounters { read_bytes: 80 * 512, written_bytes: 160 * 512, busy_ms: 12 })
-        );
-        assert_eq!(found.len(), 1);
     }
 }

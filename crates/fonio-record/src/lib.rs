@@ -5,43 +5,23 @@
 //! the end it writes the recording. Where the kernel does not trace, [`record_sampled()`] looks at procfs for who is
 //! blocked.
 
-mod blocked;
-mod bpf;
-mod btrfs;
-mod calls;
+mod attribution;
 mod capture;
-mod command;
+mod clock;
 mod error;
-mod files;
-mod finished;
-mod idle;
-mod lost;
 mod monitor;
-mod names;
 pub mod observer;
 mod options;
-mod out;
-mod pace;
-mod pages;
+mod probes;
 mod record;
-mod requests;
 mod sampled;
-mod scope;
-mod select;
-mod spill;
-mod statements;
-mod stop;
-mod swap;
-mod threads;
 mod tracefs;
-mod waits;
-mod whose;
 mod write;
 
 pub use error::RecordError;
 pub use options::{
-    BlockedBy, BlockedSoFar, CommandOutput, CommandSetting, Progress, Quiet, RecordOptions, RecordSummary,
-    Selector, StopReason,
+    BlockedBy, BlockedSoFar, CommandOutput, CommandSetting, OtherRows, Progress, Quiet, RecordOptions,
+    RecordSummary, Selector, StopReason,
 };
-pub use record::{Beside, record, record_with};
+pub use record::{record, record_with};
 pub use sampled::record_sampled;

@@ -18,13 +18,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use fonio_machine::Machine;
 
-use crate::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
-use crate::bpf::Unavailable;
-use crate::files::{Roots, content};
-use crate::pace::now;
-use crate::requests::{GivenCause, GivenRequest, RequestsProbe};
+use crate::probes::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
+use crate::probes::bpf::Unavailable;
+use crate::attribution::files::{Roots, content};
+use crate::clock::now;
+use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
-use crate::swap;
+use crate::attribution::swap;
 use identities::{Identities, Shown};
 
 /// The shortest time between two looks at procfs, and the pause after one in multiples of the time that it took: looks use at
@@ -295,7 +295,7 @@ impl Observer {
         if task.stat()?.state != 'D' {
             return None;
         }
-        let place = crate::blocked::place_in_procfs(&self.machine, tid);
+        let place = crate::probes::blocked::place_in_procfs(&self.machine, tid);
         let pid = task.owner().and_then(|owner| owner.pid).unwrap_or(0);
         let is_kernel = place.blocked_in == BlockedIn::KernelThread;
         let party = self.identities.of(&Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) });
@@ -375,7 +375,7 @@ fn bpf(machine: &Machine) -> Result<Source, Unavailable> {
 }
 
 fn until_now(since: Timestamp) -> Duration {
-    crate::pace::until(since, now())
+    crate::clock::until(since, now())
 }
 
 fn procfs_thread(machine: &Machine, tid: u32, pid: u32) -> Shown {

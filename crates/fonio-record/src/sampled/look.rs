@@ -7,7 +7,7 @@ use fonio_core::{BlockedIn, DeviceId, WaitReason};
 use fonio_system::{Task, device};
 use fonio_machine::{Machine, read_text};
 
-use crate::blocked::place_in_procfs;
+use crate::probes::blocked::place_in_procfs;
 
 /// A thread that was blocked at a look.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
 use super::look::{Blocked, OpenFile};
-use crate::blocked::ShortWaits;
+use crate::probes::blocked::ShortWaits;
 
 /// The most waits with rows of their own.
 const WAITS_MAX: usize = 1 << 18;

@@ -1,10 +1,11 @@
 //! The probe for a watch that runs always: it takes few long waits, and gives the counts of the short ones.
 
-use fonio_core::{BlockedIn, Nanos, Timestamp, WaitReason};
+use fonio_core::{Nanos, Timestamp, WaitReason};
 use fonio_machine::Machine;
 
 use super::layout::{IOWAIT, ShortKey};
-use super::{BlockedProbe, BlockedWait, place, short};
+use super::short::{self, ShortCount};
+use super::{BlockedProbe, BlockedWait, place};
 use crate::probes::bpf::Unavailable;
 use crate::attribution::thread_names::ThreadNames;
 
@@ -27,18 +28,6 @@ const SIZES: [(&str, u32); 6] = [
     ("open_beyond", 1024),
     ("counters", 1),
 ];
-
-/// Short waits that are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ShortCount {
-    pub tid: u32,
-    pub blocked_in: BlockedIn,
-    pub reason: WaitReason,
-    /// Each lasted less than this, and at least half as long.
-    pub below: Nanos,
-    pub count: u64,
-    pub total: Nanos,
-}
 
 impl BlockedProbe {
     /// Loads the programs with small tables, and begins.

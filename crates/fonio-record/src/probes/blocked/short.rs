@@ -8,12 +8,23 @@ use std::io;
 use fonio_core::{BlockedCount, BlockedIn, Nanos, RowSink, Timestamp, WaitReason};
 use rustc_hash::FxHashMap;
 
-use super::always::ShortCount;
 use super::layout::{IOWAIT, ShortKey};
 use super::place;
 
 /// The most sums: 12 MB at 48 bytes each.
 const SUMS_MAX: usize = 1 << 18;
+
+/// Short waits that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShortCount {
+    pub tid: u32,
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    /// Each lasted less than this, and at least half as long.
+    pub below: Nanos,
+    pub count: u64,
+    pub total: Nanos,
+}
 
 /// What is summed up together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,6 +13,9 @@ use aya::{Btf, Ebpf, EbpfLoader};
 
 pub(crate) use unavailable::Unavailable;
 
+/// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
+pub(crate) const RING_HEADER_BYTES: u64 = 8;
+
 /// The name of a program, and the tracepoint to which it attaches.
 pub(crate) type Program = (&'static str, &'static str);
 

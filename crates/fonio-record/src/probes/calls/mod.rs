@@ -138,7 +138,7 @@ impl CallsProbe {
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(Given)) -> (u64, u64) {
         let mut taken = 0;
         while let Some(record) = self.calls.next() {
-            taken += record.len() as u64 + RING_HEADER_BYTES;
+            taken += record.len() as u64 + bpf::RING_HEADER_BYTES;
             if let Some((raw, path)) = RawCall::read(&record) {
                 give(given(&raw, path));
             }
@@ -176,9 +176,6 @@ impl CallsProbe {
         }
     }
 }
-
-/// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
-pub(crate) const RING_HEADER_BYTES: u64 = 8;
 
 /// The machine's flags of an open file, with fonio's bits.
 fn file_flags(raw: &RawCall) -> FileFlags {

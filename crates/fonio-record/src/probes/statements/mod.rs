@@ -24,7 +24,6 @@ use fonio_machine::Machine;
 
 use crate::probes::bpf::uprobe::Uprobes;
 use crate::probes::bpf::{self, Unavailable};
-use crate::probes::calls::RING_HEADER_BYTES;
 use layout::{Counters, RING_BYTES, Record, Stepping};
 use libraries::{Libraries, Programs};
 use recorded::Kept;
@@ -92,7 +91,7 @@ impl StatementsCapture {
         self.libraries.look_at_processes(machine, opening, Some(now));
         let mut taken = 0;
         while let Some(record) = self.maps.statements.next() {
-            taken += record.len() as u64 + RING_HEADER_BYTES;
+            taken += record.len() as u64 + bpf::RING_HEADER_BYTES;
             match Record::read(&record) {
                 Some(Record::Statement(row)) => {
                     self.kept.add(&row, (row.exited_ns > 0).then_some(row.exited_ns))

@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fonio-record",
         &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system", "fonio-machine"],
     ),
-    ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-system"]),
+    ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-report", "fonio-system"]),
     ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),

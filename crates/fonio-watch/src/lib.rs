@@ -12,6 +12,7 @@ pub mod folders;
 mod histogram;
 mod keep;
 pub mod kept;
+pub mod page;
 mod recent;
 pub mod rings;
 pub mod serve;

@@ -1,13 +1,17 @@
-//! What a watch has seen, as a page with charts.
+//! The history of a watch as a page with charts.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
 use fonio_report::document::{
     Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Term, Tone, Verdict,
 };
-use fonio_watch::answers::{self, StallsAnswer, WearAnswer, WornDevice};
-use fonio_watch::summary::{DeviceFigures, OTHERS, UnixSeconds};
-use fonio_watch::{Histogram, History, Settings, Summary, times};
+
+use crate::answers::{self, StallsAnswer, WearAnswer, WornDevice};
+use crate::histogram::Histogram;
+use crate::rings::History;
+use crate::settings::Settings;
+use crate::summary::{DeviceFigures, OTHERS, Summary, UnixSeconds};
+use crate::times;
 
 /// The parties that have a curve of their own.
 const CURVES_MAX: usize = 6;
@@ -18,21 +22,29 @@ const ROWS_MAX: usize = 100;
 /// Spans that are further apart were not watched in between.
 const GAP_S: i64 = 90;
 
-/// What the page is about.
-pub struct About<'a> {
-    pub history: &'a History,
-    pub since: UnixSeconds,
-    pub settings: &'a Settings,
-    pub stalls: &'a StallsAnswer,
-    pub wear: &'a WearAnswer,
-    pub load: &'a Summary,
+/// The contents of the page.
+struct About<'a> {
+    history: &'a History,
+    since: UnixSeconds,
+    settings: &'a Settings,
+    stalls: StallsAnswer,
+    wear: WearAnswer,
+    load: Summary,
 }
 
-/// Makes the page.
-pub fn document(about: &About<'_>) -> Document {
-    let About { stalls, wear, load, .. } = about;
+/// Makes the page about everything since an instant.
+pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
+    let about = About {
+        history,
+        since,
+        settings,
+        stalls: answers::stalls(history, since),
+        wear: answers::wear(history, since, &settings.endurance),
+        load: history.sum_since(since),
+    };
+    let About { stalls, wear, load, .. } = &about;
     let curves = Curves::of(about.history.since(about.since));
-    let mut sections = vec![stall_section(about), wait_section(load, stalls, &curves)];
+    let mut sections = vec![stall_section(&about), wait_section(load, stalls, &curves)];
     sections.extend(
         wear.devices.iter().enumerate().map(|(at, device)| device_section(at, device, load, &curves)),
     );
@@ -44,10 +56,10 @@ pub fn document(about: &About<'_>) -> Document {
             sentence: stalls.verdict.clone(),
             reasons: wear.verdict.lines().map(str::to_owned).collect(),
         },
-        facts: facts(about),
+        facts: facts(&about),
         sections,
         terms: terms(about.settings),
-        provenance: provenance(about),
+        provenance: provenance(&about),
         ..Document::default()
     }
 }
@@ -497,9 +509,9 @@ impl<'a> Curves<'a> {
 #[cfg(test)]
 mod tests {
     use fonio_record::observer::{Party, PartyKind};
-    use fonio_watch::summary::BlockedFigures;
 
     use super::*;
+    use crate::summary::BlockedFigures;
 
     /// A minute in which each of these parties was blocked for a number of seconds.
     fn minute(began: i64, blocked: &[(&str, u64)]) -> Summary {
@@ -514,15 +526,7 @@ mod tests {
     }
 
     fn page(history: &History) -> Document {
-        let settings = Settings::default();
-        document(&About {
-            history,
-            since: 0,
-            settings: &settings,
-            stalls: &answers::stalls(history, 0),
-            wear: &answers::wear(history, 0, &settings.endurance),
-            load: &history.sum_since(0),
-        })
+        document(history, 0, &Settings::default())
     }
 
     #[test]

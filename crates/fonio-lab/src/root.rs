@@ -16,9 +16,13 @@ use rustix::fs::FlockOperation;
 use crate::archive::PackageFile;
 use crate::kernel::Kernel;
 use crate::machine::POLL;
-use crate::{
-    Architecture, Archive, Guest, Initramfs, KernelFiles, LabError, Shape, Task, Userland, programs,
-};
+use crate::architecture::Architecture;
+use crate::archive::{Archive, Userland};
+use crate::error::LabError;
+use crate::guest::{Guest, Shape, Task};
+use crate::initramfs::Initramfs;
+use crate::kernel::KernelFiles;
+use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");
 /// Packages of every system guest, beside the essential ones.

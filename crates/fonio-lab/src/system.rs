@@ -23,7 +23,12 @@ use crate::machine::{self, Durability, Machine, PANIC, POLL, Place};
 use crate::modules::Modules;
 use crate::root::{CHECKSUMS, Maker, Root};
 use crate::talk::Talk;
-use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, Wanted, programs};
+use crate::architecture::Architecture;
+use crate::archive::Archive;
+use crate::error::LabError;
+use crate::initramfs::Initramfs;
+use crate::kernel::{KernelFiles, Wanted};
+use crate::programs;
 
 const INIT: &str = include_str!("system.sh");
 /// Modules of the initial file system; udev loads all others.

@@ -103,8 +103,8 @@ impl StorageDevice {
         self.written_bytes = Some(after.written_bytes);
         self.read_bytes = Some(after.read_bytes);
         let Some(before) = before else { return };
-        self.written_now_bytes = Some(after.written_bytes.saturating_sub(before.written_bytes));
-        self.read_now_bytes = Some(after.read_bytes.saturating_sub(before.read_bytes));
+        self.written_now_bytes = Some(after.written_bytes - before.written_bytes);
+        self.read_now_bytes = Some(after.read_bytes - before.read_bytes);
         self.busy_now_ms = Some(after.busy_ms.saturating_sub(before.busy_ms));
     }
 }

@@ -3,17 +3,22 @@
 //! A description has no serial numbers: `fonio-machine` never opens the files that have them.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use fonio_core::{ByteCount, DeviceId};
-use fonio_machine::{Machine as Here, read_text};
+use fonio_machine::{Machine as Here, read_text, storage_devices};
 
 use super::check::private;
-use super::document::{Device, Machine, TEXT_MAX};
+use super::document::{Device, Health, Machine, Origin, TEXT_MAX};
+use super::models;
+use super::plan::Settings;
+use super::run::Circumstances;
+use crate::fio::Fio;
 use crate::place::Place;
 
 /// The machine to describe.
 #[derive(Clone, Debug)]
-pub struct Sources {
+struct Sources {
     machine: Here,
     /// The machine's own name, which is taken out of every text.
     host_name: String,
@@ -21,7 +26,7 @@ pub struct Sources {
 
 impl Sources {
     /// This machine.
-    pub fn here() -> Sources {
+    fn here() -> Sources {
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Sources { machine: Here::here(), host_name }
     }
@@ -41,8 +46,67 @@ impl Sources {
     }
 }
 
+/// The program that measures, and when it began.
+#[derive(Clone, Debug)]
+pub struct Began {
+    /// `fonio` and its version.
+    pub tool: String,
+    /// Seconds since 1970.
+    pub unix_s: u64,
+}
+
+/// The circumstances of a run at `place`, which is on a device that emulates `profile` if one is given.
+pub fn circumstances(
+    target: PathBuf,
+    settings: Settings,
+    began: Began,
+    fio: &Fio,
+    place: &Place,
+    profile: Option<&str>,
+) -> Circumstances {
+    let sources = Sources::here();
+    let mut device = device(&sources, place);
+    if let Some(profile) = profile {
+        let scheduler = device.scheduler.take();
+        device = Device { scheduler, ..models::modelled(profile, device.capacity_bytes) };
+    }
+    let is_emulated = profile.is_some() || is_emulated(&sources, place);
+    Circumstances {
+        target,
+        settings,
+        tool: began.tool,
+        engine: fio.version.clone(),
+        began_unix_s: began.unix_s,
+        origin: if is_emulated { Origin::Emulated } else { Origin::Measured },
+        file_system: place.file_system.clone(),
+        machine: machine(&sources, place),
+        health: health(place),
+        device,
+    }
+}
+
+/// Warnings about the results of a run at `place`; none for an emulated device, whose loop device is known.
+pub fn notes(place: &Place) -> Vec<String> {
+    if is_emulated(&Sources::here(), place) { Vec::new() } else { place.warnings() }
+}
+
+/// The wear of the device that holds the place.
+fn health(place: &Place) -> Option<Health> {
+    let name = place.device.as_deref()?;
+    let devices = storage_devices();
+    let found = devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
+    let health = found.health.as_ref()?;
+    let percent = |life: Option<u32>| life.and_then(|life| u8::try_from(life).ok());
+    let health = Health {
+        life_used_percent: percent(health.life_used_percent),
+        life_used_b_percent: percent(health.life_used_b_percent),
+        reserved_blocks: health.reserved_blocks.clone(),
+    };
+    (health != Health::default()).then_some(health)
+}
+
 /// Describes the machine, and the file system of `place`.
-pub fn machine(sources: &Sources, place: &Place) -> Machine {
+fn machine(sources: &Sources, place: &Place) -> Machine {
     let hardware = sources.machine.hardware();
     let clean = |text: Option<String>| sources.clean(&text?);
     Machine {
@@ -60,7 +124,7 @@ pub fn machine(sources: &Sources, place: &Place) -> Machine {
 }
 
 /// Describes the device below `place`.
-pub fn device(sources: &Sources, place: &Place) -> Device {
+fn device(sources: &Sources, place: &Place) -> Device {
     let clean = |text: Option<String>| sources.clean(&text?);
     let identity = device_of(&sources.machine, place).and_then(|id| sources.machine.identity(id));
     let found = identity.unwrap_or_default();
@@ -128,7 +192,7 @@ fn changes_speed(option: &str) -> bool {
 
 /// Whether the device of `place` is emulated by a program: a ublk device, or a loop device over fonio's image. A model of
 /// fonio that is served in another way looks like a device.
-pub fn is_emulated(sources: &Sources, place: &Place) -> bool {
+fn is_emulated(sources: &Sources, place: &Place) -> bool {
     let machine = &sources.machine;
     let backing = || read_text(&machine.device_dir(device_of(machine, place)?).join("loop/backing_file"));
     place.device.as_deref().is_some_and(|name| name.starts_with("ublkb"))
@@ -142,7 +206,7 @@ const EMULATED_FOLDER: &str = "/fonio";
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
     use fonio_core::DeviceKind;
 

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
-use fonio_bench::place::Place;
-use fonio_bench::storebench::document::{Document, Effort, Health, Mode, Origin};
+use fonio_bench::storebench::document::{Document, Effort, Mode};
 use fonio_bench::storebench::figures::Part;
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
-use fonio_bench::storebench::run::{Circumstances, Kept, Session, Step};
-use fonio_bench::storebench::{machine, models};
+use fonio_bench::storebench::machine::{self, Began};
+use fonio_bench::storebench::run::{Kept, Session, Step};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
@@ -26,9 +25,6 @@ use crate::commands::bench_target::{self, Subject};
 use crate::commands::run::begin;
 use crate::exit::Exit;
 use crate::{output, signals};
-
-/// A run is continued for this long; later, the device may have changed.
-const CONTINUED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The seed of the places of random requests. It is the same for all, because results are compared.
 const SEED: u64 = 1;
@@ -95,7 +91,10 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
         None => std::fs::canonicalize(&path).unwrap_or(path),
         Some((profile, _)) => PathBuf::from(profile),
     };
-    let kept = circumstances(name, settings, &fio, target.place(), emulated.as_ref().map(|made| made.0))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
+    let began = Began { tool: format!("fonio {}", env!("CARGO_PKG_VERSION")), unix_s: now.as_secs() };
+    let profile = emulated.as_ref().map(|made| made.0);
+    let kept = Kept::new(machine::circumstances(name, settings, began, &fio, target.place(), profile));
     let (kept, ended) =
         measure(arguments, kept, &Session { fio: &fio, target: &target, plan: &plan, stop: &stop })?;
     drop(target);
@@ -156,54 +155,6 @@ fn confirmed(device: &Path) -> Result<bool> {
     Ok(answer.trim() == "yes")
 }
 
-fn circumstances(
-    target: PathBuf,
-    settings: Settings,
-    fio: &Fio,
-    place: &Place,
-    profile: Option<&str>,
-) -> Result<Kept> {
-    let sources = machine::Sources::here();
-    let mut device = machine::device(&sources, place);
-    let mut origin = Origin::Measured;
-    if let Some(profile) = profile {
-        let scheduler = device.scheduler.take();
-        device = models::modelled(profile, device.capacity_bytes);
-        device.scheduler = scheduler;
-    }
-    if profile.is_some() || machine::is_emulated(&sources, place) {
-        origin = Origin::Emulated;
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
-    Ok(Kept::new(Circumstances {
-        target,
-        settings,
-        tool: format!("fonio {}", env!("CARGO_PKG_VERSION")),
-        engine: fio.version.clone(),
-        began_unix_s: now.as_secs(),
-        origin,
-        file_system: place.file_system.clone(),
-        machine: machine::machine(&sources, place),
-        health: health(place),
-        device,
-    }))
-}
-
-/// The wear of the device that holds the place.
-fn health(place: &Place) -> Option<Health> {
-    let name = place.device.as_deref()?;
-    let devices = fonio_machine::storage_devices();
-    let found = devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
-    let health = found.health.as_ref()?;
-    let percent = |life: Option<u32>| life.and_then(|life| u8::try_from(life).ok());
-    let health = Health {
-        life_used_percent: percent(health.life_used_percent),
-        life_used_b_percent: percent(health.life_used_b_percent),
-        reserved_blocks: health.reserved_blocks.clone(),
-    };
-    (health != Health::default()).then_some(health)
-}
-
 /// Measures what is missing. Returns the parts, and the error that ended the run.
 fn measure(
     arguments: &StoreBenchRun,
@@ -212,7 +163,7 @@ fn measure(
 ) -> Result<(Kept, Option<BenchError>)> {
     let unfinished = Unfinished::of(&new.target)?;
     let mut kept = match unfinished.read() {
-        Some(old) if !arguments.restart && old.can_continue(&new) && is_recent(&old, &new) => {
+        Some(old) if !arguments.restart && old.can_continue(&new) => {
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
             if !labels.is_empty() {
                 eprintln!(
@@ -224,10 +175,7 @@ fn measure(
         }
         _ => new,
     };
-    // Of an emulated device, the loop device below is known.
-    let place = session.target.place();
-    let sources = machine::Sources::here();
-    kept.notes = if machine::is_emulated(&sources, place) { Vec::new() } else { place.warnings() };
+    kept.notes = machine::notes(session.target.place());
     let mut save = |kept: &Kept| {
         unfinished.save(kept).map_err(|error| {
             // The state folder, not the device.
@@ -244,10 +192,6 @@ fn measure(
         save(&kept)?;
     }
     Ok((kept, ended))
-}
-
-fn is_recent(old: &Kept, new: &Kept) -> bool {
-    new.began_unix_s.checked_sub(old.began_unix_s).is_some_and(|age| age < CONTINUED_FOR.as_secs())
 }
 
 /// Keeps and shows the result.

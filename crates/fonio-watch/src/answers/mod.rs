@@ -9,7 +9,6 @@ pub use stalls::{
 pub use wear::{
     Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, health_facts, wear, wear_sentence,
 };
-
 use crate::rings::History;
 use crate::summary::{Summary, UnixSeconds};
 

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::{prometheus, status};
-use crate::{Shared, WatchError};
+use crate::error::WatchError;
+use crate::shared::Shared;
 
 const INDEX: &str = "fonio watch\n\n/metrics     for Prometheus\n/api/status  JSON\n";
 

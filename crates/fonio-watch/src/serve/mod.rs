@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use crate::settings::Settings;
-use crate::{Shared, WatchError};
+use crate::error::WatchError;
+use crate::shared::Shared;
 
 /// The running servers. They end when this is dropped.
 pub struct Servers {

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::status::{self, Status};
 use crate::settings::Mqtt;
-use crate::{Figures, Shared, WatchError};
+use crate::error::WatchError;
+use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::Figures;
+use crate::shared::Figures;
 use crate::histogram::Histogram;
 
 /// The bounds of the buckets in Prometheus: each fourth class, from 64 µs to 17 s. All classes would be 32 rows a histogram.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fonio_core::Nanos;
 use serde::Serialize;
 
-use crate::Figures;
+use crate::shared::Figures;
 use crate::answers::stall_sentence;
 use crate::summary::Summary;
 use crate::times;

@@ -9,11 +9,11 @@ use fonio_machine::Machine;
 use fonio_record::observer::{Inode, ObservedRequest, Observer, PartyKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::WatchError;
+use crate::error::WatchError;
 use crate::clock::WallClock;
 use crate::devices::Devices;
 use crate::folders::{Folders, kept_in};
-use crate::kept::{self, Head, KeptCount, KeptFile, KeptRequest, KeptThread, KeptWait};
+use crate::stall_file::{self, Head, KeptCount, KeptFile, KeptRequest, KeptThread, KeptWait};
 use crate::recent::Recent;
 use crate::stalls::FoundStall;
 use crate::summary::{Stall, Why};
@@ -140,7 +140,7 @@ fn head(
     files: &Files,
 ) -> Head {
     let machine = Machine::here();
-    let mut meta = kept::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
+    let mut meta = stall_file::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
     let began = recent.complete_since(now);
     (meta.began, meta.ended) = (Some(began), Some(now));
     let ids: FxHashSet<DeviceId> = recent.requests().map(|request| request.device).collect();
@@ -249,7 +249,7 @@ pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> 
     let (new, path) = (folder.join(".new"), folder.join(&name));
     let requests = recent.requests().map(|request| kept_request(&request, &told.files));
     let written = fs::File::create(&new)
-        .and_then(|file| kept::write(&told.head, requests, BufWriter::new(file)))
+        .and_then(|file| stall_file::write(&told.head, requests, BufWriter::new(file)))
         .and_then(|()| new.metadata())
         .and_then(|metadata| {
             Folders::make_room(folder, metadata.len());

@@ -17,7 +17,7 @@ use fonio_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::WatchError;
+use crate::error::WatchError;
 use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";

@@ -8,7 +8,7 @@ use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, Step};
 use fonio_sim::device::Limits;
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 use crate::block_device::{BlockDevice, Through};
 use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY, has_ublk};
 use crate::fuse;

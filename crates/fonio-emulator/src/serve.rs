@@ -26,7 +26,8 @@ use crate::floor::OverheadsByTime;
 use crate::image::Image;
 use crate::pacer::Pacer;
 use crate::report::ServeReport;
-use crate::{EmulatorError, fuse, nbd, profile, ublk};
+use crate::error::EmulatorError;
+use crate::{fuse, nbd, profile, ublk};
 
 /// The configuration of the serving process.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use fonio_host::Step;
 use fonio_system::ProcessId;
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 use crate::emulator::Emulated;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 

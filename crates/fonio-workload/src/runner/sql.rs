@@ -2,6 +2,7 @@
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
+use fonio_core::Random;
 
 use super::worker::Worker;
 use super::{Runner, lock};
@@ -9,7 +10,6 @@ use crate::content::{Content, words};
 use crate::definition::{Param, spelled};
 use crate::error::WorkloadError;
 use crate::scale::scaled;
-use fonio_core::Random;
 
 /// How long a thread waits for another thread of the app that holds the database.
 const BUSY_MS: u32 = 30_000;

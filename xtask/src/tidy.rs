@@ -34,7 +34,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-bench", &["fonio-core", "fonio-machine", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
+    (
+        "fonio-bench",
+        &["fonio-core", "fonio-machine", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"],
+    ),
     (
         "fonio-experiment",
         &[

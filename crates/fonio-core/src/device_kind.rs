@@ -74,10 +74,7 @@ impl DeviceKind {
 
     /// Whether it has no storage of its own: its data is in memory, in a file, or on the devices below it.
     pub fn is_layer(self) -> bool {
-        matches!(
-            self,
-            DeviceKind::DeviceMapper | DeviceKind::Raid | DeviceKind::Loop | DeviceKind::Memory
-        )
+        matches!(self, DeviceKind::DeviceMapper | DeviceKind::Raid | DeviceKind::Loop | DeviceKind::Memory)
     }
 
     /// Whether a measurement of it does not describe hardware.

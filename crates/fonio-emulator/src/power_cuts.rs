@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cuts::{Cut, CutImages, Tear};
 use crate::emulator::{Emulated, Options};
-use crate::log::Log;
 use crate::error::EmulatorError;
+use crate::log::Log;
 use crate::serve::ServeConfig;
 
 /// The mark in the log at the start of the workload.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::machine::{self, Machine, POLL, Place};
 use crate::architecture::Architecture;
 use crate::archive::Archive;
 use crate::error::LabError;
 use crate::initramfs::Initramfs;
 use crate::kernel::KernelFiles;
+use crate::machine::{self, Machine, POLL, Place};
 use crate::programs;
 
 /// The time in which a guest on KVM must have started: a machine with KVM needs one or two seconds.

@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
-use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
 use crate::architecture::Architecture;
 use crate::error::LabError;
+use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
 use crate::programs;
 
 /// The loader of Debian's programs, and the folder of their libraries.

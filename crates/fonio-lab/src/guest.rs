@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::accelerator::Accelerator;
-use crate::machine::{self, Machine, Place};
-use crate::modules::Modules;
 use crate::architecture::Architecture;
 use crate::archive::Archive;
 use crate::error::LabError;
 use crate::initramfs::Initramfs;
 use crate::kernel::KernelFiles;
+use crate::machine::{self, Machine, Place};
+use crate::modules::Modules;
 use crate::programs;
 
 const INIT: &str = include_str!("init.sh");

@@ -70,7 +70,8 @@ impl CommandHere<'_> {
             Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),
             None => tempfile::tempdir(),
         };
-        let staging = staging.map_err(LabError::system("make", "a directory for the files from the guest"))?;
+        let staging =
+            staging.map_err(LabError::system("make", "a directory for the files from the guest"))?;
         let task = Task { words: &command, folder: &here, bring: &bring, to: staging.path() };
         let release = guest.kernel.release.clone();
         let ended = guest.run_to(&archive, &task, streams, stop, announce)?;

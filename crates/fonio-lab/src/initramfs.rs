@@ -8,9 +8,9 @@ use std::process::Command;
 
 use cpio::newc::{Builder, trailer};
 
-use crate::modules::Module;
 use crate::archive::{LIBRARIES, LOADER, Userland};
 use crate::error::LabError;
+use crate::modules::Module;
 
 /// Where programs expect folders that Debian has below `/usr`.
 const LINKS: [(&str, &str); 5] = [

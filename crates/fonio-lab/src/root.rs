@@ -13,15 +13,15 @@ use std::thread;
 
 use rustix::fs::FlockOperation;
 
-use crate::archive::PackageFile;
-use crate::kernel::Kernel;
-use crate::machine::POLL;
 use crate::architecture::Architecture;
+use crate::archive::PackageFile;
 use crate::archive::{Archive, Userland};
 use crate::error::LabError;
 use crate::guest::{Guest, Shape, Task};
 use crate::initramfs::Initramfs;
+use crate::kernel::Kernel;
 use crate::kernel::KernelFiles;
+use crate::machine::POLL;
 use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");

@@ -46,7 +46,11 @@ mod tests {
         let found = disks(text);
         assert_eq!(
             found.get(&DeviceId::new(179, 0)),
-            Some(&DiskCounters { read_bytes: ByteCount(80 * 512), written_bytes: ByteCount(160 * 512), busy_ms: 12 })
+            Some(&DiskCounters {
+                read_bytes: ByteCount(80 * 512),
+                written_bytes: ByteCount(160 * 512),
+                busy_ms: 12
+            })
         );
         assert_eq!(found.len(), 1);
     }

@@ -92,9 +92,8 @@ fn ufs_health(dir: &Path) -> Option<Health> {
 
 /// Reads the temperature of an NVMe device (a hwmon directory below the controller). sysfs does not have its wear.
 fn nvme_health(controller: &Path) -> Option<Health> {
-    let is_monitor = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon"))
-    };
+    let is_monitor =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon"));
     // Either `hwmon1` itself, or `hwmon/hwmon1`.
     let monitors = entries(controller).into_iter().filter(is_monitor);
     let mut places = monitors.flat_map(|dir| std::iter::once(dir.clone()).chain(entries(&dir)));

@@ -98,8 +98,8 @@ impl Machine {
     fn is_virtual(&self, cpuinfo: &str) -> Option<bool> {
         let flags = cpuinfo.lines().filter(|line| line.starts_with("flags"));
         let says_hypervisor = flags.flat_map(str::split_whitespace).any(|flag| flag == "hypervisor");
-        let firmware =
-            ["class/dmi/id/sys_vendor", "class/dmi/id/product_name", "hypervisor/type"].map(|file| read_text(&self.sys(file)));
+        let firmware = ["class/dmi/id/sys_vendor", "class/dmi/id/product_name", "hypervisor/type"]
+            .map(|file| read_text(&self.sys(file)));
         let is_known = firmware.iter().flatten().any(|text| VIRTUAL.iter().any(|maker| text.contains(maker)));
         // Firmware of x86 sets the flag; on other processors only a device tree speaks of the machine.
         let says_something = cpuinfo.contains("flags") || self.proc("device-tree/model").exists();

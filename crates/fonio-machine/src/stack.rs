@@ -177,4 +177,3 @@ fn device_of_path(path: &Path) -> Option<DeviceId> {
     let id = device::from_dev(stat.st_dev);
     (id.major() != 0).then_some(id)
 }
-

@@ -1,24 +1,24 @@
 //! Makes one recording from beginning to end.
 
 use fonio_core::meta::Device;
-use fonio_core::{ByteCount, DeviceId, RowSink};
+use fonio_core::{ByteCount, DeviceId};
+use fonio_machine::Machine;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
-use fonio_machine::Machine;
 
-use crate::probes::blocked::Probe;
-use crate::probes::calls::CallsProbe;
-use crate::capture::{Capture, Feed, Probes};
-use crate::write::finish::FinishedCapture;
-use crate::write::writer;
-use crate::tracefs::pages::{PageStore, Pages};
-use crate::tracefs::filesystems::FileScope;
-use crate::tracefs::disks::{self, Watched};
-use crate::tracefs::spill::Spill;
 use crate::attribution::swap;
-use crate::tracefs::{Instance, Tracefs};
+use crate::capture::{Capture, Feed, Probes};
 use crate::error::RecordError;
 use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary};
+use crate::probes::blocked::Probe;
+use crate::probes::calls::CallsProbe;
+use crate::tracefs::disks::{self, Watched};
+use crate::tracefs::filesystems::FileScope;
+use crate::tracefs::pages::{PageStore, Pages};
+use crate::tracefs::spill::Spill;
+use crate::tracefs::{Instance, Tracefs};
+use crate::write::finish::FinishedCapture;
+use crate::write::writer;
 
 /// Default size of the kernel's buffers over all processors: at most this, and at most this part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;

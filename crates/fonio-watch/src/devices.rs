@@ -175,10 +175,8 @@ mod tests {
     #[test]
     fn chosen_devices_are_watched_whatever_they_are() {
         let mut devices = Devices::new(&["/dev/loop0".to_owned(), "sdz".to_owned()]);
-        let (rows, _) = devices.take(
-            vec![device("loop0", 9, DeviceKind::Loop, 3), device("mmcblk0", 0, DeviceKind::Sd, 1)],
-            0,
-        );
+        let (rows, _) = devices
+            .take(vec![device("loop0", 9, DeviceKind::Loop, 3), device("mmcblk0", 0, DeviceKind::Sd, 1)], 0);
         assert_eq!((rows.len(), devices.missing()), (1, vec!["sdz"]));
     }
 }

@@ -9,12 +9,12 @@ use fonio_machine::Machine;
 use fonio_record::observer::{Inode, ObservedRequest, Observer, PartyKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::error::WatchError;
 use crate::clock::WallClock;
 use crate::devices::Devices;
+use crate::error::WatchError;
 use crate::folders::{Folders, kept_in};
-use crate::stall_file::{self, Head, KeptCount, KeptFile, KeptRequest, KeptThread, KeptWait};
 use crate::recent::Recent;
+use crate::stall_file::{self, Head, KeptCount, KeptFile, KeptRequest, KeptThread, KeptWait};
 use crate::stalls::FoundStall;
 use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
@@ -140,7 +140,8 @@ fn head(
     files: &Files,
 ) -> Head {
     let machine = Machine::here();
-    let mut meta = stall_file::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
+    let mut meta =
+        stall_file::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
     let began = recent.complete_since(now);
     (meta.began, meta.ended) = (Some(began), Some(now));
     let ids: FxHashSet<DeviceId> = recent.requests().map(|request| request.device).collect();

@@ -17,16 +17,16 @@ use fonio_core::{ByteCount, Timestamp};
 use fonio_record::observer::{Observed, Observer};
 use fonio_system::Pressure;
 
-use crate::error::WatchError;
 use crate::budget::Budget;
 use crate::clock::{WallClock, monotonic};
 use crate::devices::Devices;
+use crate::error::WatchError;
 use crate::folders::{Folders, Running};
-use crate::stall_keeper;
 use crate::recent::Recent;
 use crate::rings::Rings;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::stall_keeper;
 use crate::stalls::{FoundStall, StallFinder};
 use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
 use crate::tally::Tally;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use fonio_core::DeviceId;
+use fonio_machine::{Machine, mounts, read_device_id};
 use fonio_system::MountPoint;
 use fonio_tracefs::ring_buffer::Btrfs;
-use fonio_machine::{Machine, mounts, read_device_id};
 
 use crate::attribution::files::subvolume;
 

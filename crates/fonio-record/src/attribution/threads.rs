@@ -3,14 +3,13 @@
 //! The kernel gives the number of a thread that has ended to a later one. So a number has several identities, each from
 //! the end of the one before.
 
-use fonio_core::{Thread, Timestamp};
+use fonio_core::{Nanos, Thread, Timestamp};
+use fonio_machine::Machine;
+use fonio_machine::Units;
 use fonio_system::{Cgroups, Task};
 use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::time::{ClockId, clock_gettime};
-use fonio_machine::Machine;
-use fonio_machine::Units;
-
 
 /// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.
 const LOOKUPS_PER_WAKE: usize = 64;
@@ -62,7 +61,7 @@ pub(crate) struct Threads {
     started_by: FxHashMap<u32, u32>,
     units: Units,
     /// How long the machine slept since it was started: the difference of the clock of start times and that of events.
-    asleep_ns: u64,
+    asleep: Nanos,
 }
 
 /// A thread that was seen for the first time.
@@ -82,13 +81,13 @@ impl Default for Threads {
             u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
         };
         let awake = nanos(ClockId::Monotonic);
-        Threads::naming(Units::default(), nanos(ClockId::Boottime).saturating_sub(awake))
+        Threads::naming(Units::default(), Nanos(nanos(ClockId::Boottime).saturating_sub(awake)))
     }
 }
 
 impl Threads {
     /// No threads yet; their units get the names that `units` finds.
-    fn naming(units: Units, asleep_ns: u64) -> Threads {
+    fn naming(units: Units, asleep: Nanos) -> Threads {
         Threads {
             known: FxHashMap::default(),
             due: Vec::new(),
@@ -97,7 +96,7 @@ impl Threads {
             first_seen: FxHashMap::default(),
             started_by: FxHashMap::default(),
             units,
-            asleep_ns,
+            asleep,
         }
     }
 
@@ -199,8 +198,9 @@ impl Threads {
             }
             for known in self.known.get_mut(&tid).into_iter().flatten().filter(|known| is_due(known)) {
                 // A thread that started after the event is another one.
-                let until = known.first.0.saturating_add(self.asleep_ns).saturating_add(TICK_NS);
-                let is_it = known.first == Timestamp(0) || started_ns.is_some_and(|started| started <= until);
+                let until = known.first + self.asleep + Nanos(TICK_NS);
+                let is_it =
+                    known.first == Timestamp(0) || started_ns.is_some_and(|started| started <= until.0);
                 known.identity = Some(if is_it { identity.clone() } else { Identity::default() });
             }
         }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn threads_of(root: &Path) -> Threads {
-        Threads::naming(Units::below(root), 0)
+        Threads::naming(Units::below(root), Nanos(0))
     }
 
     /// The unit of the thread that had the number 7 at this time.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use fonio_system::{Cgroups, MountTable};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use crate::options::CommandOutput;
-use crate::tracefs::file_error;
 use crate::error::RecordError;
+use crate::options::CommandOutput;
 use crate::options::RecordOptions;
+use crate::tracefs::file_error;
 
 /// Time between two checks whether a killed command has ended.
 const GONE_PAUSE: Duration = Duration::from_millis(1);

@@ -8,9 +8,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use fonio_core::Timestamp;
-use rustc_hash::FxHashMap;
+use fonio_core::{Nanos, Timestamp};
 use fonio_machine::Machine;
+use rustc_hash::FxHashMap;
 
 use crate::options::Quiet;
 
@@ -20,64 +20,64 @@ pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// The last samples of a command's threads.
 pub(crate) struct IdleWatch {
     quiet: Quiet,
-    ran_ns: FxHashMap<u32, u64>,
+    ran: FxHashMap<u32, Nanos>,
     before: Timestamp,
     window: VecDeque<Sample>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    began: u64,
-    ended: u64,
-    busy_ns: u64,
+    began: Timestamp,
+    ended: Timestamp,
+    busy: Nanos,
 }
 
 impl Sample {
     fn is_below(self, share: f64) -> bool {
-        (self.busy_ns as f64) < share * (self.ended - self.began) as f64
+        (self.busy.0 as f64) < share * (self.ended.0 - self.began.0) as f64
     }
 }
 
 impl IdleWatch {
     pub(crate) fn new(quiet: Quiet, now: Timestamp) -> IdleWatch {
-        IdleWatch { quiet, ran_ns: FxHashMap::default(), before: now, window: VecDeque::new() }
+        IdleWatch { quiet, ran: FxHashMap::default(), before: now, window: VecDeque::new() }
     }
 
     /// Takes a sample of the threads. Once the command has been quiet for long enough, returns since when.
     pub(crate) fn look(&mut self, machine: &Machine, tids: &[u32], now: Timestamp) -> Option<Timestamp> {
-        let mut busy_ns = 0;
-        let mut ran_ns = FxHashMap::default();
+        let mut busy = Nanos(0);
+        let mut ran_now = FxHashMap::default();
         let mut in_storage = false;
         for &tid in tids {
             let task = machine.task(tid);
             let Some(schedule) = task.schedule() else { continue };
-            let ran = u64::try_from(schedule.ran.as_nanos()).unwrap_or(u64::MAX);
-            busy_ns += ran.saturating_sub(self.ran_ns.get(&tid).copied().unwrap_or(0));
-            ran_ns.insert(tid, ran);
+            let ran = Nanos(u64::try_from(schedule.ran.as_nanos()).unwrap_or(u64::MAX));
+            busy += ran - self.ran.get(&tid).copied().unwrap_or_default();
+            ran_now.insert(tid, ran);
             in_storage |= task.stat().is_some_and(|stat| stat.state == 'D');
         }
-        self.ran_ns = ran_ns;
+        self.ran = ran_now;
         if in_storage {
-            busy_ns = busy_ns.max(now.0 - self.before.0);
+            busy = busy.max(Nanos(now.0 - self.before.0));
         }
-        self.add(busy_ns, now)
+        self.add(busy, now)
     }
 
-    fn add(&mut self, busy_ns: u64, now: Timestamp) -> Option<Timestamp> {
-        self.window.push_back(Sample { began: self.before.0, ended: now.0, busy_ns });
+    fn add(&mut self, busy: Nanos, now: Timestamp) -> Option<Timestamp> {
+        self.window.push_back(Sample { began: self.before, ended: now, busy });
         self.before = now;
         let lasting = u64::try_from(self.quiet.lasting.as_nanos()).unwrap_or(u64::MAX);
-        while self.window.get(1).is_some_and(|second| now.0 - second.began >= lasting) {
+        while self.window.get(1).is_some_and(|second| now.0 - second.began.0 >= lasting) {
             self.window.pop_front();
         }
-        let span = now.0 - self.window.front()?.began;
-        let whole =
-            Sample { began: 0, ended: span, busy_ns: self.window.iter().map(|sample| sample.busy_ns).sum() };
-        if span < lasting || !whole.is_below(self.quiet.below_share) {
+        let began = self.window.front()?.began;
+        let busy = self.window.iter().fold(Nanos(0), |sum, sample| sum + sample.busy);
+        let whole = Sample { began, ended: now, busy };
+        if now.0 - began.0 < lasting || !whole.is_below(self.quiet.below_share) {
             return None;
         }
         let first = self.window.iter().find(|sample| sample.is_below(self.quiet.below_share));
-        first.map(|sample| Timestamp(sample.began))
+        first.map(|sample| sample.began)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
         let quiet = Quiet { below_share: 0.1, lasting: Duration::from_millis(50) };
         let mut watch = IdleWatch::new(quiet, Timestamp(0));
         busy_ms.iter().zip(1..).find_map(|(busy, at)| {
-            let since = watch.add(busy * MS, Timestamp(at * 10 * MS))?;
+            let since = watch.add(Nanos(busy * MS), Timestamp(at * 10 * MS))?;
             Some((at * 10, since.0 / MS))
         })
     }
@@ -116,6 +116,6 @@ mod tests {
         // The kernel accounts a thread's time when it leaves its processor.
         std::thread::sleep(Duration::from_millis(1));
         watch.look(&machine, &[tid], Timestamp(10 * MS));
-        assert!(watch.ran_ns.get(&tid).is_some_and(|ran| *ran > 0));
+        assert!(watch.ran.get(&tid).is_some_and(|ran| *ran > Nanos(0)));
     }
 }

@@ -14,28 +14,28 @@ use std::io;
 use std::time::Duration;
 
 use fonio_core::{ByteCount, Mark, Timestamp};
+use fonio_machine::Machine;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder, SchedEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::ClockId;
-use fonio_machine::Machine;
 
+use crate::attribution::files::Files;
+use crate::attribution::threads::Threads;
+use crate::capture::command::Command;
+use crate::capture::idle::{IdleWatch, SAMPLE_EVERY};
+use crate::capture::pace::Pace;
+use crate::capture::stop::{Decision, Seen, StopPolicy};
+use crate::clock::{after, clock, cpu_time, now, until};
+use crate::error::RecordError;
+use crate::monitor::Monitor;
+use crate::options::{Progress, RecordOptions, StopReason};
 use crate::probes::blocked::{BlockedCapture, CapturedWaits, NotRecorded, Probe};
 use crate::probes::bpf::Unavailable;
 use crate::probes::calls::{CallsCapture, CallsProbe, CapturedCalls};
-use crate::capture::command::Command;
-use crate::attribution::files::Files;
-use crate::capture::idle::{IdleWatch, SAMPLE_EVERY};
-use crate::monitor::Monitor;
-use crate::capture::pace::Pace;
-use crate::clock::{after, clock, cpu_time, now, until};
-use crate::tracefs::pages::{Drained, LeftOut, PageStore, Pages};
 use crate::tracefs::filesystems::FileScope;
-use crate::capture::stop::{Decision, Seen, StopPolicy};
-use crate::attribution::threads::Threads;
+use crate::tracefs::pages::{Drained, LeftOut, PageStore, Pages};
 use crate::tracefs::{CpuStats, Instance};
-use crate::error::RecordError;
-use crate::options::{Progress, RecordOptions, StopReason};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
@@ -260,7 +260,7 @@ impl Running<'_> {
             Some(_) => policy.with_command(!options.setting.own_group),
             None => policy,
         };
-        let mut pace = Pace::new(self.block.instance.bytes_per_cpu().unwrap_or(u64::MAX));
+        let mut pace = Pace::new(ByteCount(self.block.instance.bytes_per_cpu().unwrap_or(u64::MAX)));
         let mut next_sample = self.began;
         let mut next_progress = after(self.began, PROGRESS_EVERY);
         loop {
@@ -272,7 +272,7 @@ impl Running<'_> {
             let next_sample = self.monitor.as_ref().map(|_| next_sample);
             self.sleep(pace.sleep, [next_sample, policy.deadline()])?;
             let drained = self.drain()?;
-            pace.note(drained.bytes_max);
+            pace.note(drained.most);
             let seen = Seen {
                 buffer_full: drained.full,
                 interrupts: self.capture.signals.count(Signal::INT),
@@ -358,14 +358,14 @@ impl Running<'_> {
         if let Some(Ok(blocked)) = &mut self.blocked {
             blocked.drain(now(), self.capture.machine, &mut self.threads, &mut self.files);
             if let Some(filled) = blocked.filled() {
-                drained.bytes_max = drained.bytes_max.max(self.scaled(filled));
+                drained.most = drained.most.max(self.scaled(filled));
             }
         }
         if let Some(Ok(calls)) = &mut self.calls {
             let machine = self.capture.machine;
             let (used, size) = calls.drain(now(), machine, &mut self.threads, &mut self.files);
             self.files.name_opened(from, machine);
-            drained.bytes_max = drained.bytes_max.max(self.scaled((used, size)));
+            drained.most = drained.most.max(self.scaled((used, size)));
         }
         // Files first: many exist only for a moment.
         self.files.look_up(self.capture.machine);
@@ -374,10 +374,10 @@ impl Running<'_> {
     }
 
     /// How much of the buffer for block events would be as full as `used` of `size` bytes: the pace compares with its size.
-    fn scaled(&self, (used, size): (u64, u64)) -> u64 {
+    fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));
-        u64::try_from(used).unwrap_or(u64::MAX)
+        ByteCount(u64::try_from(used).unwrap_or(u64::MAX))
     }
 
     fn terminate_command(&mut self) {
@@ -478,7 +478,7 @@ impl Capture<'_> {
             };
             let more = waits.store.drain(&mut |page| threads.note(self.layout, page, &made));
             let more = more.map_err(|source| self.store_failed(source))?;
-            drained.bytes_max = drained.bytes_max.max(more.bytes_max);
+            drained.most = drained.most.max(more.most);
             drained.full |= more.full;
         }
         Ok(drained)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fonio_core::ByteCount;
+
 /// Longest sleep between two wake-ups, for buffers that fill slowly.
 const WAKE_MAX: Duration = Duration::from_millis(200);
 /// Shortest sleep between two wake-ups, for buffers that fill fast.
@@ -11,22 +13,22 @@ const WAKE_MIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The size of one processor's buffer.
-    ring_bytes: u64,
+    ring: ByteCount,
     pub sleep: Duration,
 }
 
 impl Pace {
-    pub(crate) fn new(ring_bytes: u64) -> Pace {
+    pub(crate) fn new(ring: ByteCount) -> Pace {
         // A command may start with a burst of I/O.
-        Pace { ring_bytes, sleep: WAKE_MAX / 4 }
+        Pace { ring, sleep: WAKE_MAX / 4 }
     }
 
     /// Takes the largest amount of data that a processor's buffer held at a wake-up.
-    pub(crate) fn note(&mut self, bytes_max: u64) {
+    pub(crate) fn note(&mut self, most: ByteCount) {
         // Leave room for a late wake-up on a busy machine.
-        if bytes_max > self.ring_bytes / 4 {
+        if most.0 > self.ring.0 / 4 {
             self.sleep = (self.sleep / 2).max(WAKE_MIN);
-        } else if bytes_max < self.ring_bytes / 16 {
+        } else if most.0 < self.ring.0 / 16 {
             self.sleep = (self.sleep * 2).min(WAKE_MAX);
         }
     }
@@ -38,9 +40,9 @@ mod tests {
 
     #[test]
     fn the_pace_follows_how_fast_the_buffers_fill() {
-        let mut pace = Pace::new(1600);
+        let mut pace = Pace::new(ByteCount(1600));
         let mut sleeps = |bytes_max| {
-            pace.note(bytes_max);
+            pace.note(ByteCount(bytes_max));
             pace.sleep.as_micros()
         };
         assert_eq!(sleeps(100), 50_000, "a sixteenth changes nothing");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fonio_core::Timestamp;
 
-use crate::options::StopReason;
 use crate::clock::after;
+use crate::options::StopReason;
 
 /// The time that a command gets to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
 use fonio_machine::{Machine, Units};
+use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
 

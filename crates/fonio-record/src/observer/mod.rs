@@ -12,19 +12,19 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Nanos, Op, Sector, Timestamp, WaitReason};
+use fonio_machine::Machine;
 pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
-use fonio_machine::Machine;
 
+use crate::attribution::files::{Roots, content};
+use crate::attribution::swap;
+use crate::clock::now;
 use crate::probes::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
 use crate::probes::bpf::Unavailable;
-use crate::attribution::files::{Roots, content};
-use crate::clock::now;
 use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
-use crate::attribution::swap;
 use identities::{Identities, Shown};
 
 /// The shortest time between two looks at procfs, and the pause after one in multiples of the time that it took: looks use at

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use fonio_core::{BlockedIn, DeviceId, WaitReason};
-use fonio_system::{Task, device};
 use fonio_machine::{Machine, read_text};
+use fonio_system::{Task, device};
 
 use crate::probes::blocked::place_in_procfs;
 

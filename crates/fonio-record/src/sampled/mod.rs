@@ -12,18 +12,18 @@ use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, SO
 use fonio_core::{
     ByteCount, Content, DeviceId, Diagnostic, File, Meta, RowSink, Severity, Thread, Timestamp,
 };
+use fonio_machine::Machine;
 use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
-use fonio_machine::Machine;
 
-use crate::monitor::Monitor;
-use crate::write::writer::{RecordingWriter, check_place, not_written};
-use crate::clock::{after, clock, cpu_time, now, until};
-use crate::tracefs::disks;
-use crate::capture::stop::{Decision, Seen, StopPolicy};
 use crate::attribution::threads::{NewThread, Threads};
+use crate::capture::stop::{Decision, Seen, StopPolicy};
+use crate::clock::{after, clock, cpu_time, now, until};
 use crate::error::RecordError;
+use crate::monitor::Monitor;
 use crate::options::{Progress, RecordOptions, RecordSummary, StopReason};
+use crate::tracefs::disks;
+use crate::write::writer::{RecordingWriter, check_place, not_written};
 pub(crate) use look::Looker;
 pub(crate) use tally::Tally;
 

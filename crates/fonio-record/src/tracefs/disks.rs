@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
+use fonio_machine::Machine;
 use fonio_system::device;
 use rustix::fs::FileType;
-use fonio_machine::Machine;
 
 use crate::error::RecordError;
 use crate::options::Selector;
@@ -85,10 +85,13 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
 }
 
 fn path_device(machine: &Machine, path: &Path) -> Result<DeviceId, RecordError> {
-    let found = machine.device_below(path).map_err(|source| RecordError::UnknownPath { path: path.to_owned(), source })?;
+    let found = machine
+        .device_below(path)
+        .map_err(|source| RecordError::UnknownPath { path: path.to_owned(), source })?;
     found.ok_or_else(|| {
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let fs = machine.mounts().holding(&real).map_or("unknown".to_owned(), |mount| mount.filesystem.clone());
+        let fs =
+            machine.mounts().holding(&real).map_or("unknown".to_owned(), |mount| mount.filesystem.clone());
         RecordError::NoDeviceBelow { path: path.to_owned(), fs }
     })
 }

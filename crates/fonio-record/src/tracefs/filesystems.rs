@@ -1,8 +1,8 @@
 //! Chooses the file systems whose files are followed: those on the watched disks.
 
 use fonio_core::DeviceId;
-use fonio_tracefs::ring_buffer::Btrfs;
 use fonio_machine::{Machine, mounts};
+use fonio_tracefs::ring_buffer::Btrfs;
 
 use crate::attribution::btrfs;
 use crate::tracefs::disks::Watched;

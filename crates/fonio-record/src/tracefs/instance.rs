@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fonio_machine::{Machine, read_text};
 use fonio_system::ProcessId;
 use fonio_tracefs::ring_buffer::{
     BLOCKED_EVENTS, BlockDecoder, ByteOrder, EventFormat, FILE_EVENTS, FileDecoder, PageLayout,
@@ -21,11 +22,10 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
     mount, unmount,
 };
-use fonio_machine::{Machine, read_text};
 
 use crate::error::RecordError;
-use crate::tracefs::filesystems::FileScope;
 use crate::tracefs::disks::Watched;
+use crate::tracefs::filesystems::FileScope;
 
 /// The usual mount point.
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";

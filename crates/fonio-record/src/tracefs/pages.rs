@@ -70,7 +70,7 @@ pub(crate) struct PageStore {
     /// The error after which the spill file is no longer used.
     spill_failed: Option<io::Error>,
     full: bool,
-    trace_bytes: u64,
+    trace_bytes: ByteCount,
 }
 
 /// The events for which a full store had no room.
@@ -97,8 +97,8 @@ pub(crate) struct LeftOnCpu {
 /// The result of one round of reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Drained {
-    /// The largest amount that one processor had, in bytes of the kernel's pages.
-    pub bytes_max: u64,
+    /// The largest amount that one processor had, in the kernel's pages.
+    pub most: ByteCount,
     /// The store is full and keeps no more pages.
     pub full: bool,
 }
@@ -138,7 +138,7 @@ impl PageStore {
             spill,
             spill_failed: None,
             full: false,
-            trace_bytes: 0,
+            trace_bytes: ByteCount(0),
         }
     }
 
@@ -149,7 +149,7 @@ impl PageStore {
     /// full. Events of one processor after that instant are useless.
     pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
         self.collect_spilled()?;
-        let mut bytes = vec![0; self.cpus.len()];
+        let mut bytes = vec![ByteCount(0); self.cpus.len()];
         let mut waiting: Vec<usize> = (0..self.cpus.len()).collect();
         while !waiting.is_empty() && !self.full {
             let mut still = Vec::with_capacity(waiting.len());
@@ -159,13 +159,13 @@ impl PageStore {
                     break;
                 }
                 if self.read_page(index, look)? {
-                    bytes[index] += self.layout.page_bytes() as u64;
+                    bytes[index] += ByteCount(self.layout.page_bytes() as u64);
                     still.push(index);
                 }
             }
             waiting = still;
         }
-        Ok(Drained { bytes_max: bytes.into_iter().max().unwrap_or(0), full: self.full })
+        Ok(Drained { most: bytes.into_iter().max().unwrap_or_default(), full: self.full })
     }
 
     /// Reads one page of a processor into its chunk; `false` where it has none.
@@ -179,7 +179,7 @@ impl PageStore {
         let kept = self.layout.open(page).map_or(read, |(header, _)| header.used_bytes);
         look(&page[..kept]);
         cpu.chunk.ends.push((used + kept) as u32);
-        self.trace_bytes += kept as u64;
+        self.trace_bytes += ByteCount(kept as u64);
         Ok(true)
     }
 
@@ -271,7 +271,7 @@ impl PageStore {
 
     /// Raw trace kept so far.
     pub(crate) fn trace_bytes(&self) -> ByteCount {
-        ByteCount(self.trace_bytes)
+        self.trace_bytes
     }
 
     /// Memory in use.

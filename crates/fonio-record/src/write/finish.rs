@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
 use fonio_core::{DeviceId, Diagnostic, Meta, RowSink, Severity};
+use fonio_machine::{Machine, read_text};
 use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
@@ -14,23 +15,22 @@ use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDec
 use fonio_tracefs::waits::Completions;
 use fonio_tracefs::whose::Attribution;
 use rustc_hash::FxHashSet;
-use fonio_machine::{Machine, read_text};
 
-use crate::probes::blocked::BlockedWait;
-use crate::probes::calls::RecordedCall;
-use crate::capture::Captured;
-use crate::write::losses::Losses;
-use crate::write::writer::{self, RecordingWriter};
-use crate::clock::cpu_time;
-use crate::tracefs::pages::Pages;
-use crate::tracefs::filesystems::FileScope;
-use crate::tracefs::disks;
 use crate::attribution::swap;
-use crate::write::waits;
 use crate::attribution::whose::{Follower, WithFiles};
-use crate::write::reader::{CaptureReader, WithoutOwn};
+use crate::capture::Captured;
+use crate::clock::cpu_time;
 use crate::error::RecordError;
 use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary, StopReason};
+use crate::probes::blocked::BlockedWait;
+use crate::probes::calls::RecordedCall;
+use crate::tracefs::disks;
+use crate::tracefs::filesystems::FileScope;
+use crate::tracefs::pages::Pages;
+use crate::write::losses::Losses;
+use crate::write::reader::{CaptureReader, WithoutOwn};
+use crate::write::waits;
+use crate::write::writer::{self, RecordingWriter};
 
 /// The counter in `meta.json` of requests that carry bios of several files, or for several threads.
 const MIXED_REQUESTS: &str = "mixed_requests";
@@ -137,7 +137,11 @@ impl FinishedCapture<'_> {
 
     /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's
     /// rows.
-    fn write_non_trace_rows(&self, other_rows: &mut OtherRows<'_>, writer: &mut RecordingWriter) -> io::Result<()> {
+    fn write_non_trace_rows(
+        &self,
+        other_rows: &mut OtherRows<'_>,
+        writer: &mut RecordingWriter,
+    ) -> io::Result<()> {
         writer.began(self.captured.began)?;
         if let Some(monitor) = &self.captured.monitor {
             monitor.write(writer)?;

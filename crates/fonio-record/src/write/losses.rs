@@ -147,8 +147,8 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracefs::pages::{LeftOnCpu, LeftOut};
     use crate::tracefs::CpuStats;
+    use crate::tracefs::pages::{LeftOnCpu, LeftOut};
 
     fn gap(cpu: u32, count: Option<u64>) -> LostEvents {
         LostEvents { cpu: Some(cpu), count, after: Timestamp(3), before: Timestamp(4) }

@@ -12,12 +12,12 @@ use fonio_tracefs::ring_buffer::{BlockDecoder, PageLayout, RingBufferReader};
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
 
-use crate::options::Progress;
-use crate::capture::Captured;
-use crate::write::losses::Losses;
-use crate::tracefs::pages::{CpuSource, Pages};
 use crate::attribution::threads::Threads;
 use crate::attribution::whose::Follower;
+use crate::capture::Captured;
+use crate::options::Progress;
+use crate::tracefs::pages::{CpuSource, Pages};
+use crate::write::losses::Losses;
 
 /// Number of events between two progress messages.
 const PROGRESS_EVENTS: u64 = 200_000;

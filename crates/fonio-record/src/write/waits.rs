@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::io;
 
 use fonio_core::{Mark, RowSink, Timestamp};
+use fonio_machine::{Machine, read_text};
 use fonio_tracefs::ring_buffer::{MergedRecords, PageLayout, SchedDecoder, SchedEvent};
 use fonio_tracefs::waits::{Completions, Reasons, WaitTree};
-use fonio_machine::{Machine, read_text};
 
 use crate::capture::Captured;
 use crate::tracefs::pages::Pages;

@@ -41,7 +41,9 @@ impl RecordingWriter {
     ) -> Result<Finished, RecordError> {
         let installed = match self {
             RecordingWriter::Plain(writer) => writer.install(meta),
-            RecordingWriter::Redacted(redactor, key) => redactor.into_inner().install(redacted_meta(&key, &meta)),
+            RecordingWriter::Redacted(redactor, key) => {
+                redactor.into_inner().install(redacted_meta(&key, &meta))
+            }
         };
         let finished = installed.map_err(|error| not_finished(out, error))?;
         if finished.path != out {

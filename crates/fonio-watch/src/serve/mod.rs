@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crate::settings::Settings;
 use crate::error::WatchError;
+use crate::settings::Settings;
 use crate::shared::Shared;
 
 /// The running servers. They end when this is dropped.

@@ -17,8 +17,8 @@ use mqttbytes::v4::{Connect, ConnectReturnCode, Disconnect, LastWill, Packet, Pu
 use serde_json::{Value, json};
 
 use super::status::{self, Status};
-use crate::settings::Mqtt;
 use crate::error::WatchError;
+use crate::settings::Mqtt;
 use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;

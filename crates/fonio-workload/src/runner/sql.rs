@@ -1,8 +1,8 @@
 //! Databases: opened with the workload's settings and the fix's, and every setting read back.
 
+use fonio_core::Random;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
-use fonio_core::Random;
 
 use super::worker::Worker;
 use super::{Runner, lock};

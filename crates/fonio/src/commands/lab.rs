@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_lab::{
-    Accelerator, Architecture, Archive, CommandHere, Needs, OwnProgram, Streams, System, SystemOptions, Wanted,
+    Accelerator, Architecture, Archive, CommandHere, Needs, OwnProgram, Streams, System, SystemOptions,
+    Wanted,
 };
 use serde::Serialize;
 

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
+use fonio_machine::Machine;
 use fonio_system::{MountPoint, device};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{Mode, OFlags};
-use fonio_machine::Machine;
 
 /// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode number and generation, 32 bits each.
 const HANDLE: i32 = 1;

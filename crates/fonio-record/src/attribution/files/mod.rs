@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fonio_core::{Content, DeviceId, Timestamp};
+use fonio_machine::Machine;
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
 use fonio_tracefs::whose::FileKey;
 use rustc_hash::FxHashMap;
-use fonio_machine::Machine;
 
-use crate::clock::now;
 use crate::attribution::threads::Threads;
+use crate::clock::now;
 pub(crate) use content::content;
 use content::{begins_as_sqlite, beside};
 use fanotify::Watch;

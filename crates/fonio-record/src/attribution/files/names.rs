@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use fonio_core::{Content, Timestamp};
+use fonio_machine::Machine;
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
-use fonio_machine::Machine;
 
 use super::fanotify::{Change, NameEvent, Watch};
 use super::find::Roots;

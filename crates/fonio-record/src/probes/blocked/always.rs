@@ -6,8 +6,8 @@ use fonio_machine::Machine;
 use super::layout::{IOWAIT, ShortKey};
 use super::short::{self, ShortCount};
 use super::{BlockedProbe, BlockedWait, place};
-use crate::probes::bpf::Unavailable;
 use crate::attribution::thread_names::ThreadNames;
+use crate::probes::bpf::Unavailable;
 
 /// How long counts are summed up in the kernel.
 const PERIOD_NS: u64 = 10_000_000_000;

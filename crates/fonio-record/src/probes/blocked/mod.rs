@@ -29,12 +29,12 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
 use fonio_core::{BlockedIn, DeviceId, Nanos, Timestamp, WaitReason};
+use fonio_machine::{Machine, read_text};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
-use fonio_machine::{Machine, read_text};
 
-use crate::probes::bpf::{self, Unavailable};
 use crate::attribution::thread_names::ThreadNames;
+use crate::probes::bpf::{self, Unavailable};
 use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
 pub(crate) use open::{blocked_threads as blocked_in_procfs, place as place_in_procfs};
 pub(crate) use place::Place;
@@ -130,7 +130,7 @@ pub(crate) struct BlockedProbe {
     is_ripe: bool,
     /// When the threshold was last looked at, and the number of long waits then.
     looked: (Timestamp, u64),
-    threshold_max_ns: u64,
+    threshold_max: Nanos,
 }
 
 impl std::fmt::Debug for BlockedProbe {
@@ -174,7 +174,7 @@ impl BlockedProbe {
             period_began: Timestamp(0),
             is_ripe: false,
             looked: (Timestamp(0), 0),
-            threshold_max_ns: shedding::THRESHOLD_MIN_NS,
+            threshold_max: Nanos(shedding::THRESHOLD_MIN_NS),
         })
     }
 
@@ -214,7 +214,7 @@ impl BlockedProbe {
         // A threshold that is too low is raised at once, one that is too high is lowered at the end of a period.
         if raised > self.now_set.threshold_ns || is_period_over {
             self.now_set.threshold_ns = raised;
-            self.threshold_max_ns = self.threshold_max_ns.max(raised);
+            self.threshold_max = self.threshold_max.max(Nanos(raised));
             self.looked = (now, long_waits);
             if is_period_over {
                 self.now_set.period += 1;
@@ -249,7 +249,7 @@ impl BlockedProbe {
             // An iteration can show an entry twice while others are added. It is removed once.
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
-                self.short.add(key, Sum { count: sum.count, total_ns: sum.total_ns });
+                self.short.add(key, Sum { count: sum.count, total: Nanos(sum.total_ns) });
                 self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
             }
         }
@@ -313,7 +313,7 @@ impl BlockedProbe {
             names: self.names,
             started_by: self.started_by.iter().filter_map(Result::ok).collect(),
             lost,
-            threshold_max: Nanos(self.threshold_max_ns),
+            threshold_max: self.threshold_max,
             without_symbols: self.places.is_empty(),
             unseen: None,
         }

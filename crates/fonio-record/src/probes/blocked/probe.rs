@@ -1,16 +1,16 @@
 //! Chooses how waits are recorded: by BPF, or by events of the scheduler in tracefs.
 
 use fonio_core::Timestamp;
-use fonio_tracefs::ring_buffer::PageLayout;
 use fonio_machine::Machine;
+use fonio_tracefs::ring_buffer::PageLayout;
 
 use super::traced::TracedProbe;
 use super::{BlockedProbe, BlockedWait, Finished};
-use crate::probes::bpf::Unavailable;
 use crate::attribution::thread_names::ThreadNames;
-use crate::tracefs::Tracefs;
 use crate::error::RecordError;
 use crate::options::BlockedBy;
+use crate::probes::bpf::Unavailable;
+use crate::tracefs::Tracefs;
 
 /// What records waits.
 #[derive(Debug)]

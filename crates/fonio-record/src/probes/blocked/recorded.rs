@@ -3,18 +3,18 @@
 use std::io;
 
 use fonio_core::{BlockedIn, Nanos, RowSink, Timestamp, Wait};
+use fonio_machine::Machine;
 use fonio_tracefs::waits::Completions;
 use rustc_hash::FxHashSet;
-use fonio_machine::Machine;
 
 use super::shedding::THRESHOLD_MIN_NS;
 use super::so_far::SoFar;
 use super::traced::Unseen;
 use super::{BlockedWait, Finished, NotRecorded, Probe};
-use crate::probes::bpf::Unavailable;
 use crate::attribution::files::Files;
-use crate::options::BlockedSoFar;
 use crate::attribution::threads::Threads;
+use crate::options::BlockedSoFar;
+use crate::probes::bpf::Unavailable;
 
 /// The most waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
 const WAITS_MAX: usize = 1 << 19;

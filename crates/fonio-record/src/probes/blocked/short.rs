@@ -40,7 +40,7 @@ struct Key {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub count: u64,
-    pub total_ns: u64,
+    pub total: Nanos,
 }
 
 /// The sums of waits without rows.
@@ -84,7 +84,7 @@ impl ShortWaits {
         (tid, blocked_in, reason): (u32, BlockedIn, WaitReason),
         lasted: Nanos,
     ) {
-        let sum = Sum { count: 1, total_ns: lasted.0 };
+        let sum = Sum { count: 1, total: lasted };
         self.add_to(period, (tid, blocked_in, reason, class_of(lasted)), sum);
     }
 
@@ -104,7 +104,7 @@ impl ShortWaits {
         }
         let known = self.sums.entry(key(self.width)).or_default();
         known.count += sum.count;
-        known.total_ns = known.total_ns.saturating_add(sum.total_ns);
+        known.total += sum.total;
     }
 
     /// Joins neighbouring slots.
@@ -114,7 +114,7 @@ impl ShortWaits {
         for (key, sum) in std::mem::take(&mut self.sums) {
             let joined = self.sums.entry(Key { slot: key.slot / 2, ..key }).or_default();
             joined.count += sum.count;
-            joined.total_ns = joined.total_ns.saturating_add(sum.total_ns);
+            joined.total += sum.total;
         }
     }
 
@@ -130,7 +130,7 @@ impl ShortWaits {
                 reason: key.reason,
                 below: below(key.class),
                 count: sum.count,
-                total: Nanos(sum.total_ns),
+                total: sum.total,
             })
             .collect()
     }
@@ -139,7 +139,7 @@ impl ShortWaits {
     #[cfg(test)]
     pub(crate) fn sum_of(&self, tid: u32) -> (u64, u64) {
         let sums = self.sums.iter().filter(|(key, _)| key.tid == tid).map(|(_, sum)| sum);
-        sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total_ns))
+        sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total.0))
     }
 
     /// The waits for which there was no place.
@@ -170,7 +170,7 @@ impl ShortWaits {
                 until: self.slots.get(slot + 1).copied().unwrap_or(ended),
                 below: below(key.class),
                 count: sum.count,
-                total: Nanos(sum.total_ns),
+                total: sum.total,
             })?;
         }
         Ok(())
@@ -232,7 +232,7 @@ mod tests {
     fn periods_are_joined_when_there_are_too_many_sums() {
         let mut short = ShortWaits { sums_max: 4, ..ShortWaits::default() };
         let key = |period, tid| ShortKey { period, tid, call: -1, flags: 1, class: 3, zero: 0 };
-        let sum = Sum { count: 2, total_ns: 10_000 };
+        let sum = Sum { count: 2, total: Nanos(10_000) };
         for period in 0..8 {
             short.begin(period, Timestamp(u64::from(period) * 10));
             short.add(key(period, 7), sum);

@@ -20,7 +20,7 @@ mod table;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{DeviceId, FileFlags, SqliteWrite, Timestamp};
+use fonio_core::{ByteCount, DeviceId, FileFlags, SqliteWrite, Timestamp};
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::FxHashMap;
 
@@ -48,7 +48,7 @@ pub(crate) struct RecordedCall {
     pub number: i32,
     pub inode: Option<Inode>,
     pub offset: Option<u64>,
-    pub bytes: Option<u64>,
+    pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
     /// When it returned, and what; `None` if it had not when the recording ended.
     pub ended: Option<(Timestamp, i64)>,
@@ -208,7 +208,7 @@ fn given(raw: &RawCall, path: Option<RawPath>) -> Given {
         number: raw.number,
         inode: raw.has(HAS_FILE).then_some(Inode { fs, number: raw.inode }),
         offset: raw.has(HAS_OFFSET).then_some(raw.offset),
-        bytes: raw.has(HAS_BYTES).then_some(raw.bytes),
+        bytes: raw.has(HAS_BYTES).then_some(ByteCount(raw.bytes)),
         entered: Timestamp(raw.entered_ns),
         ended: Some((Timestamp(raw.exited_ns), raw.result)),
         sqlite_write: sqlite::sqlite_write(raw),

@@ -4,18 +4,18 @@ use std::ffi::OsStr;
 use std::io;
 
 use fonio_core::meta::LOST_CALLS;
-use fonio_core::{ByteCount, Call, RowSink, Timestamp};
+use fonio_core::{Call, RowSink, Timestamp};
+use fonio_machine::Machine;
 use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
-use fonio_machine::Machine;
 
 use super::layout::{PATH_MAX, RawPath};
 use super::{CallsProbe, Given, Lost, RecordedCall, table};
-use crate::probes::bpf::Unavailable;
 use crate::attribution::files::{Files, Opened};
 use crate::attribution::thread_names::ThreadNames;
-use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 use crate::attribution::threads::Threads;
+use crate::probes::bpf::Unavailable;
+use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 
 /// The most calls: 108 MB at 104 bytes each.
 const CALLS_MAX: usize = 1 << 20;
@@ -214,7 +214,7 @@ impl CapturedCalls {
                 tid: call.tid,
                 file_id,
                 offset: call.offset,
-                bytes: call.bytes.map(ByteCount),
+                bytes: call.bytes,
                 entered: call.entered,
                 exited: call.ended.map(|(at, _)| at),
                 result: call.ended.map(|(_, result)| result),

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::ProgramFd;
 use fonio_core::Timestamp;
-use rustc_hash::FxHashSet;
 use fonio_machine::{Machine, read_text};
+use rustc_hash::FxHashSet;
 
 use super::library::{self, Library};
 use crate::probes::bpf::uprobe::{At, UprobeLink, Uprobes};

@@ -31,7 +31,7 @@ struct Row {
     entered: u64,
     exited: Option<u64>,
     steps: u64,
-    stepping_ns: u64,
+    stepping: Nanos,
     hash: u64,
 }
 
@@ -68,7 +68,7 @@ impl Kept {
             entered: raw.entered_ns,
             exited,
             steps: raw.steps,
-            stepping_ns: raw.stepping_ns,
+            stepping: Nanos(raw.stepping_ns),
             hash: raw.text,
         });
     }
@@ -158,7 +158,7 @@ impl CapturedStatements {
                 entered: Timestamp(row.entered),
                 exited: row.exited.map(Timestamp),
                 steps: row.steps,
-                stepping: Nanos(row.stepping_ns),
+                stepping: row.stepping,
                 text: text.cloned(),
             })?;
         }

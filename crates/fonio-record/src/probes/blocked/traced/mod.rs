@@ -13,17 +13,17 @@ mod calls;
 use std::fs::File;
 
 use fonio_core::{Nanos, Timestamp};
+use fonio_machine::{Machine, read_text};
 use fonio_tracefs::ring_buffer::{Interrupt, PageLayout, SchedDecoder};
 use fonio_tracefs::waits::{BlockedThread, BlockedThreads};
 use rustc_hash::{FxHashMap, FxHashSet};
-use fonio_machine::{Machine, read_text};
 
 use super::layout::COMM_MAX;
 use super::place::{Place, Places};
 use super::{BlockedWait, Finished, Lost, PERIOD_NS, ShortWaits, open, shedding};
-use crate::error::RecordError;
 use crate::attribution::thread_names::ThreadNames;
 use crate::clock::now;
+use crate::error::RecordError;
 use crate::tracefs::pages::read_raw;
 use crate::tracefs::{Instance, Tracefs};
 use calls::CallFunctions;
@@ -67,8 +67,8 @@ pub(crate) struct TracedProbe {
     without_stack_before: u64,
     /// The waits with a row of their own since then.
     long_waits: u64,
-    threshold_ns: u64,
-    threshold_max_ns: u64,
+    threshold: Nanos,
+    threshold_max: Nanos,
     unseen: Unseen,
 }
 
@@ -117,8 +117,8 @@ impl TracedProbe {
             period_began: Timestamp(0),
             without_stack_before: 0,
             long_waits: 0,
-            threshold_ns: shedding::THRESHOLD_MIN_NS,
-            threshold_max_ns: shedding::THRESHOLD_MIN_NS,
+            threshold: Nanos(shedding::THRESHOLD_MIN_NS),
+            threshold_max: Nanos(shedding::THRESHOLD_MIN_NS),
             unseen: Unseen { no_stacks: !takes_stacks, ..Unseen::default() },
         })
     }
@@ -191,13 +191,13 @@ impl TracedProbe {
 
     /// Handles the events up to an instant.
     fn handle(&mut self, until_ns: u64, give: &mut dyn FnMut(BlockedWait)) {
-        let (judge, threshold_ns, period) = (&mut self.judge, self.threshold_ns, self.period);
+        let (judge, threshold, period) = (&mut self.judge, self.threshold, self.period);
         let (has_stacks, mut without_stack, mut long_waits) = (!self.unseen.no_stacks, 0, 0);
         self.threads.until(until_ns, &mut |thread| {
             without_stack += u64::from(has_stacks && thread.stack.is_empty() && !thread.began_before);
             let Some(wait) = judge.wait(&thread) else { return };
             let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
-            if lasted.0 >= threshold_ns {
+            if lasted >= threshold {
                 long_waits += 1;
                 give(wait);
             } else {
@@ -227,12 +227,12 @@ impl TracedProbe {
     /// Begins a new period if this one is over.
     fn turn_period(&mut self, now: Timestamp) {
         let elapsed_ns = now.0.saturating_sub(self.period_began.0);
-        let next = shedding::next_threshold(self.threshold_ns, self.long_waits, elapsed_ns);
-        if elapsed_ns < PERIOD_NS && next <= self.threshold_ns {
+        let next = Nanos(shedding::next_threshold(self.threshold.0, self.long_waits, elapsed_ns));
+        if elapsed_ns < PERIOD_NS && next <= self.threshold {
             return;
         }
-        self.threshold_ns = next;
-        self.threshold_max_ns = self.threshold_max_ns.max(next);
+        self.threshold = next;
+        self.threshold_max = self.threshold_max.max(next);
         self.long_waits = 0;
         self.period += 1;
         self.period_began = now;
@@ -299,7 +299,7 @@ impl TracedProbe {
             names: self.judge.names,
             started_by: FxHashMap::default(),
             lost,
-            threshold_max: Nanos(self.threshold_max_ns),
+            threshold_max: self.threshold_max,
             without_symbols: self.judge.places.is_empty(),
             unseen: Some(self.unseen),
         }

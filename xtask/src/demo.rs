@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::parts::part;
 use crate::{process, tools};
 
 /// A recording of the same workload on the same card, made by the demo.
@@ -29,8 +30,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let root = process::is_root();
     tools::ensure(if root { &[tools::BUILD, tools::DEMO] } else { &[tools::BUILD] })?;
-    println!("Building fonio …");
-    let fonio = process::build_fonio()?;
+    let fonio = part("build of fonio", process::build_fonio)?;
     let dir = process::scratch("demo")?;
     if root {
         println!(
@@ -44,7 +44,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             .arg(emptied(&dir.join("runs"))?);
         // Ctrl-C goes to the complete process group: fonio undoes what it made, and this process waits for it.
         process::outlive_signals()?;
-        return process::run(&mut fix);
+        return part("measurement", || process::run(&mut fix));
     }
     println!(
         "Measuring needs root (`sudo -E cargo xtask demo`). Without it: the report on a recording that the demo made, \

@@ -27,18 +27,21 @@ mod live_bench;
 mod mutants;
 #[cfg(feature = "results")]
 mod paper;
+mod parts;
 mod process;
 mod receipt;
 mod report_bench;
 mod results_bench;
 mod results_demo;
 mod results_service;
+mod sentences;
 #[cfg(feature = "results")]
 mod storebench;
 mod sync_policy;
 mod tally;
 mod test;
 mod tidy;
+mod times;
 mod tools;
 mod verdicts;
 mod watch_bench;
@@ -53,6 +56,11 @@ cargo xtask COMMAND
               `demo results`: the results service: measure emulated cards, send the results after a preview, and show the page
               (root, four minutes): [--once, which ends without waiting for Ctrl-C]
   test        run all checks: format, lints, documentation, invariants, fuzz targets, tests
+              `test --fast`: format, invariants, lints, and the unit tests of the crates that changed since they passed
+  times       run the demo and all tests, each in a new clone with nothing compiled, and print how long each part takes:
+              [demo] [test] [fast]
+  sentences   draw sentences of the documents, comments and messages, by the commit's hash, for a reader who judges the language:
+              [--count N] [--commit HASH]
   fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   mutants     make small faults in a sample of the code, and see whether the tests notice:
               [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
@@ -127,6 +135,8 @@ type Run = fn(&[String]) -> anyhow::Result<()>;
 const COMMANDS: &[(&str, Run)] = &[
     ("demo", demo::run),
     ("test", test::run),
+    ("times", times::run),
+    ("sentences", sentences::run),
     ("fuzz", fuzz::run),
     ("mutants", mutants::run),
     ("fuse-safety", fuse_safety::run),

@@ -1,6 +1,6 @@
 //! Tests emulated block devices on a real kernel.
 
-mod bed;
+use crate::bed;
 
 use std::fs;
 use std::path::{Path, PathBuf};

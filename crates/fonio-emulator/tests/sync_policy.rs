@@ -2,15 +2,12 @@
 //!
 //! `cargo xtask bench sync-policy` does the same many more times.
 
-mod bed;
-#[allow(dead_code, reason = "the benchmark uses the rest")]
-#[path = "bed/sync_policy.rs"]
-mod sync_policy;
-
 use std::time::Duration;
 
 use fonio_testing::Need;
-use sync_policy::{MODES, Promise, Recorded};
+
+use crate::bed;
+use crate::power_cut_trials::{MODES, Promise, Recorded};
 
 const CUTS: u32 = 5;
 

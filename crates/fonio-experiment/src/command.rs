@@ -208,7 +208,7 @@ fn run_once(
     // A replay reads its recording before it begins.
     let replayed =
         options.replay.as_ref().map(|_| Replayed::load(&bed.scratch().join(RESULT))).transpose()?;
-    bed.close()?;
+    bed.close_measured()?;
     let analysed = Analysed::of(out)?;
     let wall_s = match replayed {
         Some(replayed) => replayed.took.as_secs_f64(),

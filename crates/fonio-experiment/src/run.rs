@@ -125,7 +125,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let (devices, usable) = (bed.reports()?, bed.usable());
-    bed.close()?;
+    bed.close_measured()?;
     let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
     let analysed = Analysed::of(out)?;
     Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, beside })

@@ -21,6 +21,7 @@ mod caches;
 mod cleaner;
 mod control_group;
 mod cpu_share;
+mod device_users;
 mod error;
 mod filesystem;
 mod kernel;

@@ -3,8 +3,7 @@
 use fonio_report::document::{Cell, Scale};
 use fonio_report::render_html;
 
-#[path = "../examples/paper_page/document.rs"]
-mod document;
+use crate::document;
 
 const PAPERS: &str = r#"[{
   "id": "a-t1", "title": "a table", "commands": ["fonio run a"],

@@ -136,7 +136,7 @@ fn launch_once(
     if let Some(limit) = setup.limits.memory.filter(|_| confined.kills() > 0) {
         return Err(ExperimentError::OutOfMemory { limit });
     }
-    bed.close()?;
+    bed.close_measured()?;
 
     let analysed = Analysed::of(out)?;
     let command = || options.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

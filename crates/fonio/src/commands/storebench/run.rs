@@ -12,12 +12,12 @@ use fonio_bench::storebench::figures::Part;
 use fonio_bench::storebench::machine::{self, Began};
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
+use fonio_bench::storebench::results::{self, Unfinished};
 use fonio_bench::storebench::run::{Kept, Session, Step};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
 
-use super::results::{self, Unfinished};
 use super::show;
 use crate::cli::Colour;
 use crate::cli::storebench::StoreBenchRun;
@@ -176,12 +176,7 @@ fn measure(
         _ => new,
     };
     kept.notes = machine::notes(session.target.place());
-    let mut save = |kept: &Kept| {
-        unfinished.save(kept).map_err(|error| {
-            // The state folder, not the device.
-            fonio_system::SystemError::on("keep the finished parts in", unfinished.path())(error).into()
-        })
-    };
+    let mut save = |kept: &Kept| unfinished.save(kept);
     let mut progress = Progress::new();
     let ended = session.run(&mut kept, &mut save, &mut |step| progress.show(step)).err();
     progress.clear();

@@ -7,15 +7,14 @@ use std::path::Path;
 use anyhow::Result;
 use fonio_bench::storebench::document::{CapacityCheck, ClassVerdict, Document, Measure, Value};
 use fonio_bench::storebench::figures::{self, Better, Figure, Part, Unit};
-use fonio_bench::storebench::standing;
 use fonio_bench::storebench::verdict::origin_words;
+use fonio_bench::storebench::{results, standing};
 use fonio_core::{ByteCount, Unit as Quantity};
 use fonio_report::Document as Report;
 use fonio_report::document::{
     Axis, Cell, Column, Fact, Figure as Chart, Plot, Role, Scale, Section, Series, Table, Tone, Verdict,
 };
 
-use super::results;
 use super::server::Server;
 use crate::cli::Colour;
 use crate::cli::storebench::ResultOutput;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_bench::storebench::document::Submission;
+use fonio_bench::storebench::results;
 
-use super::results;
 use super::server::{Server, Submitted};
 use crate::exit::Exit;
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::parts::part;
-use crate::{process, tools};
+use xtask::{process, tools};
 
 /// A recording of the same workload on the same card, made by the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
@@ -38,8 +38,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
              card over WiFi. Each safe fix is tried once; then the two best are measured for at most three minutes.\n"
         );
         let mut fix = Command::new(&fonio);
-        fix.args(["fix", "--safe", "--no-hardware", "--best", "2", "--prove", "webbench"])
-            .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--repeat", "auto"])
+        fix.args(["fix", "prove", "--safe", "--no-hardware", "--best", "2", "webbench"])
+            .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--runs", "auto"])
             .arg("--output")
             .arg(emptied(&dir.join("runs"))?);
         // Ctrl-C goes to the complete process group: fonio undoes what it made, and this process waits for it.

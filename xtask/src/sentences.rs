@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::process;
+use xtask::process;
 
 const DRAWN: usize = 200;
 

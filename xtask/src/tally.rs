@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use anyhow::{Context, Result, bail};
 use fonio_testing::Skip;
 
-use crate::process;
+use xtask::process;
 
 /// Runs the tests with their own output, and returns the tally. `scope` are options of `cargo test` that choose
 /// tests; without any, all tests of the workspace run.

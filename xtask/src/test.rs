@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::parts::part;
-use crate::{fuzz, process, tally, tidy, tools};
+use crate::{fuzz, tally, tidy};
+use xtask::{process, tools};
 
 /// Runs the checks.
 pub fn run(arguments: &[String]) -> Result<()> {

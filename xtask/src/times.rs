@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::parts::PARTS;
-use crate::process;
+use xtask::process;
 
 /// The commands that can be timed, with the arguments of `cargo xtask`.
 const COMMANDS: [(&str, &[&str]); 3] =

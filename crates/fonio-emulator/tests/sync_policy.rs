@@ -1,6 +1,6 @@
 //! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can hurt.
 //!
-//! `cargo xtask bench sync-policy` does the same many more times.
+//! `cargo studies sync-policy` does the same many more times.
 
 use std::time::Duration;
 

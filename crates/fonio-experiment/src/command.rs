@@ -81,15 +81,15 @@ impl Replay<'_> {
 
     /// The command line that repeats it.
     fn told(&self) -> Vec<String> {
-        let mut words = ["fonio", "run", "--recording"].map(str::to_owned).to_vec();
+        let mut words = ["fonio", "replay"].map(str::to_owned).to_vec();
         words.push(self.recording.display().to_string());
         words.extend(self.options().map(str::to_owned));
         words
     }
 
     fn options(&self) -> impl Iterator<Item = &'static str> {
-        let calls = (self.plan.what() == What::Calls).then_some("--calls");
-        calls.into_iter().chain(self.fast.then_some("--fast"))
+        let calls = (self.plan.what() == What::Calls).then_some(["--layer", "calls"]);
+        calls.into_iter().flatten().chain(self.fast.then_some("--fast"))
     }
 }
 

@@ -38,10 +38,10 @@ pub struct Roles {
     pub do_task: Vec<String>,
     /// The role that calls [`crate::start_task`] with the socket that follows.
     pub start_task: Vec<String>,
-    /// The role that calls [`crate::replay::Plan::replay`] with the recording and the file or folder that follow, and `--calls`
-    /// and `--fast` after them.
+    /// The role that calls [`crate::replay::Plan::replay`] with the recording and the file or folder that follow, and `--layer
+    /// calls` and `--fast` after them.
     pub replay: Vec<String>,
-    /// The role that mounts the first directory that follows on the second, with the options after `-o` before them,
+    /// The role that mounts the first directory that follows on the second, with the options after `--mount-options` before them,
     /// stays in the foreground, and prints a line when the mount is ready.
     pub mount: Vec<String>,
 }

@@ -27,12 +27,12 @@ pub fn run(command: &Lab) -> Result<Exit> {
         Lab::List { all, json } => list(*all, *json)?,
         Lab::Fetch { kernels } => fetch(kernels)?,
         Lab::Shell { kernel, kind } => shell(kernel, kind)?,
-        Lab::Run { kernel, kind, put, json, command, .. } if kind.system => {
-            return run_in_system(kernel, kind, put, *json, command);
+        Lab::Run { kernel, kind, copy, json, command, .. } if kind.system => {
+            return run_in_system(kernel, kind, copy, *json, command);
         }
-        Lab::Run { kernel, put, bring, json, command, .. } => {
+        Lab::Run { kernel, copy, bring, json, command, .. } => {
             let needs = Needs::everything();
-            let command = CommandHere { words: command, needs, put, bring, columns: columns() };
+            let command = CommandHere { words: command, needs, put: copy, bring, columns: columns() };
             return in_guest(kernel, &command, *json);
         }
     }
@@ -135,10 +135,10 @@ fn system_options(
     let options = SystemOptions {
         kernel: wanted.clone(),
         architecture: kind.arch,
-        packages: kind.with.clone(),
+        packages: kind.packages.clone(),
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
-        served: kind.nbd.clone(),
+        served: kind.disk.clone(),
         files,
     };
     Ok((options, own))
@@ -212,8 +212,8 @@ impl Collected {
 
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
 pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
-    for place in &setup.on {
-        refuse_real(Path::new(place), "--on ridata")?;
+    for place in setup.places() {
+        refuse_real(Path::new(&place), "--on ridata")?;
     }
     let mut words = own_words()?;
     let out = run::results_directory(setup.out.as_deref(), run::RESULTS)?;
@@ -249,7 +249,7 @@ fn refuse_real(place: &Path, example: &str) -> Result<()> {
 
 /// Runs `fonio device emulate` in a guest.
 pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
-    if arguments.nbd.is_some() || !arguments.image.is_empty() {
+    if arguments.nbd.is_some() || arguments.image.is_some() {
         bail!(
             "in a guest, a device cannot be served to others, nor keep its data in a file; leave out --nbd and --image"
         );
@@ -343,7 +343,7 @@ mod tests {
         for (given, expected) in [
             ("run webbench --in lab:6.12 --on ridata", "run webbench --on ridata"),
             ("run --in=lab webbench", "run webbench"),
-            ("run --launch --in lab -- sh --in x", "run --launch -- sh --in x"),
+            ("launch --in lab -- sh --in x", "launch -- sh --in x"),
         ] {
             let kept = without_in(words(given).into_iter().map(OsString::from));
             assert_eq!(

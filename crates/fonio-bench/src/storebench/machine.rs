@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use fonio_core::{ByteCount, DeviceId};
 use fonio_machine::{Machine as Here, read_text, storage_devices};
+use fonio_storebench_document::check::private;
+use fonio_storebench_document::document::{Device, Health, Machine, Origin, TEXT_MAX};
 
-use super::check::private;
-use super::document::{Device, Health, Machine, Origin, TEXT_MAX};
 use super::models;
 use super::plan::Settings;
 use super::run::Circumstances;

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use fonio_storebench_document::document::Document;
 use fonio_system::state;
 
-use super::document::Document;
 use super::run::Kept;
 use crate::error::BenchError;
 

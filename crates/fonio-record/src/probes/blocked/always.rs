@@ -1,11 +1,10 @@
 //! The probe for a watch that runs always: it takes few long waits, and gives the counts of the short ones.
 
-use fonio_core::{Nanos, Timestamp, WaitReason};
+use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
 use fonio_machine::Machine;
 
 use super::layout::{IOWAIT, ShortKey};
-use super::short::{self, ShortCount};
-use super::{BlockedProbe, BlockedWait, place};
+use super::{BlockedProbe, BlockedWait, place, short};
 use crate::attribution::thread_names::ThreadNames;
 use crate::probes::bpf::Unavailable;
 
@@ -39,18 +38,20 @@ impl BlockedProbe {
         Ok(probe)
     }
 
-    /// Gives the long waits that ended, and about every ten seconds the counts of the short ones.
+    /// Gives the long waits that ended, and about every ten seconds the counts of the short ones. `span` begins when counts
+    /// were given last, and ends now.
     pub(crate) fn drain_always(
         &mut self,
-        now: Timestamp,
+        span: (Timestamp, Timestamp),
         long: &mut dyn FnMut(BlockedWait),
-        short: &mut dyn FnMut(ShortCount),
+        short: &mut dyn FnMut(BlockedCount),
     ) {
+        let (_, now) = span;
         if self.names.len() > NAMES_MAX {
             self.names = ThreadNames::default();
         }
         if self.is_ripe {
-            self.take_counts(short);
+            self.take_counts(span, short);
             self.is_ripe = false;
         }
         self.take_long(long);
@@ -73,7 +74,7 @@ impl BlockedProbe {
     }
 
     /// Takes the counts of the periods that are over.
-    fn take_counts(&mut self, give: &mut dyn FnMut(ShortCount)) {
+    fn take_counts(&mut self, (from, until): (Timestamp, Timestamp), give: &mut dyn FnMut(BlockedCount)) {
         let present = self.now_set.period;
         let keys: Vec<ShortKey> = self.short_waits.keys().filter_map(Result::ok).collect();
         for key in keys.into_iter().filter(|key| key.period != present) {
@@ -84,10 +85,12 @@ impl BlockedProbe {
             }
             self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
             let is_iowait = u32::from(key.flags) & IOWAIT != 0;
-            give(ShortCount {
+            give(BlockedCount {
                 tid: key.tid,
                 blocked_in: place::operation_of_call(key.call),
                 reason: if is_iowait { WaitReason::Storage } else { WaitReason::Unknown },
+                from,
+                until,
                 below: short::below(key.class),
                 count: sum.count,
                 total: Nanos(sum.total_ns),

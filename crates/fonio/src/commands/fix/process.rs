@@ -53,7 +53,10 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let (would, count) = (if arguments.dry_run { "Would set" } else { "Set" }, process.threads.len());
     let threads = if count == 1 { "thread" } else { "threads" };
     writeln!(out, "{would} the I/O class of process {pid} ({count} {threads}): {} -> {class}", process.now)?;
-    writeln!(out, "Only the schedulers bfq, mq-deadline and smartio heed it. It lasts until the process ends.")?;
+    writeln!(
+        out,
+        "Only the schedulers bfq, mq-deadline and smartio heed it. It lasts until the process ends."
+    )?;
     if !arguments.dry_run {
         writeln!(out, "Next: `ionice -c none -p {pid}` takes it back.")?;
     }

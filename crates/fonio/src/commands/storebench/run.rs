@@ -7,8 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
-use fonio_bench::storebench::document::{Document, Effort, Mode};
-use fonio_bench::storebench::figures::Part;
 use fonio_bench::storebench::machine::{self, Began};
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
@@ -17,6 +15,8 @@ use fonio_bench::storebench::run::{Kept, Session, Step};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
+use fonio_storebench_document::document::{Document, Effort, Mode};
+use fonio_storebench_document::figures::Part;
 
 use super::show;
 use crate::cli::Colour;

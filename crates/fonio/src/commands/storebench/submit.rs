@@ -4,8 +4,8 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fonio_bench::storebench::document::Submission;
 use fonio_bench::storebench::results;
+use fonio_storebench_document::document::Submission;
 
 use super::server::{Server, Submitted};
 use crate::exit::Exit;

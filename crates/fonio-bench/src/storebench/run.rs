@@ -20,7 +20,7 @@ use super::launch::{self, AppsFolder, Launching};
 use super::parts::{NO_TIME, PartResult};
 use super::plan::{PartPlan, Plan, Settings, Work};
 use super::sync::{self, SyncTarget, Syncing};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::fio::Fio;
 use crate::run as fio_run;
 use crate::target::Target;

@@ -5,7 +5,6 @@
 
 use fonio_core::{Access, ByteCount};
 use fonio_storebench_document::figures::SIZES;
-
 use serde::Serialize;
 
 use crate::concurrency;

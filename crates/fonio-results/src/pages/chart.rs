@@ -123,6 +123,8 @@ fn axis(unit: Unit) -> &'static str {
         Unit::Count => "count",
         Unit::Bytes => "bytes",
         Unit::Percent => "percent",
+        // No figure of StoreBench has another unit.
+        _ => "",
     }
 }
 

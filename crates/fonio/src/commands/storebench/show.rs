@@ -85,7 +85,7 @@ impl Others {
         let percents = figures::catalogue().into_iter().filter_map(|figure| {
             let found = standing::among_models(result, &figure.name)?;
             count = count.max(found.others);
-            Some((figure.name, found.better_than_percent))
+            Some((figure.figure.name, found.better_than_percent))
         });
         let better_than_percent = percents.collect();
         Others { words: format!("{count} models"), better_than_percent, notes: Vec::new() }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_bench::storebench::results;
-use fonio_storebench_document::document::Submission;
+use fonio_storebench_document::Submission;
 
 use super::server::{Server, Submitted};
 use crate::exit::Exit;

@@ -3,12 +3,82 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::str::FromStr;
 
-use crate::{HostError, Queue};
+use crate::settings::kind::*;
+use crate::settings::places::disk_of;
 
-/// The scheduler that has them.
-pub const SMARTIO: &str = "smartio";
+/// The values: assignments, each of which is a file of the scheduler.
+pub(super) struct OfSmartio;
+
+const FACTS: Facts = Facts {
+    tag: "concurrency",
+    title: "the concurrency parameters",
+    has_parts: true,
+    fixes: &[SettingFix {
+        name: "concurrency",
+        does: "limits how many requests of each kind the scheduler SmartIO has in flight: `concurrency=2,4,4,2` for sequential reads, random reads, sequential writes and random writes; `fonio bench concurrency` finds the numbers, and without them there is no limit",
+        needs: "a disk with the scheduler smartio",
+        source: "Nguyen et al. (MobiSys 2015)",
+        trial: Trial::WithScheduler(SMARTIO),
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for OfSmartio {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        let numbers = text.map_or(Ok(Concurrency::UNLIMITED), str::parse)?;
+        Ok(Value::Word(numbers.value()))
+    }
+
+    fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        let device = disk_of(path)?;
+        let (now, _) = Queue::of(&device).schedulers()?;
+        if now == SMARTIO {
+            return Ok(Object::Disk(device));
+        }
+        Err(Refusal::Reason(format!(
+            "its scheduler is {now}, and only {SMARTIO} has them: `fonio fix apply {SMARTIO} /dev/{device}`"
+        )))
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let queue = Queue::of(on.disk());
+        let mut pairs = Vec::new();
+        for kind in KINDS {
+            match queue.read(&attribute(kind)) {
+                Ok(number) => pairs.push(format!("{kind}={number}")),
+                // The device has another scheduler now.
+                Err(HostError::System(error)) if error.source.kind() == ErrorKind::NotFound => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(pairs.join(" ")))
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let queue = Queue::of(on.disk());
+        assignments(value).iter().try_for_each(|(kind, number)| queue.write(&attribute(kind), number))
+    }
+
+    fn kept_as(&self, _on: &Object, value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        let files: Vec<(String, String)> =
+            assignments(value).into_iter().map(|(kind, number)| (attribute(&kind), number)).collect();
+        Ok(KeptAs::queue_files(files.iter().map(|(file, number)| (file.as_str(), number.as_str()))))
+    }
+
+    fn scheduler<'v>(&self, _wanted: &'v Value) -> Option<&'v str> {
+        Some(SMARTIO)
+    }
+}
 
 /// The kinds of requests in the order of a value, as in the names of their files in the folder `queue/iosched` of sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
@@ -46,7 +116,7 @@ impl Concurrency {
     }
 
     /// The numbers as they are kept on record: `seq_read=2 rand_read=4 …`.
-    pub(super) fn value(self) -> String {
+    fn value(self) -> String {
         let pairs = KINDS.iter().zip(self.numbers());
         pairs.map(|(kind, number)| format!("{kind}={number}")).collect::<Vec<_>>().join(" ")
     }
@@ -87,43 +157,6 @@ fn attribute(kind: &str) -> String {
     format!("iosched/{kind}_requests_max")
 }
 
-/// The files of a value with their contents.
-pub(super) fn attributes(value: &str) -> Vec<(String, String)> {
-    let pairs = value.split(' ').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(kind, number)| (attribute(kind), number.to_owned())).collect()
-}
-
-/// Checks that the device has the scheduler; the error is the reason why not.
-pub(super) fn check(device: &str) -> Result<(), String> {
-    let (now, _) = Queue::of(device).schedulers().map_err(|error| error.to_string())?;
-    if now == SMARTIO {
-        return Ok(());
-    }
-    Err(format!(
-        "its scheduler is {now}, and only {SMARTIO} has them: `fonio fix {SMARTIO} --apply /dev/{device}`"
-    ))
-}
-
-/// The value in force; `None` if the device or its scheduler does not have the parameters.
-pub(super) fn current(device: &str) -> Result<Option<String>, HostError> {
-    let queue = Queue::of(device);
-    let mut pairs = Vec::new();
-    for kind in KINDS {
-        match queue.read(&attribute(kind)) {
-            Ok(number) => pairs.push(format!("{kind}={number}")),
-            Err(HostError::System(error)) if error.source.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Some(pairs.join(" ")))
-}
-
-/// Sets a value.
-pub(super) fn set(device: &str, value: &str) -> Result<(), HostError> {
-    let queue = Queue::of(device);
-    attributes(value).iter().try_for_each(|(file, number)| queue.write(file, number))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,16 +177,13 @@ mod tests {
 
     #[test]
     fn a_value_names_files_of_the_scheduler() {
-        let value = Concurrency::STUDY.value();
-        assert_eq!(value, "seq_read=2 rand_read=4 seq_write=4 rand_write=2");
-        let files = attributes(&value);
-        assert_eq!(files.len(), 4);
-        assert_eq!(files[1], ("iosched/rand_read_requests_max".to_owned(), "4".to_owned()));
+        assert_eq!(Concurrency::STUDY.value(), "seq_read=2 rand_read=4 seq_write=4 rand_write=2");
+        assert_eq!(attribute(KINDS[1]), "iosched/rand_read_requests_max");
     }
 
     #[test]
     fn the_module_has_these_files_and_this_range() {
-        let source = include_str!("../../../../kernel/smartio/sysfs.h");
+        let source = include_str!("../../../../../kernel/smartio/sysfs.h");
         let (least, most) = (Concurrency::RANGE.start(), Concurrency::RANGE.end());
         for kind in KINDS {
             let line =
@@ -165,6 +195,9 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_has_none() {
-        assert_eq!(current("no-such-disk").expect("nothing to read"), None);
+        assert_eq!(
+            OfSmartio.current(&Object::Disk("no-such-disk".to_owned())).expect("nothing to read"),
+            None
+        );
     }
 }

@@ -7,12 +7,73 @@ use fonio_core::ByteCount;
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater};
 
-use super::places::mount_of;
-use super::systemd;
-use crate::HostError;
+use crate::settings::kind::*;
+use crate::settings::places::mount_of;
 
 /// The unit that trims weekly; util-linux has it.
-pub(super) const TIMER: &str = "fstrim.timer";
+const TIMER: &str = "fstrim.timer";
+
+/// systemd trims the mounted file systems weekly. The values: `enabled` or `disabled`.
+pub(super) struct TrimTimer;
+
+const FACTS: Facts = Facts {
+    tag: "trim_timer",
+    only_value: Some("enabled"),
+    scope: Scope::Machine,
+    title: "systemd's weekly fstrim.timer",
+    of_machine: TIMER,
+    kept_in: "systemd, which enables `fstrim.timer`",
+    undone: "the timer gets its former state; what was trimmed stays so",
+    held: Held::Itself,
+    lasts: true,
+    cannot_switch: Some("it runs once a week"),
+    fixes: &[SettingFix {
+        name: "fstrim",
+        changes: Group::Filesystem,
+        does: "tells the device which blocks the file system does not use: once, and with --keep weekly",
+        needs: "a device that can discard; for the weekly timer, systemd",
+        source: "util-linux's documentation",
+        trial: Trial::Once(
+            "it changes the device, which cannot be undone, so runs without it could not follow",
+        ),
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for TrimTimer {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn object(&self, _wanted: &Wanted<'_>, _path: &Path) -> Result<Object, Refusal> {
+        let refused = |reason| Err(Refusal::On(TIMER.into(), reason));
+        if let Err(reason) = systemd::check() {
+            return refused(reason);
+        }
+        match self.current(&Object::Machine)?.as_deref() {
+            Some("enabled" | "disabled") => Ok(Object::Machine),
+            Some("masked") => refused(format!("it is masked: `systemctl unmask {TIMER}`")),
+            Some(other) => refused(format!("its state is {other}")),
+            None => refused(format!("systemd has no {TIMER} here; on Debian: apt-get install util-linux")),
+        }
+    }
+
+    /// Returns `None` without systemd or its timer.
+    fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
+        if systemd::check().is_err() {
+            return Ok(None);
+        }
+        let state = systemd::property(TIMER, "UnitFileState")?;
+        Ok((!state.is_empty()).then_some(state))
+    }
+
+    /// Enables and starts the timer, or disables and stops it.
+    fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
+        let verb = if value == "enabled" { "enable" } else { "disable" };
+        systemd::systemctl(&[verb, "--now", TIMER]).map(drop)
+    }
+}
 
 /// `struct fstrim_range` of linux/fs.h.
 #[repr(C)]
@@ -94,30 +155,4 @@ pub fn trim(path: &Path) -> Result<Trim, HostError> {
         }),
         Err(error) => Err(HostError::system("trim", dir)(error.into())),
     }
-}
-
-/// Whether the weekly trimming is enabled; `None` without systemd or its timer.
-pub(super) fn timer() -> Result<Option<String>, HostError> {
-    if systemd::check().is_err() {
-        return Ok(None);
-    }
-    let state = systemd::property(TIMER, "UnitFileState")?;
-    Ok((!state.is_empty()).then_some(state))
-}
-
-/// Refuses what `set_timer` could not do, or undo.
-pub(super) fn check_timer() -> Result<(), String> {
-    systemd::check()?;
-    match timer().map_err(|error| error.to_string())?.as_deref() {
-        Some("enabled" | "disabled") => Ok(()),
-        Some("masked") => Err(format!("it is masked: `systemctl unmask {TIMER}`")),
-        Some(other) => Err(format!("its state is {other}")),
-        None => Err(format!("systemd has no {TIMER} here; on Debian: apt-get install util-linux")),
-    }
-}
-
-/// Enables and starts the timer, or disables and stops it.
-pub(super) fn set_timer(state: &str) -> Result<(), HostError> {
-    let verb = if state == "enabled" { "enable" } else { "disable" };
-    systemd::systemctl(&[verb, "--now", TIMER]).map(drop)
 }

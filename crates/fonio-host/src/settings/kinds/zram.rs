@@ -11,8 +11,60 @@ use std::time::Duration;
 
 use fonio_core::ByteCount;
 
-use super::kept::own::OwnFile;
-use crate::{HostError, run};
+use crate::program::run;
+use crate::settings::kept::own::OwnFile;
+use crate::settings::kind::*;
+
+/// The values: a size, or `none`.
+pub(super) struct SwapInRam;
+
+const FACTS: Facts = Facts {
+    tag: "swap_in_ram",
+    scope: Scope::Machine,
+    title: "swap in compressed memory",
+    of_machine: "/dev/zram",
+    kept_in: "the unit `fonio-swap-in-ram.service`",
+    cannot_switch: Some("each change reads back all that is swapped out"),
+    fixes: &[SettingFix {
+        name: "swap-in-ram",
+        changes: Group::Memory,
+        does: "swaps to compressed memory (zram) first: half of the memory, or SIZE with swap-in-ram=SIZE",
+        needs: "the kernel's module zram; to keep it, systemd",
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for SwapInRam {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        match text {
+            None => Ok(Value::Size(default_size())),
+            text => value::size(text, 0, 1 << 20),
+        }
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
+        Ok(check()?)
+    }
+
+    fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
+        let own = devices()?.into_iter().find(|device| device.is_ours && device.is_swap);
+        Ok(Some(own.map_or(NONE.to_owned(), |device| device.size.to_exact_text())))
+    }
+
+    fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
+        set(value)
+    }
+
+    fn kept_as(&self, _on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        files.check_systemd()?;
+        Ok(KeptAs::Files(kept_files(&files.systemd, value)))
+    }
+}
 
 /// The label of the swap area on a device that was there, unused, before.
 const LABEL: &str = "fonio-zram";
@@ -25,7 +77,7 @@ const PRIORITY: &str = "100";
 /// The value without such a device.
 const NONE: &str = "none";
 /// The unit that makes it at each start.
-pub(super) const UNIT: &str = "fonio-swap-in-ram.service";
+const UNIT: &str = "fonio-swap-in-ram.service";
 
 /// How often, and in what intervals, a device that udev still reads is sized or reset.
 const TRIES: u32 = 50;
@@ -81,21 +133,15 @@ fn label(node: &Path) -> String {
 }
 
 /// Half of the memory, in whole MiB.
-pub(super) fn default_size() -> ByteCount {
+fn default_size() -> ByteCount {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
     ByteCount((kib.unwrap_or(0) / 2 / 1024).max(1) << 20)
 }
 
-/// The size of fonio's swap in memory, or `none`.
-pub(super) fn current() -> Result<String, HostError> {
-    let own = devices()?.into_iter().find(|device| device.is_ours && device.is_swap);
-    Ok(own.map_or(NONE.to_owned(), |device| device.size.to_exact_text()))
-}
-
 /// Refuses it where the kernel has no zram, or where swap is in memory already.
-pub(super) fn check() -> Result<(), String> {
+fn check() -> Result<(), String> {
     let of_others = |device: &Zram| device.is_swap && !device.is_ours;
     if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))
     {
@@ -109,7 +155,7 @@ pub(super) fn check() -> Result<(), String> {
 }
 
 /// Makes the swap in memory with this size, or takes it away.
-pub(super) fn set(value: &str) -> Result<(), HostError> {
+fn set(value: &str) -> Result<(), HostError> {
     for own in devices()?.iter().filter(|device| device.is_ours) {
         remove(own)?;
     }
@@ -182,7 +228,7 @@ fn remove(own: &Zram) -> Result<(), HostError> {
 }
 
 /// The files that make the swap at each start: a unit, and the wish of `swap.target` for it.
-pub(super) fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
+fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
     let size = value.parse().map_or(0, |ByteCount(bytes)| bytes);
     // systemd replaces `$`; the shell gets it from `$$`.
     let script = format!(

@@ -8,35 +8,140 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fonio_core::ByteCount;
 use fonio_system::MountTable;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
 
-use super::super::target::mount_flags;
-use super::copy::times;
-use super::holders::Use;
-use super::mirror::{COPY, mirror, names, remove};
-use super::survey::survey;
-use super::{
-    AS_FOLDER, NONE, check_place, check_writers, device_of, failed, holders, in_use, lock, uncovered,
-    visible, words,
-};
 use crate::error::chain;
-use crate::{HostError, mount};
+use crate::mount;
+use crate::settings::folder::copy::times;
+use crate::settings::folder::holders::{Use, holders};
+use crate::settings::folder::mirror::{COPY, mirror, names, remove};
+use crate::settings::folder::survey::survey;
+use crate::settings::folder::{
+    self, NONE, check_place, check_writers, copying_back, device_of, failed, folder_at, free, in_use, lock,
+    needs, open, uncovered, visible, words,
+};
+use crate::settings::kept::fstab;
+use crate::settings::kind::*;
+use crate::settings::places::mount_flags;
 
-/// The value of a folder whose content is elsewhere.
-pub(in crate::settings) const BOUND: &str = "bound";
+/// The values: `bound` or `none`.
+pub(super) struct FolderOn;
 
-/// The folder that a value names.
-pub(in crate::settings) fn destination(to: &Path) -> Result<PathBuf, String> {
-    let found = fs::canonicalize(to);
-    found.map_err(|error| format!("{}: {error}; make it first: mkdir -p {}", to.display(), to.display()))
+const FACTS: Facts = Facts {
+    tag: "folder_on",
+    content: Some("to"),
+    scope: Scope::Folder,
+    kept_in: "a line in `/etc/fstab`, also without --keep",
+    undone: "the content is copied back",
+    must_be_kept: true,
+    cannot_switch: Some("its content is copied for each change"),
+    needs_value: Some("DIR"),
+    fixes: &[SettingFix {
+        name: "folder-on",
+        changes: Group::Filesystem,
+        does: "moves a folder's content to an empty folder on another device: `folder-on=/mnt/ssd/app`; undoing copies it back",
+        needs: "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing",
+        source: "mount's documentation",
+        trial: OF_FOLDERS,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for FolderOn {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        match text.map(PathBuf::from) {
+            Some(to) if !to.is_absolute() => Err("write the complete path of a folder".to_owned()),
+            Some(to) => Ok(Value::Folder(to)),
+            None => Ok(Value::None),
+        }
+    }
+
+    fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        let Value::Folder(to) = wanted.value else {
+            return Err(Refusal::Reason(
+                "name the folder on the other device, such as folder-on=/mnt/ssd/log".to_owned(),
+            ));
+        };
+        let to = fs::canonicalize(to).map_err(|error| {
+            format!("{}: {error}; make it first: mkdir -p {}", to.display(), to.display())
+        })?;
+        Ok(Object::Folder { content: Some(folder_at(&to)?), dir: folder_at(path)? })
+    }
+
+    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(BOUND.to_owned())
+    }
+
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        let (dir, to) = on.with_content();
+        Ok(check(dir, to, wanted.despite_writers)?)
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let (dir, to) = on.with_content();
+        current(dir, to)
+    }
+
+    /// Moves the folder's content, or brings it back.
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let (dir, to) = on.with_content();
+        let _lock = lock()?;
+        if value == NONE {
+            return take_down(dir, to);
+        }
+        let (from, there) = (open(dir)?, open(to)?);
+        empty(&there, to)?;
+        mark(&there, to)?;
+        mirror(&from, &there, to)?;
+        mount_bind(to, dir).map_err(failed("mount on", dir))?;
+        unmark(&there, to)
+    }
+
+    fn check_restore(&self, on: &Object) -> Result<(), HostError> {
+        let (dir, to) = on.with_content();
+        check_undo(dir, to)
+    }
+
+    fn restore_needs(&self, on: &Object) -> Option<String> {
+        let (dir, to) = on.with_content();
+        if current(dir, to).ok()?.as_deref() == Some(BOUND) { copying_back(dir) } else { None }
+    }
+
+    fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        let (dir, to) = on.with_content();
+        Ok(KeptAs::MountLine(fstab::line_of_bind(to, dir)))
+    }
+
+    fn describe(&self, on: &Object) -> String {
+        let (dir, to) = on.with_content();
+        format!("{} as the place of {}", to.display(), dir.display())
+    }
+
+    fn is_of(&self, wanted: &Value, on: &Object) -> bool {
+        match wanted {
+            Value::Folder(to) => to == on.with_content().1,
+            _ => true,
+        }
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        folder::left_below(&folder_at(path).ok()?, "and what they write there is lost")
+    }
 }
 
+/// The value of a folder whose content is elsewhere.
+const BOUND: &str = "bound";
+
 /// Whether the folder `to` is bound over a folder; `None` if that is gone.
-pub(in crate::settings) fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
+fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     let numbers = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino())).ok();
     let Some(own) = numbers(dir) else { return Ok(None) };
     let is_bound = MountTable::read()?.at(dir).is_some() && numbers(to) == Some(own);
@@ -44,7 +149,7 @@ pub(in crate::settings) fn current(dir: &Path, to: &Path) -> Result<Option<Strin
 }
 
 /// Refuses what could not be done, or undone.
-pub(in crate::settings) fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
+fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
         return Err(format!("{} is in it, or it is in that", to.display()));
@@ -73,35 +178,11 @@ pub(in crate::settings) fn check(dir: &Path, to: &Path, despite_writers: bool) -
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-pub(super) fn open(dir: &Path) -> Result<OwnedFd, HostError> {
-    rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))
-}
-
 /// Whether nothing is in a folder, or only a copy.
 fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
     let names = names(dir.as_fd())?;
     Ok(names.iter().all(|name| name.as_bytes() == b"lost+found")
         || names.iter().any(|name| name.as_c_str() == COPY))
-}
-
-/// The free space of a file system.
-pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
-    let found = rustix::fs::fstatvfs(dir)?;
-    Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
-}
-
-/// Moves a folder's content, or brings it back.
-pub(in crate::settings) fn set(dir: &Path, to: &Path, value: &str) -> Result<(), HostError> {
-    let _lock = lock()?;
-    if value == NONE {
-        return take_down(dir, to);
-    }
-    let (from, there) = (open(dir)?, open(to)?);
-    empty(&there, to)?;
-    mark(&there, to)?;
-    mirror(&from, &there, to)?;
-    mount_bind(to, dir).map_err(failed("mount on", dir))?;
-    unmark(&there, to)
 }
 
 fn mark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
@@ -139,7 +220,7 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
 }
 
 /// Refuses to undo what would lose data, before anything is changed.
-pub(in crate::settings) fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
+fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: "its content from before".to_owned(),
         path: dir.to_owned(),
@@ -174,34 +255,6 @@ pub(in crate::settings) fn check_undo(dir: &Path, to: &Path) -> Result<(), HostE
     Ok(())
 }
 
-/// At most how much space copying back needs on the folder's own device, and how much is free there.
-pub(super) fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
-    let own = visible(dir).map_err(failed("open", dir))?;
-    // Files are written beside those that they replace.
-    let needs = survey(&own, dir)?.bytes;
-    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
-    Ok((needs, free(&below).map_err(failed("look at", dir))?))
-}
-
-/// What undoing needs, as a sentence.
-pub(in crate::settings) fn undo_needs(dir: &Path, to: &Path) -> Option<String> {
-    if current(dir, to).ok()?.as_deref() != Some(BOUND) {
-        return None;
-    }
-    copying_back(dir)
-}
-
-/// What copying the content back takes, as a sentence.
-pub(super) fn copying_back(dir: &Path) -> Option<String> {
-    let (needs, has) = needs(dir).ok()?;
-    Some(format!(
-        "Copying the changes back takes at most {} on the device of {}, which has {} free.",
-        words(needs),
-        dir.display(),
-        words(has)
-    ))
-}
-
 fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
     check_undo(dir, to)?;
     if current(dir, to)?.as_deref() == Some(BOUND) {
@@ -228,7 +281,7 @@ fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
             let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
             mirror(&from, &below, dir)?;
         }
-        mount::unmount(dir).map_err(|error| super::or_in_use(error, dir))?;
+        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))?;
         mark(&open(to)?, to)
     };
     leave().inspect_err(|_| {

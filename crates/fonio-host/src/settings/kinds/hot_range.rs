@@ -26,19 +26,116 @@ use rustix::mount::{
     move_mount,
 };
 
-use super::super::files::{remove, sync_folder};
-use super::holders::Use;
-use super::mirror::mirror;
-use super::on::{copying_back, free, needs, open};
-use super::survey::{Survey, survey};
-use super::{
-    AS_FOLDER, NONE, attributes_around, check_place, check_writers, device_of, failed, holders, in_use, lock,
-    options_around, reconfigure, uncovered, visible, words,
-};
 use crate::error::chain;
 use crate::kernel::check_filesystem;
 use crate::loop_device::{attach_while_used, is_backing};
-use crate::{HostError, mount, run};
+use crate::mount;
+use crate::program::run;
+use crate::settings::files::{remove, sync_folder};
+use crate::settings::folder::holders::{Use, holders};
+use crate::settings::folder::mirror::mirror;
+use crate::settings::folder::survey::{Survey, survey};
+use crate::settings::folder::{
+    self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, copying_back, device_of, failed,
+    folder_at, free, in_use, lock, needs, open, options_around, uncovered, visible, words,
+};
+use crate::settings::kept::fstab;
+use crate::settings::kind::*;
+use crate::settings::places::reconfigure;
+
+/// The values: the size of the image, or `none`.
+pub(super) struct HotRange;
+
+const FACTS: Facts = Facts {
+    tag: "hot_range",
+    content: Some("image"),
+    scope: Scope::Folder,
+    title: "the range for the writes",
+    kept_in: "a line in `/etc/fstab`, also without --keep",
+    undone: "the content is copied back",
+    must_be_kept: true,
+    cannot_switch: Some("its content is copied for each change"),
+    needs_value: Some("SIZE"),
+    fixes: &[SettingFix {
+        name: "hot-range",
+        changes: Group::Filesystem,
+        does: "moves a folder's content to an image file of SIZE on its own device, `hot-range=16MiB`, so that writes to its files and their metadata stay within one range; each sync then writes the journal of the file system below, too; `fonio bench address-range` measures over which range a card is fast; undoing copies the content back",
+        needs: "Linux 5.2, loop devices, `mkfs.ext4`, the folder on ext4, ext3, ext2 or xfs with as much free space, and that no program has files in the folder open for writing",
+        source: "Kim et al. (TOS 2012)",
+        trial: Trial::OwnFolder,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for HotRange {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        if text.is_none() {
+            return Ok(Value::None);
+        }
+        let size = value::size(text, 0, 1 << 20)?;
+        if size.size() < SIZE_MIN {
+            return Err(format!(
+                "write at least {}, of which 4 MiB are the journal",
+                SIZE_MIN.to_exact_text()
+            ));
+        }
+        Ok(size)
+    }
+
+    fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        if *wanted.value == Value::None {
+            return Err(Refusal::Reason(
+                "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
+                    .to_owned(),
+            ));
+        }
+        let dir = folder_at(path)?;
+        Ok(Object::Folder { content: Some(image_of(&dir)?), dir })
+    }
+
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        let (dir, image) = on.with_content();
+        Ok(check(dir, image, wanted.value.size(), wanted.despite_writers)?)
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let (dir, image) = on.with_content();
+        current(dir, image)
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let (dir, image) = on.with_content();
+        set(dir, image, value)
+    }
+
+    fn check_restore(&self, on: &Object) -> Result<(), HostError> {
+        let (dir, image) = on.with_content();
+        check_undo(dir, image)
+    }
+
+    fn restore_needs(&self, on: &Object) -> Option<String> {
+        let (dir, image) = on.with_content();
+        mounted(dir, image).ok()??;
+        copying_back(dir)
+    }
+
+    fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        let (dir, image) = on.with_content();
+        // The weekly trimming would take blocks from the image.
+        let fixed = ["loop", "nofail", "X-fstrim.notrim"];
+        let options: Vec<&str> = fixed.into_iter().chain(options_around(dir)?).collect();
+        Ok(KeptAs::MountLine(fstab::line_of_mount(image, dir, FILESYSTEM, &options.join(","))))
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        remains_to_do(&folder_at(path).ok()?)
+    }
+}
 
 /// The folder with the images, at the top of the file system that holds them.
 const FOLDER: &str = ".fonio-hot-range";
@@ -47,7 +144,7 @@ const COPY: &str = ".copy";
 /// The file system in the image.
 const FILESYSTEM: &str = "ext4";
 /// The least size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
-pub const SIZE_MIN: ByteCount = ByteCount(10 << 20);
+const SIZE_MIN: ByteCount = ByteCount(10 << 20);
 /// The smallest journal that ext4 has with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
 /// The size of an inode in the image, and at most how many bytes there are for each.
@@ -69,7 +166,7 @@ const NAME_LETTERS_MAX: usize = 40;
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Where the image of a folder is. Its name tells people whose it is, and the folder's number tells folders apart.
-pub(in crate::settings) fn image_of(dir: &Path) -> Result<PathBuf, String> {
+fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
     let top = &holding.ok_or("its mount is not found")?.dir;
@@ -109,7 +206,7 @@ fn on_block(mount: &MountPoint) -> PathBuf {
 }
 
 /// The size of the image over a folder, or `none`; `None` if the folder is gone.
-pub(in crate::settings) fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
+fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
     let Some(mount) = mounted(dir, image)? else {
         return Ok(dir.is_dir().then(|| NONE.to_owned()));
     };
@@ -120,14 +217,9 @@ pub(in crate::settings) fn current(dir: &Path, image: &Path) -> Result<Option<St
 }
 
 /// Refuses what could not be done, or undone.
-pub(in crate::settings) fn check(
-    dir: &Path,
-    image: &Path,
-    size: ByteCount,
-    despite_writers: bool,
-) -> Result<(), String> {
+fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
-        return Err("its range has another size: first `fonio fix hot-range --undo`".to_owned());
+        return Err("its range has another size: first `fonio fix undo hot-range`".to_owned());
     }
     check_place(dir)?;
     check_below(image)?;
@@ -208,12 +300,12 @@ fn check_below(image: &Path) -> Result<(), String> {
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
-        "its content is in {image}, which is not mounted on it now: `mount -o loop {image} {dir}`, and then `fonio fix hot-range --undo`"
+        "its content is in {image}, which is not mounted on it now: `mount -o loop {image} {dir}`, and then `fonio fix undo hot-range`"
     )
 }
 
 /// Puts a folder's content into an image, or brings it back.
-pub(in crate::settings) fn set(dir: &Path, image: &Path, value: &str) -> Result<(), HostError> {
+fn set(dir: &Path, image: &Path, value: &str) -> Result<(), HostError> {
     let _lock = lock()?;
     if value == NONE {
         return take_down(dir, image);
@@ -353,7 +445,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
 }
 
 /// Refuses to undo what would lose data, before anything is changed.
-pub(in crate::settings) fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
+fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: "its content from before".to_owned(),
         path: dir.to_owned(),
@@ -373,12 +465,6 @@ pub(in crate::settings) fn check_undo(dir: &Path, image: &Path) -> Result<(), Ho
         )));
     }
     Ok(())
-}
-
-/// What undoing needs, as a sentence.
-pub(in crate::settings) fn undo_needs(dir: &Path, image: &Path) -> Option<String> {
-    mounted(dir, image).ok()??;
-    copying_back(dir)
 }
 
 fn take_down(dir: &Path, image: &Path) -> Result<(), HostError> {
@@ -405,7 +491,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
             fs::rename(image, &copy).map_err(HostError::system("rename", image))?;
             sync_folder(image)?;
         }
-        mount::unmount(dir).map_err(|error| super::or_in_use(error, dir))
+        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))
     };
     leave().inspect_err(|_| {
         // The first error is the one to report.
@@ -416,18 +502,10 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
     })
 }
 
-/// The options of the image's mount in the table of mounts, and the file system.
-pub(in crate::settings) fn kept_mount(dir: &Path) -> Result<(&'static str, String), HostError> {
-    // The weekly trimming would take blocks from the image.
-    let fixed = ["loop", "nofail", "X-fstrim.notrim"];
-    let options: Vec<&str> = fixed.into_iter().chain(options_around(dir)?).collect();
-    Ok((FILESYSTEM, options.join(",")))
-}
-
 /// What somebody should know after the folder got its range.
-pub(in crate::settings) fn remains_to_do(dir: &Path) -> Option<String> {
+fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(super::left_below(dir, "and what they write there is lost"));
+    sentences.extend(folder::left_below(dir, "and what they write there is lost"));
     let image = image_of(dir).ok().filter(|image| image.exists());
     if let Some(pieces) = image.as_deref().and_then(pieces).filter(|pieces| *pieces > FEW_PIECES) {
         sentences.push(format!(

@@ -7,17 +7,58 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::HostError;
+use crate::settings::kind::*;
 
 /// The values: a write-ahead log, or one of the modes that roll back (which of them is each connection's choice).
-pub(super) const WAL: &str = "wal";
+const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
+
+pub(super) struct Database;
+
+const FACTS: Facts = Facts {
+    tag: "database",
+    only_value: Some(WAL),
+    scope: Scope::Database,
+    title: "the journal mode",
+    kept_in: "the database's file itself",
+    held: Held::Itself,
+    lasts: true,
+    cannot_switch: Some("programs have the database open"),
+    fixes: &[SettingFix {
+        name: "wal-full",
+        changes: Group::Application,
+        does: "SQLite in WAL mode, still synced at every commit",
+        needs: "a database of SQLite that no other program uses meanwhile",
+        source: "SQLite's documentation",
+        trial: Trial::WriteAheadLog,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for Database {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        Ok(Object::Database(database_at(path)?))
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        mode(on.path())
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        set_mode(on.path(), value)
+    }
+}
 
 /// How long another program may hold the database before it counts as in use.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The database that a path names; the error is the reason why it is none.
-pub(super) fn database_at(path: &Path) -> Result<PathBuf, String> {
+fn database_at(path: &Path) -> Result<PathBuf, String> {
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !path.is_file() {
         return Err("name the file of a database of SQLite".to_owned());
@@ -31,7 +72,7 @@ pub(super) fn database_at(path: &Path) -> Result<PathBuf, String> {
 
 /// The journal mode by the file's header (<https://www.sqlite.org/fileformat.html>, 1.3); `None` if it is gone or another
 /// kind of file.
-pub(super) fn mode(path: &Path) -> Result<Option<String>, HostError> {
+fn mode(path: &Path) -> Result<Option<String>, HostError> {
     let mut header = [0; 20];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
         Ok(()) => {}
@@ -45,7 +86,7 @@ pub(super) fn mode(path: &Path) -> Result<Option<String>, HostError> {
 }
 
 /// Changes the journal mode. SQLite refuses this while another program uses the database.
-pub(super) fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
+fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: format!("the journal mode {mode}"),
         path: path.to_owned(),

@@ -7,11 +7,55 @@ use std::path::{Path, PathBuf};
 
 use fonio_sync_policy::{Class, DEFAULT, Policy, VARIABLE};
 
-use super::systemd;
-use crate::HostError;
+use crate::settings::kind::*;
+
+pub(super) struct SyncPolicy;
+
+const FACTS: Facts = Facts {
+    of: Some("sync_policy"),
+    title: "the sync policy",
+    held: Held::DropIn(Keys {
+        // A unit's other variables are its own.
+        only_with: LIBRARY,
+        // The boot unit runs before the unit starts, and stops after it has stopped.
+        more: &["[Unit]", "Wants=fonio-sync-policy.service", "After=fonio-sync-policy.service"],
+        ..Keys::new("sync-policy", &["Environment"])
+    }),
+    cannot_switch: Some("the unit has to be restarted for each change"),
+    fixes: &[SettingFix {
+        name: "sync-policy",
+        changes: Group::Application,
+        does: "syncs a unit's databases of SQLite as the policy in /etc/fonio/sync-policy.toml says, without changing its programs: each is durable, ordered or a cache (`docs/sync-policy.md`)",
+        needs: "systemd, the policy `/etc/fonio/sync-policy.toml`, and programs that load SQLite as a library; a restart of the unit",
+        loses: Loss::Content(
+            "A power cut loses what the policy allows: of ordered databases the transactions of one window, caches entirely, of durable ones nothing.",
+        ),
+        source: "Kim et al. (TOS 2012)",
+        trial: OF_SERVICES,
+    }],
+    ..Facts::OF_UNIT
+};
+
+impl Kind for SyncPolicy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(format!("Environment=LD_PRELOAD={} {VARIABLE}={DEFAULT}", library().display()))
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        Ok(check(on.unit())?)
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        Some(systemd::restart(path))
+    }
+}
 
 /// The library's name.
-pub(super) const LIBRARY: &str = "libfonio_sqlite_sync.so";
+const LIBRARY: &str = "libfonio_sqlite_sync.so";
 /// Where fonio's package has it.
 const PLACE: &str = "/usr/lib/fonio";
 /// The unit that removes caches after an unclean boot.
@@ -27,18 +71,8 @@ fn library() -> PathBuf {
     }
 }
 
-/// The assignment of the drop-in.
-pub(super) fn value() -> String {
-    format!("Environment=LD_PRELOAD={} {VARIABLE}={DEFAULT}", library().display())
-}
-
-/// The section that the drop-in has besides: the boot unit runs before the unit starts, and stops after it has stopped.
-pub(super) fn more_lines() -> [String; 3] {
-    ["[Unit]".to_owned(), format!("Wants={BOOT_UNIT}"), format!("After={BOOT_UNIT}")]
-}
-
 /// Checks that the library can do something for the unit's programs, before anything is changed; the error is the reason why not.
-pub(super) fn check(unit: &str) -> Result<(), String> {
+fn check(unit: &str) -> Result<(), String> {
     check_library(&library())?;
     let policy = read_policy(Path::new(DEFAULT))?;
     let has_caches = policy.rules().iter().any(|rule| matches!(rule.class, Class::Cache { .. }));

@@ -7,14 +7,69 @@
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
 
-use crate::{HostError, Queue};
+use crate::settings::kind::*;
+
+/// The values are in bytes.
+pub(super) struct DiscardSize;
+
+const FACTS: Facts = Facts {
+    tag: "queue",
+    of: Some("discard_size"),
+    title: "the largest discard in bytes",
+    held: Held::QueueFile(FILE),
+    fixes: &[SettingFix {
+        name: "discard-size",
+        does: "the kernel discards at most 128 MiB at once, or SIZE with discard-size=SIZE, so that reads and writes wait less for a discard",
+        needs: "a disk that can discard",
+        source: "the kernel's documentation (discard_max_bytes); the size is that of Android's init.rc",
+        trial: Trial::Discards,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+/// Android's `system/core/rootdir/init.rc` sets it for internal flash, "to avoid long IO latency".
+const SIZE: ByteCount = ByteCount(128 << 20);
+
+/// Its file in the folder `queue` of sysfs.
+const FILE: &str = "discard_max_bytes";
+
+impl Kind for DiscardSize {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        value::size(text, SIZE.0, 4 << 10)
+    }
+
+    fn value(&self, wanted: &Value, on: &Object) -> Result<String, Refusal> {
+        Ok(Discards::of(on.disk())?.fitted(wanted.size())?.0.to_string())
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let shown = Queue::of(on.disk()).read(FILE)?;
+        let discards = Discards::of(on.disk())?;
+        Ok(Some(shown.parse().map_or(shown, |shown| discards.in_force(shown).to_string())))
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let discards = Discards::of(on.disk())?;
+        let written = value.parse().map_or(value.to_owned(), |bytes| discards.written(bytes).to_string());
+        Queue::of(on.disk()).write(FILE, &written)
+    }
+
+    fn difference(&self, wanted: &Value, on: &Object, new: &str) -> Option<String> {
+        Discards::of(on.disk()).ok()?.difference(wanted.size(), ByteCount(new.parse().ok()?))
+    }
+}
 
 /// The kernel refuses more (`queue_var_store`). No discard is larger: a bio counts its bytes with 32 bits.
 const WRITTEN_MAX: u64 = u32::MAX as u64;
 
 /// What a device says about discards, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Discards {
+struct Discards {
     /// The most that the device takes at once; 0 if it cannot discard.
     device_max: u64,
     /// The step of the values that the kernel takes: a power of two, because the kernel tests bits of the granularity.
@@ -26,7 +81,7 @@ impl Discards {
         Discards { device_max, step: granularity.max(512).next_power_of_two() }
     }
 
-    pub(super) fn of(device: &str) -> Result<Discards, HostError> {
+    fn of(device: &str) -> Result<Discards, HostError> {
         let queue = Queue::of(device);
         let number = |attribute: &str| -> Result<u64, HostError> {
             let unreadable = |error: std::num::ParseIntError| {
@@ -39,7 +94,7 @@ impl Discards {
     }
 
     /// The limit that the device gets if the user wants `wanted`.
-    pub(super) fn fitted(self, wanted: ByteCount) -> Result<ByteCount, String> {
+    fn fitted(self, wanted: ByteCount) -> Result<ByteCount, String> {
         if self.device_max == 0 {
             return Err(
                 "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not offer it"
@@ -59,7 +114,7 @@ impl Discards {
     }
 
     /// How the limit `fitted` differs from the one that the user wants, if it does: a clause.
-    pub(super) fn difference(self, wanted: ByteCount, fitted: ByteCount) -> Option<String> {
+    fn difference(self, wanted: ByteCount, fitted: ByteCount) -> Option<String> {
         let fitted_text = fitted.to_exact_text();
         if fitted == wanted {
             None
@@ -92,23 +147,6 @@ impl Discards {
         if shown == self.written(self.device_max) { self.device_max } else { shown }
     }
 }
-
-/// The limit in force, in bytes.
-pub(super) fn current(device: &str) -> Result<String, HostError> {
-    let shown = Queue::of(device).read(ATTRIBUTE)?;
-    let discards = Discards::of(device)?;
-    Ok(shown.parse().map_or(shown, |shown| discards.in_force(shown).to_string()))
-}
-
-/// Sets the limit, in bytes.
-pub(super) fn set(device: &str, value: &str) -> Result<(), HostError> {
-    let discards = Discards::of(device)?;
-    let written = value.parse().map_or(value.to_owned(), |bytes| discards.written(bytes).to_string());
-    Queue::of(device).write(ATTRIBUTE, &written)
-}
-
-/// Its file in the folder `queue` of sysfs.
-pub(super) const ATTRIBUTE: &str = "discard_max_bytes";
 
 #[cfg(test)]
 mod tests {
@@ -187,11 +225,13 @@ mod tests {
         std::fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("image");
         let mut ledger = Ledger::open(&dir.path().join("ledger")).expect("ledger");
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default()).expect("loop device");
-        let shown = || Queue::of(&device.name()).read(ATTRIBUTE).expect("limit");
-        let in_force = || current(&device.name()).expect("limit");
+        let shown = || Queue::of(&device.name()).read(FILE).expect("limit");
+        let in_force =
+            || DiscardSize.current(&Object::Disk(device.name())).expect("limit").expect("it is there");
         let before = in_force();
         assert_eq!(before, shown());
-        let plan = |size| Settings::plan(&Setting::DiscardSize(ByteCount(size)), device.path());
+        let setting = |size| Setting::with_value("discard-size", Value::Size(ByteCount(size)));
+        let plan = |size| setting(size).plan(device.path());
         if before == "0" {
             let refused = plan(1 << 20).expect_err("refused").to_string();
             assert!(refused.contains("it cannot discard (its discard_max_hw_bytes is 0)"), "{refused}");
@@ -209,9 +249,8 @@ mod tests {
             let planned = plan(size).expect("plan");
             settings.apply(&planned).expect("apply");
             assert_eq!(shown(), planned.new);
-            let setting = Setting::DiscardSize(ByteCount(size));
-            assert!(setting.is_in_force_as(&planned));
-            assert_eq!(setting.fitted_to(&planned).is_some(), planned.new != size.to_string());
+            assert!(setting(size).is_in_force_as(&planned));
+            assert_eq!(setting(size).fitted_to(&planned).is_some(), planned.new != size.to_string());
         }
         let applied = settings.applied().to_vec();
         assert_eq!(settings.undo(&applied[0]).expect("undo"), Undone::Restored);

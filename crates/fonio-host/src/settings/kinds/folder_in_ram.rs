@@ -1,7 +1,7 @@
 //! A folder's content in memory: a tmpfs over the folder, whose content is written out to the folder below.
 //!
 //! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out when it is
-//! undone, at shutdown and hourly by units of systemd ([`super::units`]), and on request. A power cut loses what was written
+//! undone, at shutdown and hourly by units of systemd, and on request. A power cut loses what was written
 //! since the last time.
 
 use std::os::fd::OwnedFd;
@@ -16,18 +16,99 @@ use rustix::mount::{
     move_mount,
 };
 
-use super::holders::Use;
-use super::mirror::{Mirrored, mirror};
-use super::survey::survey;
-use super::{
-    AS_FOLDER, NONE, attributes_around, check_place, check_writers, failed, in_use, lock, reconfigure,
-    uncovered, units, visible, words,
-};
 use crate::error::chain;
-use crate::{HostError, mount};
+use crate::mount;
+use crate::settings::folder::holders::{Use, holders};
+use crate::settings::folder::mirror::{Mirrored, mirror};
+use crate::settings::folder::survey::survey;
+use crate::settings::folder::units::{self, Units};
+use crate::settings::folder::{
+    self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, device_of, failed, folder_at,
+    in_use, lock, uncovered, visible, words,
+};
+use crate::settings::kind::*;
+use crate::settings::places::reconfigure;
+
+/// The values: the size of the memory, or `none`.
+pub(super) struct FolderInRam;
+
+const FACTS: Facts = Facts {
+    tag: "folder_in_ram",
+    scope: Scope::Folder,
+    title: "the memory for the content",
+    kept_in: "the units `fonio-folder-in-ram-FOLDER.service` and `.timer`",
+    undone: "the content is copied back",
+    cannot_switch: Some("its content is copied for each change"),
+    fixes: &[SettingFix {
+        name: "folder-in-ram",
+        changes: Group::Logs,
+        does: "keeps a folder such as /var/log in at most 64 MiB of memory, or SIZE with folder-in-ram=SIZE; written out to the disk every hour, at shutdown and when it is undone",
+        needs: "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd",
+        loses: Loss::Recent(
+            "A power cut loses what was written to the folder since the last write-out, synced or not; each file on the disk is as it was then.",
+        ),
+        source: "log2ram",
+        trial: OF_FOLDERS,
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for FolderInRam {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        value::size(text, 64 << 20, 1 << 20)
+    }
+
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        Ok(check(on.path(), wanted.value.size(), wanted.despite_writers)?)
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        current(on.path())
+    }
+
+    /// Puts the folder into memory, changes its size there, or takes it back to the disk.
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let dir = on.path();
+        if value == NONE {
+            return take_down(dir);
+        }
+        let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
+            setting: format!("folder-in-ram={value}"),
+            path: dir.to_owned(),
+            reason: "it is not a size".to_owned(),
+        })?;
+        start(dir, size)?;
+        units::put(&units(&units::program()?, dir, value))
+    }
+
+    /// Refuses while programs have files in the tmpfs open.
+    fn check_restore(&self, on: &Object) -> Result<(), HostError> {
+        let dir = on.path();
+        if mounted(dir)?.is_none() || holders(dir, device_of(dir), Use::Any).is_empty() {
+            return Ok(());
+        }
+        Err(in_use(dir, Use::Any))
+    }
+
+    fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        files.check_systemd()?;
+        units::check_program(&files.program)?;
+        Ok(KeptAs::Files(units(&files.program, on.path(), value).kept_files(&files.systemd)))
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        remains_to_do(&folder_at(path).ok()?)
+    }
+}
 
 /// The source of the mount, by which it is known as fonio's.
 const SOURCE: &str = "fonio-folder-in-ram";
+/// The interval between two write-outs.
+const INTERVAL: &str = "1h";
 /// How often a folder that changes while it is copied is copied again.
 const TRIES: u32 = 3;
 
@@ -38,7 +119,7 @@ fn mounted(dir: &Path) -> Result<Option<MountPoint>, HostError> {
 }
 
 /// The size of the tmpfs over a folder, or `none`; `None` if the folder is gone.
-pub(in crate::settings) fn current(dir: &Path) -> Result<Option<String>, HostError> {
+fn current(dir: &Path) -> Result<Option<String>, HostError> {
     Ok(match mounted(dir)? {
         Some(mount) => {
             Some(size_of(&mount).map_or_else(|| "of unknown size".to_owned(), ByteCount::to_exact_text))
@@ -54,7 +135,7 @@ fn size_of(mount: &MountPoint) -> Option<ByteCount> {
 }
 
 /// Refuses what could not be done, or undone. `despite_writers` accepts programs that have files open for writing.
-pub(in crate::settings) fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
+fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {
         check_place(dir)?;
@@ -84,21 +165,6 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Puts a folder into memory, changes its size there, or takes it back to the disk.
-pub(in crate::settings) fn set(dir: &Path, value: &str) -> Result<(), HostError> {
-    if value == NONE {
-        return take_down(dir);
-    }
-    let refused = |reason: String| HostError::NotSettable {
-        setting: format!("folder-in-ram={value}"),
-        path: dir.to_owned(),
-        reason,
-    };
-    let size: ByteCount = value.parse().map_err(|_| refused("it is not a size".to_owned()))?;
-    start(dir, size)?;
-    units::put(&units::of_folder_in_ram(&units::program()?, dir, value))
 }
 
 /// Puts a folder into memory, or changes its size there. Units of systemd call this at each start of the machine.
@@ -150,14 +216,6 @@ fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
     make().map_err(failed("make a tmpfs for", dir))
 }
 
-/// Refuses to undo while programs have files in the tmpfs open, before anything is changed.
-pub(in crate::settings) fn check_undo(dir: &Path) -> Result<(), HostError> {
-    if mounted(dir)?.is_none() || super::holders(dir, super::device_of(dir), Use::Any).is_empty() {
-        return Ok(());
-    }
-    Err(in_use(dir, Use::Any))
-}
-
 /// Writes the content out, and unmounts. Nobody can write meanwhile.
 fn take_down(dir: &Path) -> Result<(), HostError> {
     let unmounted = {
@@ -165,11 +223,11 @@ fn take_down(dir: &Path) -> Result<(), HostError> {
         unmount(dir)
     };
     match unmounted {
-        Ok(()) => units::take(&units::of_folder_in_ram(&units::program()?, dir, NONE)),
+        Ok(()) => units::take(&units(&units::program()?, dir, NONE)),
         Err(error) => {
             // Files in /etc may be gone already: nothing would write the folder out at shutdown.
             let size = current(dir)?.unwrap_or_default();
-            let _ = units::put(&units::of_folder_in_ram(&units::program()?, dir, &size));
+            let _ = units::put(&units(&units::program()?, dir, &size));
             Err(error)
         }
     }
@@ -185,7 +243,7 @@ fn unmount(dir: &Path) -> Result<(), HostError> {
     }
     let leave = || {
         copy_out(dir)?;
-        mount::unmount(dir).map_err(|error| super::or_in_use(error, dir))
+        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))
     };
     leave().inspect_err(|_| {
         // The first error is the one to report.
@@ -215,9 +273,9 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
 }
 
 /// What somebody has to do after the folder was put into memory.
-pub(in crate::settings) fn remains_to_do(dir: &Path) -> Option<String> {
+fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(super::left_below(dir, "and what they write there is lost"));
+    sentences.extend(folder::left_below(dir, "and what they write there is lost"));
     let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).ok()?;
     let sockets = survey(&open, dir).map(|found| found.sockets).unwrap_or_default();
     if let Some(first) = sockets.first() {
@@ -227,11 +285,54 @@ pub(in crate::settings) fn remains_to_do(dir: &Path) -> Option<String> {
             first.display()
         ));
     }
-    if super::super::systemd::check().is_err() {
+    if systemd::check().is_err() {
         sentences.push(
-            "systemd does not run here, so nothing writes the folder out: `fonio folder write-out` does, and before a shutdown `fonio fix folder-in-ram --undo` must."
+            "systemd does not run here, so nothing writes the folder out: `fonio folder write-out` does, and before a shutdown `fonio fix undo folder-in-ram` must."
                 .to_owned(),
         );
     }
     (!sentences.is_empty()).then(|| sentences.join("\n"))
+}
+
+/// The units of a folder in memory: the folder itself, and the timer and the service of the write-out.
+fn units(program: &Path, dir: &Path, size: &str) -> Units {
+    let stem = format!("fonio-folder-in-ram-{}", units::escape(dir));
+    let (service, timer, write) =
+        (format!("{stem}.service"), format!("{stem}.timer"), format!("{stem}-write-out.service"));
+    let (path, run) = (units::argument(dir), units::argument(program));
+    let plain = units::specifiers(dir);
+    let folder = units::lines(&[
+        "[Unit]",
+        &format!("Description={plain} in memory, by fonio"),
+        "DefaultDependencies=no",
+        &format!("RequiresMountsFor={} {}", units::quote(dir), units::quote(program)),
+        "After=local-fs.target",
+        "Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target",
+        "Conflicts=shutdown.target",
+        &format!("Wants={timer}"),
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        &format!("ExecStart={run} folder start {size} {path}"),
+        &format!("ExecReload={run} folder write-out {path}"),
+        &format!("ExecStop={run} folder write-out {path}"),
+        "TimeoutStopSec=15min",
+    ]);
+    let clock = units::lines(&[
+        "[Unit]",
+        &format!("Description=Write {plain} out of memory, by fonio"),
+        &format!("PartOf={service}"),
+        "[Timer]",
+        &format!("OnActiveSec={INTERVAL}"),
+        &format!("OnUnitInactiveSec={INTERVAL}"),
+        &format!("Unit={write}"),
+    ]);
+    let out = units::lines(&[
+        "[Unit]",
+        &format!("Description=Write {plain} out of memory, by fonio"),
+        "[Service]",
+        "Type=oneshot",
+        &format!("ExecStart={run} folder write-out {path}"),
+    ]);
+    Units::new(vec![(service, folder), (timer, clock), (write, out)], "sysinit.target")
 }

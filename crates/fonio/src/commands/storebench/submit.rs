@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use fonio_storebench_document::Submission;
 use fonio_system::say;
 
-use super::results;
 use super::server::{Server, Submitted};
 use crate::exit::Exit;
 use crate::output;

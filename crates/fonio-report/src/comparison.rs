@@ -1,6 +1,6 @@
 //! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
 
-use fonio_analysis::interval::LEAST_EFFECT;
+use fonio_analysis::compare::interval::LEAST_EFFECT;
 use fonio_analysis::{Answer, Better, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{

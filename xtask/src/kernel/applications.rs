@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use fonio_analysis::interval::compare_rounds;
+use fonio_analysis::compare::interval::compare_rounds;
 use serde_json::Value;
 
 use super::build;

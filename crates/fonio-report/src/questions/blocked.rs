@@ -1,7 +1,7 @@
 //! Who waited, for what, behind whom?
 
 use fonio_analysis::Analysis;
-use fonio_analysis::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind, Through};
+use fonio_analysis::waits::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind, Through};
 use fonio_analysis::figures::what;
 
 use super::{About, seconds};

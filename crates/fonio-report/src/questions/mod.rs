@@ -23,8 +23,8 @@ mod terms;
 mod trust;
 mod when;
 
-use fonio_analysis::points::Point;
-use fonio_analysis::validity::Validity;
+use fonio_analysis::requests::points::Point;
+use fonio_analysis::verdict::validity::Validity;
 use fonio_analysis::{Analysis, Bounds, Cdf, Class, Distribution, Group};
 use fonio_core::Meta;
 

@@ -8,27 +8,27 @@ mod blocked;
 use std::collections::BTreeMap;
 
 use fonio_analysis::compare::{Comparison, ComparisonRow, Side};
-use fonio_analysis::files::{ContentUse, FileUse, Files};
-use fonio_analysis::findings::{Finding, Severity};
-use fonio_analysis::flushes::{DeviceFlushes, FlushGaps, Flushes};
-use fonio_analysis::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
-use fonio_analysis::io_share::{DeviceShare, IoShare, Level, Share};
-use fonio_analysis::latency::{Latency, LatencyRow};
-use fonio_analysis::locality::{Locality, Place, PlaceCounts};
+use fonio_analysis::causes::files::{ContentUse, FileUse, Files};
+use fonio_analysis::verdict::findings::{Finding, Severity};
+use fonio_analysis::device::flushes::{DeviceFlushes, FlushGaps, Flushes};
+use fonio_analysis::device::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
+use fonio_analysis::device::io_share::{DeviceShare, IoShare, Level, Share};
+use fonio_analysis::requests::latency::{Latency, LatencyRow};
+use fonio_analysis::addresses::locality::{Locality, Place, PlaceCounts};
 use fonio_analysis::machine::{Cpu, Machine, MachineSeries, Memory, MetricSeries, Pressure, Temperature};
-use fonio_analysis::outstanding::{
+use fonio_analysis::waits::outstanding::{
     LongResponses, Outstanding, OutstandingProcess, OutstandingRow, TimeShare,
 };
-use fonio_analysis::points::{Point, Points};
-use fonio_analysis::processes::{Process, Processes};
-use fonio_analysis::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
-use fonio_analysis::sequentiality::{CumulativeCurves, SequentialShare, Sequentiality};
-use fonio_analysis::series::Series;
-use fonio_analysis::size_latency::{SizeLatency, SizeLatencyRow};
-use fonio_analysis::sizes::{SizeRow, Sizes};
-use fonio_analysis::slices::{SliceLatency, SliceTimes, Slices};
-use fonio_analysis::totals::{OpTotal, Totals};
-use fonio_analysis::validity::Validity;
+use fonio_analysis::requests::points::{Point, Points};
+use fonio_analysis::causes::processes::{Process, Processes};
+use fonio_analysis::waits::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
+use fonio_analysis::addresses::sequentiality::{CumulativeCurves, SequentialShare, Sequentiality};
+use fonio_analysis::over_time::series::Series;
+use fonio_analysis::requests::size_latency::{SizeLatency, SizeLatencyRow};
+use fonio_analysis::requests::sizes::{SizeRow, Sizes};
+use fonio_analysis::over_time::slices::{SliceLatency, SliceTimes, Slices};
+use fonio_analysis::requests::totals::{OpTotal, Totals};
+use fonio_analysis::verdict::validity::Validity;
 use fonio_analysis::{
     Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
     SpanSource,

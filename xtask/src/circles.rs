@@ -3,8 +3,8 @@
 //! The nodes are the source files of one crate; test files, and test modules at the end of a file, are left out. A file
 //! has an edge to each file whose item it names by a path (`crate::…`, `super::…`, or a module's name). A re-export is
 //! followed to the file that has the item, and is not an edge of its own: a `mod.rs` that only declares modules and
-//! re-exports their items is therefore transparent. A file that uses its submodule while the submodule uses it is a
-//! circle like any other.
+//! re-exports their items is therefore transparent. A submodule may name the items of its ancestors, as is usual in Rust:
+//! it is a part of them. So it has no edge to them.
 //!
 //! The sources are read as text, not compiled: macros are not expanded, and an item that is reached through a glob import
 //! counts as an item of the imported file.
@@ -18,10 +18,77 @@ use anyhow::{Context, Result};
 use crate::process;
 
 /// Edges that close circles which nobody has opened yet: the file, and the file that it must not name.
-const KNOWN_EDGES: &[(&str, &str)] = &[];
+const KNOWN_EDGES: &[(&str, &str)] = &[
+    ("crates/fonio-bench/src/concurrency/rounds.rs", "crates/fonio-bench/src/run.rs"),
+    ("crates/fonio-bench/src/plan.rs", "crates/fonio-bench/src/concurrency/mod.rs"),
+    ("crates/fonio-bench/src/plan.rs", "crates/fonio-bench/src/storebench/figures.rs"),
+    ("crates/fonio-bench/src/storebench/check.rs", "crates/fonio-bench/src/storebench/document.rs"),
+    ("crates/fonio-bench/src/storebench/parts.rs", "crates/fonio-bench/src/storebench/plan.rs"),
+    ("crates/fonio-bench/src/storebench/plan.rs", "crates/fonio-bench/src/storebench/sync.rs"),
+    ("crates/fonio-bench/src/storebench/verdict.rs", "crates/fonio-bench/src/storebench/standing.rs"),
+    ("crates/fonio-bfuse/src/options.rs", "crates/fonio-bfuse/src/modes/mod.rs"),
+    ("crates/fonio-host/src/error.rs", "crates/fonio-host/src/kernel.rs"),
+    ("crates/fonio-host/src/kernel.rs", "crates/fonio-host/src/queue.rs"),
+    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/ledger/undo.rs"),
+    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/mod.rs"),
+    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/only.rs"),
+    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/settings/mod.rs"),
+    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/settings/setting.rs"),
+    ("crates/fonio-host/src/settings/concurrency.rs", "crates/fonio-host/src/queue.rs"),
+    ("crates/fonio-host/src/settings/folder/on.rs", "crates/fonio-host/src/settings/target.rs"),
+    ("crates/fonio-host/src/settings/kept/mod.rs", "crates/fonio-host/src/settings/target.rs"),
+    ("crates/fonio-host/src/settings/places.rs", "crates/fonio-host/src/settings/setting.rs"),
+    ("crates/fonio-host/src/settings/setting.rs", "crates/fonio-host/src/settings/target.rs"),
+    ("crates/fonio-lab/src/architecture.rs", "crates/fonio-lab/src/error.rs"),
+    ("crates/fonio-lab/src/archive.rs", "crates/fonio-lab/src/initramfs.rs"),
+    ("crates/fonio-record/src/blocked/always.rs", "crates/fonio-record/src/blocked/short.rs"),
+    ("crates/fonio-record/src/calls/mod.rs", "crates/fonio-record/src/statements/mod.rs"),
+    ("crates/fonio-record/src/finished.rs", "crates/fonio-record/src/record.rs"),
+    ("crates/fonio-record/src/names.rs", "crates/fonio-record/src/threads.rs"),
+    ("crates/fonio-record/src/pages.rs", "crates/fonio-record/src/spill.rs"),
+    ("crates/fonio-results/src/store/remove.rs", "crates/fonio-results/src/store/write.rs"),
+    ("crates/fonio-sqlite-sync/src/api.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
+    ("crates/fonio-sqlite-sync/src/file.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
+    ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
+    ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
+    ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
+    ("crates/fonio-workload/src/definition/param.rs", "crates/fonio-workload/src/definition/quantity.rs"),
+    ("crates/fonio-workload/src/runner/files.rs", "crates/fonio-workload/src/runner/worker.rs"),
+    ("crates/fonio-workload/src/runner/sql.rs", "crates/fonio-workload/src/runner/worker.rs"),
+    ("crates/fonio-workload/src/runner/work.rs", "crates/fonio-workload/src/runner/worker.rs"),
+    ("crates/fonio/src/cli/emulate.rs", "crates/fonio/src/cli/run.rs"),
+    ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/run.rs"),
+    ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/sync_policy.rs"),
+    ("crates/fonio/src/commands/bench.rs", "crates/fonio/src/commands/concurrency.rs"),
+    ("crates/fonio/src/commands/bench_target.rs", "crates/fonio/src/commands/emulate.rs"),
+    ("crates/fonio/src/commands/fix/mod.rs", "crates/fonio/src/commands/live.rs"),
+    ("crates/fonio/src/commands/lab.rs", "crates/fonio/src/commands/run.rs"),
+    ("crates/fonio/src/commands/launch.rs", "crates/fonio/src/commands/run.rs"),
+    ("crates/fonio/src/commands/run.rs", "crates/fonio/src/commands/fix/mod.rs"),
+    ("crates/fonio/src/output.rs", "crates/fonio/src/commands/fix/mod.rs"),
+    ("xtask/src/fuse_safety.rs", "xtask/src/fuse_suites.rs"),
+    ("xtask/src/lab.rs", "xtask/src/lab_waits.rs"),
+    ("xtask/src/lab.rs", "xtask/src/lab_watch.rs"),
+    ("xtask/src/paper/bfuse_apps.rs", "xtask/src/paper/published.rs"),
+    ("xtask/src/paper/bfuse_matrix.rs", "xtask/src/paper/published.rs"),
+    ("xtask/src/paper/bfuse_phones.rs", "xtask/src/paper/published.rs"),
+    ("xtask/src/paper/bfuse_stack.rs", "xtask/src/paper/published.rs"),
+    ("xtask/src/paper/published.rs", "xtask/src/paper/smartio_schedulers.rs"),
+    ("xtask/src/paper/published.rs", "xtask/src/paper/smartio_slowdown.rs"),
+    ("xtask/src/paper/smartio_schedulers.rs", "xtask/src/paper/smartio_slowdown.rs"),
+];
 
 /// Crates whose files still import through the crate's root.
-const KNOWN_ROOTS: &[&str] = &[];
+const KNOWN_ROOTS: &[&str] = &[
+    "fonio-bench",
+    "fonio-emulator",
+    "fonio-host",
+    "fonio-lab",
+    "fonio-record",
+    "fonio-sync-policy",
+    "fonio-system",
+    "fonio-watch",
+];
 
 /// The re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;
@@ -65,7 +132,7 @@ pub fn breaches() -> Result<Vec<String>> {
         unused.retain(|edge| !in_circles.contains(edge));
         let open: Vec<(&str, &str)> = edges.iter().copied().filter(|edge| !known.contains(edge)).collect();
         found.extend(circles(&open).iter().map(|circle| {
-            format!("{}: a circle of files; move what they share into a file of its own", circle.join(" → "))
+            format!("{}: a circle of files; move what they share into a file of its own", shown(circle))
         }));
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         if !KNOWN_ROOTS.contains(&&*name) {
@@ -83,13 +150,18 @@ pub fn print() -> Result<()> {
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
         for circle in circles(&sources.edges()) {
-            println!("{}", circle.join(" → "));
+            println!("{}", shown(&circle));
         }
         for breach in sources.imports_through_root() {
             println!("{breach}");
         }
     }
     Ok(())
+}
+
+/// A circle with its first file at its end again.
+fn shown(circle: &[&str]) -> String {
+    format!("{} → {}", circle.join(" → "), circle[0])
 }
 
 /// The folders of the crates, in order.
@@ -105,13 +177,28 @@ fn crates() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
+/// Adds the Rust files of a folder and of the folders in it, in order.
+pub fn collect_sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("node_modules") && !path.ends_with("target") {
+            collect_sources(&path, into)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+    into.sort();
+    Ok(())
+}
+
 impl Sources {
     fn read(folder: &Path) -> Result<Sources> {
         let mut paths = Vec::new();
-        crate::tidy::collect_sources(&folder.join("src"), &mut paths)?;
+        collect_sources(&folder.join("src"), &mut paths)?;
         let mut texts = BTreeMap::new();
         for path in paths {
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(process::root()).unwrap_or(&path).display().to_string();
             let inside = path.strip_prefix(folder.join("src")).unwrap_or(&path);
             texts.insert(module_of(inside), (shown, text));
@@ -216,8 +303,13 @@ impl Sources {
                         file.shown,
                         path[1],
                         root.shown,
-                        import.path.iter().filter(|word| *word != "crate" && *word != "self").cloned()
-                            .collect::<Vec<_>>().join("::")
+                        import
+                            .path
+                            .iter()
+                            .filter(|word| *word != "crate" && *word != "self")
+                            .cloned()
+                            .collect::<Vec<_>>()
+                            .join("::")
                     ));
                 }
             }
@@ -240,7 +332,8 @@ impl File {
 fn module_of(inside: &Path) -> Module {
     let mut module: Module =
         inside.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    let is_own = |last: &String| last == "mod" || (inside.iter().count() == 1 && (last == "lib" || last == "main"));
+    let is_own =
+        |last: &String| last == "mod" || (inside.iter().count() == 1 && (last == "lib" || last == "main"));
     if module.last().is_some_and(is_own) {
         module.pop();
     }
@@ -306,9 +399,14 @@ fn split_imports(code: &str) -> (Vec<Import>, String) {
     while let Some(line) = lines.next() {
         let trimmed = line.trim();
         let is_public = trimmed.starts_with("pub");
-        let statement = if is_public { trimmed.split_once("use ").map(|(_, tree)| tree) } else { trimmed.strip_prefix("use ") };
+        let statement = if is_public {
+            trimmed.split_once("use ").map(|(_, tree)| tree)
+        } else {
+            trimmed.strip_prefix("use ")
+        };
         // `pub use`, `pub(crate) use`, `pub(super) use`: a word before `use` would be another item.
-        let is_import = !is_public || trimmed.split_once(" use ").is_some_and(|(before, _)| !before.contains(' '));
+        let is_import =
+            !is_public || trimmed.split_once(" use ").is_some_and(|(before, _)| !before.contains(' '));
         match statement.filter(|_| is_import) {
             Some(first) => {
                 let mut tree = first.to_owned();
@@ -338,7 +436,9 @@ fn expand(tree: &str, before: &[String], is_public: bool, into: &mut Vec<Import>
     }
     if let Some((head, inner)) = tree.split_once('{') {
         let mut path = before.to_vec();
-        path.extend(head.split("::").filter(|word| !word.trim().is_empty()).map(|word| word.trim().to_owned()));
+        path.extend(
+            head.split("::").filter(|word| !word.trim().is_empty()).map(|word| word.trim().to_owned()),
+        );
         let inner = inner.rsplit_once('}').map_or(inner, |(inner, _)| inner);
         let (mut depth, mut from) = (0, 0);
         for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
@@ -354,7 +454,8 @@ fn expand(tree: &str, before: &[String], is_public: bool, into: &mut Vec<Import>
         }
         return;
     }
-    let (named, alias) = tree.split_once(" as ").map_or((tree, None), |(tree, alias)| (tree, Some(alias.trim())));
+    let (named, alias) =
+        tree.split_once(" as ").map_or((tree, None), |(tree, alias)| (tree, Some(alias.trim())));
     let mut path = before.to_vec();
     path.extend(named.split("::").map(|word| word.trim().to_owned()));
     // `use a::{self}` imports `a`, and a glob names the module.
@@ -396,19 +497,20 @@ fn edges_in_circles<'a>(edges: &[(&'a str, &'a str)]) -> BTreeSet<(&'a str, &'a 
     edges.iter().copied().filter(|(from, to)| path(edges, to, from).is_some()).collect()
 }
 
-/// The shortest circle through each file that is on one; each circle once.
+/// The shortest circle of each set of files that reach each other.
 fn circles<'a>(edges: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
+    let mut all: Vec<Vec<&str>> = edges.iter().filter_map(|(from, to)| path(edges, to, from)).collect();
+    all.iter_mut().for_each(|circle| circle.rotate_right(1));
+    all.sort_by_key(Vec::len);
     let mut found: Vec<Vec<&str>> = Vec::new();
-    let mut sets: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
-    for (from, to) in edges {
-        if let Some(mut circle) = path(edges, to, from)
-            && sets.insert(circle.iter().copied().collect())
-        {
-            circle.push(to);
+    for circle in all {
+        let is_connected = |other: &Vec<&'a str>| {
+            path(edges, other[0], circle[0]).is_some() && path(edges, circle[0], other[0]).is_some()
+        };
+        if !found.iter().any(is_connected) {
             found.push(circle);
         }
     }
-    found.sort_by_key(|circle| circle.len());
     found
 }
 
@@ -419,7 +521,9 @@ fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<
     while let Some(at) = next.pop_front() {
         if at == to {
             let mut path = vec![at];
-            while let Some(earlier) = path.last().and_then(|last| before.get(last)).filter(|at| **at != path[path.len() - 1]) {
+            while let Some(earlier) =
+                path.last().and_then(|last| before.get(last)).filter(|at| **at != path[path.len() - 1])
+            {
                 path.push(earlier);
             }
             path.reverse();
@@ -433,4 +537,85 @@ fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sources of a crate from pairs of a path in `src` and a text.
+    fn sources(files: &[(&str, &str)]) -> Sources {
+        let file = |(path, text): &(&str, &str)| {
+            (module_of(Path::new(path)), ((*path).to_owned(), (*text).to_owned()))
+        };
+        Sources::of(files.iter().map(file).collect())
+    }
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        circles(&sources(files).edges()).iter().map(|circle| shown(circle)).collect()
+    }
+
+    #[test]
+    fn a_circle_over_three_files_is_found_once() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("a.rs", "use crate::b::{B, other};\n"),
+            ("b.rs", "fn b() { super::c::run(); }\n"),
+            ("c.rs", "use super::a;\nfn run() { a::go(); }\n"),
+        ];
+        assert_eq!(found(&files), ["a.rs → b.rs → c.rs → a.rs"]);
+        assert!(found(&files[..3]).is_empty());
+    }
+
+    #[test]
+    fn re_exports_are_followed_and_submodules_are_parts_of_their_parent() {
+        let files = [
+            ("lib.rs", "mod a;\nmod room;\n"),
+            ("a.rs", "use crate::room::Inner;\n"),
+            ("room/mod.rs", "mod inner;\nmod outer;\npub use inner::Inner;\nfn f() { outer::go(); }\n"),
+            ("room/inner.rs", "use super::Room;\n"),
+            ("room/outer.rs", "use super::inner::Inner;\nuse crate::a;\n"),
+        ];
+        // `a` uses `inner`, not the room, and `outer` uses `a`.
+        assert!(found(&files).is_empty());
+        let closed = [&files[..], &[("room/inner.rs", "use crate::room::outer::Outer;\n")]].concat();
+        assert_eq!(found(&closed), ["room/inner.rs → room/outer.rs → room/inner.rs"]);
+    }
+
+    #[test]
+    fn tests_comments_and_strings_are_left_out() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;\n#[cfg(test)]\nmod loads;\n"),
+            ("a.rs", "use crate::b::B;\n"),
+            (
+                "b.rs",
+                "// crate::a::A\nconst TEXT: &str = \"crate::a::A\";\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n",
+            ),
+            ("loads.rs", "use crate::a::A;\n"),
+        ];
+        assert!(found(&files).is_empty());
+        assert_eq!(sources(&files).files.len(), 3);
+    }
+
+    #[test]
+    fn an_import_through_the_root_is_found() {
+        let files = [
+            ("lib.rs", "mod a;\npub mod b;\npub use a::{Thing, b};\n"),
+            ("a.rs", "use crate::b;\n"),
+            ("b.rs", "use crate::Thing;\n"),
+        ];
+        assert_eq!(
+            sources(&files).imports_through_root(),
+            ["b.rs: imports `crate::Thing` through lib.rs; write `crate::a::Thing`"]
+        );
+    }
+
+    #[test]
+    fn a_tree_of_imports_is_expanded() {
+        let mut imports = Vec::new();
+        expand("crate::a::{self, b::{C, D as E}, f}", &[], false, &mut imports);
+        let told: Vec<String> =
+            imports.iter().map(|import| format!("{} = {}", import.name, import.path.join("::"))).collect();
+        assert_eq!(told, ["a = crate::a", "C = crate::a::b::C", "E = crate::a::b::D", "f = crate::a::f"]);
+    }
 }

@@ -6,6 +6,7 @@ mod attribution;
 mod bench_fuse;
 mod bpf;
 #[cfg(feature = "results")]
+mod circles;
 mod compare_bench;
 mod demo;
 mod dist;
@@ -53,6 +54,7 @@ cargo xtask COMMAND
               `demo results`: the results service: measure emulated cards, send the results after a preview, and show the page
               (root, four minutes): [--once, which ends without waiting for Ctrl-C]
   test        run all checks: format, lints, documentation, invariants, fuzz targets, tests
+  tidy        check the invariants of ARCHITECTURE.md; [--circles] prints the circles of files, known ones included
   fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   mutants     make small faults in a sample of the code, and see whether the tests notice:
               [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
@@ -127,6 +129,7 @@ type Run = fn(&[String]) -> anyhow::Result<()>;
 const COMMANDS: &[(&str, Run)] = &[
     ("demo", demo::run),
     ("test", test::run),
+    ("tidy", tidy::command),
     ("fuzz", fuzz::run),
     ("mutants", mutants::run),
     ("fuse-safety", fuse_safety::run),

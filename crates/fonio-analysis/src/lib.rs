@@ -4,25 +4,22 @@
 //! bounded for any length of recording. [`Analyser::finish`] returns an [`Analysis`], which is plain data with a
 //! published JSON schema. Nothing here prints, reads a clock or does I/O; the same rows always give the same bytes.
 //!
-//! | question | file |
+//! Each question has one file with its tally, its answer and its figures, and one line in the table in
+//! `analyser/questions.rs`. The files are in rooms by theme:
+//!
+//! | questions | room |
 //! |---|---|
-//! | how many requests and bytes, and how many reads per write | [`totals`] |
-//! | how large, how slow, and for whom | [`sizes`], [`latency`], [`size_latency`] |
-//! | where on the device, over time | [`spatial`], [`sequentiality`], [`locality`] |
-//! | how often the device is flushed | [`flushes`] |
-//! | which threads waited for storage, and behind whose requests | [`blocked`] |
-//! | how long programs may have waited | [`outstanding`] |
-//! | what share of the time is storage | [`io_share`], [`queueing`] |
-//! | whether reads wait for writes | [`interference`] |
-//! | which processes cause I/O | [`processes`] |
-//! | which files are read and written, and for whom | [`files`] |
+//! | how many requests, how large, how slow | [`requests`] |
+//! | where on the device, in sequence, and again | [`addresses`] |
+//! | flushes, share of the time, reads against writes | [`device`] |
+//! | which threads waited, how long programs may have waited, queues | [`waits`] |
+//! | which processes and files cause requests | [`causes`] |
 //! | where the time of a launch went | [`launch`] |
-//! | what the rest of the machine did | [`machine`] |
-//! | how it changed over time | [`series`], [`points`] |
-//! | whether the figures can be trusted | [`validity`] |
-//! | what the figures mean | [`findings`] |
-//! | how recordings or repeated runs compare | [`compare`](mod@compare), [`interval`], [`statistics`] |
-//! | whether a setting that is switched in pairs of slices has an effect | [`paired`] |
+//! | the cost of SQLite transactions | [`sqlite`] |
+//! | the rest of the machine | [`machine`] |
+//! | changes over time | [`over_time`] |
+//! | whether the figures can be trusted, and what they mean | [`verdict`] |
+//! | how recordings or repeated runs compare | [`compare`](mod@compare) |
 
 pub mod addresses;
 pub mod analyser;

@@ -1,7 +1,7 @@
 //! Which processes cause the I/O?
 
+use fonio_analysis::causes::process::Process;
 use fonio_analysis::waits::outstanding::OutstandingProcess;
-use fonio_analysis::causes::processes::Process;
 
 use super::{About, maybe};
 use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};

@@ -31,7 +31,7 @@ use fonio_analysis::waits::outstanding::{
 };
 use fonio_analysis::waits::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
 use fonio_analysis::{
-    Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
+    Analyser, Analysis, AnalysisOptions, Better, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
     SpanSource,
 };
 use fonio_analysis::{Answer, Change, Unknown};

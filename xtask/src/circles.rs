@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use xtask::process;
 
 /// Edges that close circles which nobody has opened yet: the file, and the file that it must not name.
 const KNOWN_EDGES: &[(&str, &str)] = &[
@@ -57,25 +57,21 @@ const KNOWN_EDGES: &[(&str, &str)] = &[
     ("crates/fonio-workload/src/runner/sql.rs", "crates/fonio-workload/src/runner/worker.rs"),
     ("crates/fonio-workload/src/runner/work.rs", "crates/fonio-workload/src/runner/worker.rs"),
     ("crates/fonio/src/cli/emulate.rs", "crates/fonio/src/cli/run.rs"),
+    ("crates/fonio/src/cli/fix.rs", "crates/fonio/src/commands/fix/list.rs"),
     ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/run.rs"),
     ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/sync_policy.rs"),
     ("crates/fonio/src/commands/bench.rs", "crates/fonio/src/commands/concurrency.rs"),
     ("crates/fonio/src/commands/bench_target.rs", "crates/fonio/src/commands/emulate.rs"),
-    ("crates/fonio/src/commands/fix/mod.rs", "crates/fonio/src/commands/live.rs"),
     ("crates/fonio/src/commands/lab.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/commands/launch.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/commands/run.rs", "crates/fonio/src/commands/fix/mod.rs"),
+    ("crates/fonio/src/commands/replay.rs", "crates/fonio/src/commands/run.rs"),
     ("crates/fonio/src/output.rs", "crates/fonio/src/commands/fix/mod.rs"),
-    ("xtask/src/fuse_safety.rs", "xtask/src/fuse_suites.rs"),
-    ("xtask/src/lab.rs", "xtask/src/lab_waits.rs"),
-    ("xtask/src/lab.rs", "xtask/src/lab_watch.rs"),
-    ("xtask/src/paper/bfuse_apps.rs", "xtask/src/paper/published.rs"),
-    ("xtask/src/paper/bfuse_matrix.rs", "xtask/src/paper/published.rs"),
-    ("xtask/src/paper/bfuse_phones.rs", "xtask/src/paper/published.rs"),
-    ("xtask/src/paper/bfuse_stack.rs", "xtask/src/paper/published.rs"),
-    ("xtask/src/paper/published.rs", "xtask/src/paper/smartio_schedulers.rs"),
-    ("xtask/src/paper/published.rs", "xtask/src/paper/smartio_slowdown.rs"),
-    ("xtask/src/paper/smartio_schedulers.rs", "xtask/src/paper/smartio_slowdown.rs"),
+    ("studies/src/paper/bfuse_apps.rs", "studies/src/paper/published.rs"),
+    ("studies/src/paper/bfuse_matrix.rs", "studies/src/paper/published.rs"),
+    ("studies/src/paper/bfuse_phones.rs", "studies/src/paper/published.rs"),
+    ("studies/src/paper/bfuse_stack.rs", "studies/src/paper/published.rs"),
+    ("studies/src/paper/published.rs", "studies/src/paper/smartio_schedulers.rs"),
+    ("studies/src/paper/published.rs", "studies/src/paper/smartio_slowdown.rs"),
+    ("studies/src/paper/smartio_schedulers.rs", "studies/src/paper/smartio_slowdown.rs"),
 ];
 
 /// Crates whose files still import through the crate's root.
@@ -167,7 +163,7 @@ fn shown(circle: &[&str]) -> String {
 /// The folders of the crates, in order.
 fn crates() -> Result<Vec<PathBuf>> {
     let root = process::root();
-    let mut folders = vec![root.join("xtask")];
+    let mut folders = vec![root.join("studies"), root.join("xtask")];
     let entries = fs::read_dir(root.join("crates")).context("cannot list crates")?;
     for entry in entries {
         folders.push(entry.context("cannot list crates")?.path());
@@ -195,13 +191,17 @@ impl Sources {
     fn read(folder: &Path) -> Result<Sources> {
         let mut paths = Vec::new();
         collect_sources(&folder.join("src"), &mut paths)?;
+        let has_library = folder.join("src/lib.rs").is_file();
         let mut texts = BTreeMap::new();
         for path in paths {
             let text =
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(process::root()).unwrap_or(&path).display().to_string();
             let inside = path.strip_prefix(folder.join("src")).unwrap_or(&path);
-            texts.insert(module_of(inside), (shown, text));
+            // The program of a crate with a library is a crate of its own, whose modules stand in the same folder.
+            let is_program = has_library && inside == Path::new("main.rs");
+            let module = if is_program { vec!["main".to_owned()] } else { module_of(inside) };
+            texts.insert(module, (shown, text));
         }
         Ok(Sources::of(texts))
     }
@@ -328,7 +328,7 @@ impl File {
     }
 }
 
-/// The module of a file in `src`: `a/b.rs` and `a/b/mod.rs` are `a::b`; `lib.rs` and `main.rs` are the root.
+/// The module of a file in `src`: `a/b.rs` and `a/b/mod.rs` are `a::b`; `lib.rs` is the root, and `main.rs` without it.
 fn module_of(inside: &Path) -> Module {
     let mut module: Module =
         inside.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();

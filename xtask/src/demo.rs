@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{process, tools};
+use crate::parts::part;
+use xtask::{process, tools};
 
 /// A recording of the same workload on the same card, made by the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
@@ -29,8 +30,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let root = process::is_root();
     tools::ensure(if root { &[tools::BUILD, tools::DEMO] } else { &[tools::BUILD] })?;
-    println!("Building fonio …");
-    let fonio = process::build_fonio()?;
+    let fonio = part("build of fonio", process::build_fonio)?;
     let dir = process::scratch("demo")?;
     if root {
         println!(
@@ -38,13 +38,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
              card over WiFi. Each safe fix is tried once; then the two best are measured for at most three minutes.\n"
         );
         let mut fix = Command::new(&fonio);
-        fix.args(["fix", "--safe", "--no-hardware", "--best", "2", "--prove", "webbench"])
-            .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--repeat", "auto"])
+        fix.args(["fix", "prove", "--safe", "--no-hardware", "--best", "2", "webbench"])
+            .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--runs", "auto"])
             .arg("--output")
             .arg(emptied(&dir.join("runs"))?);
         // Ctrl-C goes to the complete process group: fonio undoes what it made, and this process waits for it.
         process::outlive_signals()?;
-        return process::run(&mut fix);
+        return part("measurement", || process::run(&mut fix));
     }
     println!(
         "Measuring needs root (`sudo -E cargo xtask demo`). Without it: the report on a recording that the demo made, \

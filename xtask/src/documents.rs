@@ -1,5 +1,6 @@
 //! Checks the documents: each section with a table of figures names the command that prints them, and the commands of
-//! developers in documents exist. (`crates/fonio/src/cli/documented.rs` checks the commands of users.)
+//! developers in documents exist. (`crates/fonio/src/cli/documented.rs` checks the commands of users, and
+//! `studies/src/documents` those of studies.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use fonio_testing::markdown::{self, Command};
 use crate::{COMMANDS, HELP, process};
 
 /// The programs whose commands can print figures.
-const PROGRAMS: [&str; 3] = ["fonio", "cargo xtask", "cargo test"];
+const PROGRAMS: [&str; 4] = ["fonio", "cargo studies", "cargo xtask", "cargo test"];
 
 /// Lists the errors in the documents, one line each.
 pub fn breaches() -> Result<Vec<String>> {
@@ -112,10 +113,6 @@ fn wrong_xtask(name: &str, rest: &[&str]) -> Option<String> {
     let first = rest.first().filter(|word| !word.starts_with("--"))?;
     let is_known = match name {
         "bench" => help.contains(&format!("`bench {first}`:")),
-        "paper" => {
-            let has_id = || contains(&process::root().join("xtask/src/paper"), &format!("id: \"{first}\","));
-            *first == "all" || is_placeholder(first) || has_id()
-        }
         _ => words.contains(first) || is_placeholder(first),
     };
     (!is_known).then(|| format!("`cargo xtask {name}` has no `{first}`"))
@@ -141,13 +138,13 @@ mod tests {
 
     #[test]
     fn figures_without_a_command_and_wrong_commands_are_found() {
-        let text = "# One\n\n| a | b |\n|---|---|\n| x | 1 s |\n\n## Two\n\n`cargo xtask bench fuse --on X --quik`, `cargo xtask benk`, \
-                    `cargo xtask paper kim-f99`, `cargo test -p fonio-core no_such_test`, `cargo xtask bench fuse --quick`\n";
+        let text = "# One\n\n| a | b |\n|---|---|\n| x | 1 s |\n\n## Two\n\n`cargo xtask bench watch --quik`, `cargo xtask benk`, \
+                    `cargo xtask bench wach`, `cargo test -p fonio-core no_such_test`, `cargo xtask bench watch --for 1h`\n";
         let expected = [
             (3, "no command in this section prints the figures of this table"),
             (9, "the help of `cargo xtask bench` has no option `--quik`"),
             (9, "there is no command `cargo xtask benk`"),
-            (9, "`cargo xtask paper` has no `kim-f99`"),
+            (9, "`cargo xtask bench` has no `wach`"),
             (9, "`fonio-core` has no test `no_such_test`"),
         ];
         assert_eq!(objections(text), expected.map(|(line, why)| (line, why.to_owned())));

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{process, tools};
@@ -25,10 +25,13 @@ pub fn fonio() -> Result<PathBuf> {
 /// The emulated device and its contents.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
+    /// A shipped profile, or a file with one.
     pub profile: &'a str,
     /// The size, in the format of `--size`.
     pub size: &'a str,
+    /// The I/O scheduler of its queue.
     pub scheduler: &'a str,
+    /// The seed of the device's model.
     pub seed: u64,
     /// Bytes that count as written before, in the format of `--written`.
     pub written: Option<u64>,
@@ -47,6 +50,7 @@ impl<'a> Options<'a> {
 pub struct Emulated {
     child: Child,
     output: BufReader<ChildStdout>,
+    /// Its path, or the socket at which it is served.
     pub device: String,
 }
 
@@ -132,4 +136,16 @@ pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Res
     // The device is named twice so that it may be overwritten: it is new.
     command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
+}
+
+/// Runs fonio in a guest. Returns its output, and the seconds of this machine until the guest was ready.
+pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
+    let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    process::check_signals()?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{} failed:\n{said}", process::shown(command));
+    let boot = said.lines().find_map(|line| line.rsplit_once("of which ")?.1.strip_suffix(" s to boot."));
+    let boot =
+        boot.and_then(|boot| boot.parse().ok()).context("fonio says how long the guest took to boot")?;
+    Ok((String::from_utf8(out.stdout)?, boot))
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process;
+use xtask::process;
 
 /// The flags that cargo-fuzz passes for libFuzzer without a sanitizer.
 const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -39,6 +39,11 @@ pub fn run(arguments: &[String]) -> Result<()> {
     fuzz(if chosen.is_empty() { &targets } else { &chosen }, &Effort::Search { seconds })
 }
 
+/// Compiles all targets.
+pub fn build() -> Result<()> {
+    programs().map(drop)
+}
+
 /// Runs every target on its seeds and on the same inputs each time.
 pub fn repeat_all() -> Result<()> {
     fuzz(&targets()?, &Effort::Repeat)
@@ -52,10 +57,10 @@ enum Effort {
     Repeat,
 }
 
-/// Inputs of a target in a repeated run. The slowest target takes about a minute for them.
-const REPEATED_INPUTS: u32 = 400_000;
+/// Inputs of a target in a repeated run. The slowest target takes about 15 s for them.
+const REPEATED_INPUTS: u32 = 100_000;
 /// Time limit of a repeated run, for slow machines.
-const REPEATED_SECONDS: u32 = 60;
+const REPEATED_SECONDS: u32 = 20;
 
 /// Returns the names of the targets in alphabetical order.
 fn targets() -> Result<Vec<String>> {
@@ -79,7 +84,8 @@ fn host() -> Result<String> {
         .context("`rustc -vV` names no host")
 }
 
-fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
+/// Compiles the targets, and returns the folder of the programs.
+fn programs() -> Result<PathBuf> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
     let manifest = process::root().join("fuzz/Cargo.toml");
@@ -92,7 +98,11 @@ fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
             .arg(&build_dir)
             .env("RUSTFLAGS", COVERAGE_FLAGS),
     )?;
-    let programs = build_dir.join(&host).join("release");
+    Ok(build_dir.join(&host).join("release"))
+}
+
+fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
+    let programs = programs()?;
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     for group in targets.chunks(at_once) {
         let started: Vec<Run> =

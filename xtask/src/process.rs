@@ -45,17 +45,13 @@ pub fn cargo() -> Command {
     command
 }
 
-/// The options with which cargo checks or tests the complete workspace, including this program's optional commands.
-pub const WHOLE_WORKSPACE: [&str; 3] = ["--workspace", "--features", "xtask/results"];
+/// The options with which cargo checks or tests the complete workspace.
+pub const WHOLE_WORKSPACE: [&str; 1] = ["--workspace"];
 
-/// Runs `cargo xtask COMMAND ARGUMENTS` in a build with the commands that read fonio's results.
-#[cfg(not(feature = "results"))]
-pub fn with_results(command: &str, arguments: &[String]) -> Result<()> {
-    let mut again = cargo();
-    again.args(["run", "--quiet", "--release", "--package", "xtask", "--features", "results", "--", command]);
-    // Ctrl-C goes to the complete process group: the command undoes what it made, and this process waits for it.
-    outlive_signals()?;
-    run(again.args(arguments))
+/// Builds the library of the sync policies and returns its path.
+pub fn build_sync_library() -> Result<PathBuf> {
+    run(cargo().args(["build", "--package", "fonio-sqlite-sync"]))?;
+    Ok(target().join("debug/libfonio_sqlite_sync.so"))
 }
 
 /// Returns a command for `program` that is asked to end when this process ends in any way.

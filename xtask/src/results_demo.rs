@@ -144,7 +144,7 @@ impl Demo<'_> {
     fn measure(&self, card: &str, shows: bool) -> Result<PathBuf> {
         let file = self.folder.join(format!("{card}.json"));
         let mut command = self.command();
-        command.args([card, "--quick", "--for", TIME_MAX, "--capacity", "1GiB", "--output"]).arg(&file);
+        command.args([card, "--quick", "--for", TIME_MAX, "--size", "1GiB", "--output"]).arg(&file);
         if !shows {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }

@@ -11,20 +11,21 @@ use std::io::{BufRead, BufReader, Write};
 use anyhow::{Context, Result, bail};
 use fonio_testing::Skip;
 
-use crate::process;
+use xtask::process;
 
-/// Runs the tests of the workspace with their own output, and prints the tally at the end.
+/// Runs the tests with their own output, and returns the tally. `scope` are options of `cargo test` that choose
+/// tests; without any, all tests of the workspace run.
 ///
 /// # Errors
 ///
 /// A test failed, a test program ended without a result, or the tests did not compile.
-pub fn run() -> Result<()> {
+pub fn run(scope: &[&str]) -> Result<String> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
     let mut command = process::cargo();
     command
         .arg("test")
-        .args(process::WHOLE_WORKSPACE)
+        .args(if scope.is_empty() { &process::WHOLE_WORKSPACE } else { scope })
         .arg("--no-fail-fast")
         .env(fonio_testing::SKIPS, &skips);
     // One pipe for both streams, so that cargo's lines keep their positions among those of the tests.
@@ -53,8 +54,7 @@ pub fn run() -> Result<()> {
     if !status.success() {
         bail!("{status}\n\n{tally}");
     }
-    println!("\n{tally}");
-    Ok(())
+    Ok(tally.to_string())
 }
 
 /// The results of the test programs so far.

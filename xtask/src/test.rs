@@ -1,49 +1,152 @@
-//! `cargo xtask test`: everything that must pass before a change lands.
+//! `cargo xtask test`: everything that must pass before a change lands. `--fast`: a part of it, for work in between.
 
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
-use crate::{fuzz, process, tally, tidy, tools};
+use crate::parts::part;
+use crate::{fuzz, tally, tidy};
+use xtask::{process, tools};
+
+/// Runs the checks.
+pub fn run(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => all(),
+        [option] if option == "--fast" => fast(),
+        [unknown, ..] => bail!("`{unknown}` is not an option; there is --fast"),
+    }
+}
 
 /// Runs all steps, the cheap ones first and the tests last, so that the output ends with their summary.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(unknown) = arguments.first() {
-        bail!("`{unknown}` is not an option; it takes none");
-    }
+fn all() -> Result<()> {
     // A wrong name is reported now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
     tools::ensure_duckdb()?;
-    step("invariants", tidy::run)?;
-    step("format", || process::run(process::cargo().args(["fmt", "--all", "--check"])))?;
-    step("lints", || {
-        let mut clippy = process::cargo();
-        clippy.arg("clippy").args(process::WHOLE_WORKSPACE);
-        process::run(clippy.args(["--all-targets", "--", "-D", "warnings"]))
-    })?;
-    step("documentation", || {
+    part("invariants", tidy::run)?;
+    part("format", format)?;
+    part("lints", lints)?;
+    part("documentation", || {
         let mut doc = process::cargo();
         doc.arg("doc").args(process::WHOLE_WORKSPACE).args(["--no-deps", "--document-private-items"]);
         process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     if process::cargo().args(["deny", "--version"]).output().is_ok_and(|out| out.status.success()) {
-        step("licences", || {
+        part("licences", || {
             process::run(process::cargo().args(["deny", "check", "licenses", "bans", "sources"]))
         })?;
     } else {
         println!("== licences: skipped, cargo-deny is not installed (`cargo install cargo-deny`)");
     }
-    step("fuzz", fuzz::repeat_all)?;
-    println!("== tests");
-    tally::run()
+    part("build of the fuzz targets", fuzz::build)?;
+    part("fuzz targets", fuzz::repeat_all)?;
+    part("build of the test programs", || {
+        process::run(process::cargo().args(["test", "--no-run"]).args(process::WHOLE_WORKSPACE))
+    })?;
+    let tally = part("tests", || tally::run(&[]))?;
+    println!("\n{tally}");
+    Ok(())
 }
 
-fn step(name: &str, body: impl FnOnce() -> Result<()>) -> Result<()> {
-    let began = Instant::now();
-    println!("== {name}");
-    body()?;
-    println!("== {name}: fine, {:.0} s", began.elapsed().as_secs_f64());
+/// Runs the format check, the lints, and the unit tests of the crates that changed since their tests last passed. It needs
+/// neither root nor installed programs beyond a C compiler.
+fn fast() -> Result<()> {
+    tools::ensure(&[tools::BUILD])?;
+    part("format", format)?;
+    part("invariants", tidy::run)?;
+    part("lints", lints)?;
+    let record = process::scratch("tests")?.join("passed.json");
+    let mut passed: BTreeMap<PathBuf, u64> = match fs::read(&record) {
+        Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
+        Err(_) => BTreeMap::new(),
+    };
+    let programs = part("build of the unit tests", unit_tests)?;
+    let is_new = |program: &&Program| passed.get(&program.executable) != Some(&program.built_ns);
+    let changed: Vec<&Program> = programs.iter().filter(is_new).collect();
+    if changed.is_empty() {
+        println!("No crate changed since its unit tests passed.\n\n0 passed, 0 failed");
+        return Ok(());
+    }
+    let crates: BTreeSet<&str> = changed.iter().map(|program| program.package.as_str()).collect();
+    let mut scope = vec!["--lib", "--bins"];
+    scope.extend(crates.iter().flat_map(|name| ["--package", name]));
+    let tally = part("unit tests", || tally::run(&scope))?;
+    passed.extend(changed.into_iter().map(|program| (program.executable.clone(), program.built_ns)));
+    let text = serde_json::to_vec(&passed)?;
+    fs::write(&record, text).with_context(|| format!("cannot write {}", record.display()))?;
+    println!("\n{tally}");
     Ok(())
+}
+
+fn format() -> Result<()> {
+    process::run(process::cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn lints() -> Result<()> {
+    let mut clippy = process::cargo();
+    clippy.arg("clippy").args(process::WHOLE_WORKSPACE);
+    process::run(clippy.args(["--all-targets", "--", "-D", "warnings"]))
+}
+
+/// A program with the unit tests of a crate.
+struct Program {
+    package: String,
+    executable: PathBuf,
+    /// When the compiler wrote it, in nanoseconds since 1970.
+    built_ns: u64,
+}
+
+/// Builds the unit tests of all crates.
+fn unit_tests() -> Result<Vec<Program>> {
+    /// A line of cargo's output, of which only lines about programs have a program.
+    #[derive(Deserialize)]
+    struct Line {
+        executable: Option<PathBuf>,
+        manifest_path: Option<PathBuf>,
+    }
+    let mut command = process::cargo();
+    command.args(["test", "--no-run", "--lib", "--bins", "--message-format=json"]);
+    command.args(process::WHOLE_WORKSPACE).stderr(std::process::Stdio::inherit());
+    let out = command.output().context("cannot start cargo")?;
+    if !out.status.success() {
+        bail!("{} failed: {}", process::shown(&command), out.status);
+    }
+    let mut programs = Vec::new();
+    for line in out.stdout.split(|byte| *byte == b'\n') {
+        let Ok(Line { executable: Some(executable), manifest_path: Some(manifest) }) =
+            serde_json::from_slice(line)
+        else {
+            continue;
+        };
+        let built_ns = built_ns(&executable)?;
+        programs.push(Program { package: package_of(&manifest)?, executable, built_ns });
+    }
+    Ok(programs)
+}
+
+fn built_ns(executable: &Path) -> Result<u64> {
+    let metadata =
+        fs::metadata(executable).with_context(|| format!("cannot find {}", executable.display()))?;
+    let since_1970 = metadata.modified()?.duration_since(UNIX_EPOCH).context("a file from before 1970")?;
+    Ok(u64::try_from(since_1970.as_nanos())?)
+}
+
+fn package_of(manifest: &Path) -> Result<String> {
+    #[derive(Deserialize)]
+    struct Manifest {
+        package: Package,
+    }
+    #[derive(Deserialize)]
+    struct Package {
+        name: String,
+    }
+    let text = fs::read_to_string(manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+    let manifest: Manifest =
+        toml::from_str(&text).with_context(|| format!("{} has no name", manifest.display()))?;
+    Ok(manifest.package.name)
 }

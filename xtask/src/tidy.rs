@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::{circles, process};
+use crate::circles;
 
 /// The crates of ours that each of them may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -74,20 +74,25 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-results", &["fonio-bench"]),
     ("fonio-testing", &[]),
     (
-        "xtask",
+        "fonio-studies",
         &[
             "fonio-lab",
             "fonio-core",
             "fonio-analysis",
             "fonio-bench",
+            "fonio-emulator",
             "fonio-report",
+            "fonio-record",
+            "fonio-recording",
             "fonio-sim",
             "fonio-host",
             "fonio-experiment",
             "fonio-system",
             "fonio-testing",
+            "xtask",
         ],
     ),
+    ("xtask", &["fonio-core", "fonio-lab", "fonio-system", "fonio-testing"]),
 ];
 
 /// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
@@ -133,9 +138,9 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// The crates that call the kernel directly, and the one that C programs call.
+/// The crates that call the kernel directly, the one that C programs call, and the studies, whose writers map files and fork.
 const MAY_HOLD_UNSAFE: &[&str] =
-    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync"];
+    &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
 /// A longer file needs a reason, and so far none has one.
 const LINES_MAX: usize = 1000;

@@ -81,7 +81,7 @@ pub const DEMO: &[Tool] = &[
 pub const BENCH: &[Tool] =
     &[tool("blkparse", "blktrace", "the comparison"), tool("fio", "fio", "the recorder's overhead")];
 
-/// For `cargo xtask bench fuse`.
+/// For `cargo studies fuse`.
 pub const FUSE: &[Tool] = &[
     tool("bindfs", "bindfs", "the comparison"),
     tool("fusermount3", "fuse3", "mounting as a user"),

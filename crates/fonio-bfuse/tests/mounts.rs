@@ -1,6 +1,6 @@
 //! Tests mounts under difficult conditions, and that they leave nothing behind.
 
-mod support;
+use crate::support;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -3,7 +3,7 @@
 //!
 //! `FONIO_BFUSE_OPERATIONS` is the number of operations for each mode, `FONIO_BFUSE_SEED` their seed.
 
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

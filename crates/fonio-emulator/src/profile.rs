@@ -14,7 +14,7 @@ use fonio_core::ByteCount;
 use fonio_sim::device::Device;
 use fonio_sim::device::buffered::Buffered;
 use fonio_sim::device::raid0::{Raid0, STRIPE};
-use fonio_sim::profile::Profile;
+use fonio_sim::profile::{Profile, SHIPPED};
 
 use crate::EmulatorError;
 
@@ -29,7 +29,8 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     }
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let text = fs::read_to_string(Path::new(name)).map_err(|error| {
-        refused(format!("neither a shipped profile nor a file that can be read: {error}"))
+        let nearest = fonio_core::nearest(name, SHIPPED.iter().map(|(name, _)| *name));
+        refused(format!("neither a shipped profile nor a file that can be read ({error}){nearest}"))
     })?;
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }

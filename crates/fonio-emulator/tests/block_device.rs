@@ -1,6 +1,6 @@
 //! Tests emulated block devices on a real kernel.
 
-mod bed;
+use crate::bed;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn an_image_with_data_must_be_named_twice_and_its_size_must_be_right() {
     let mut options = bed::options(&state.path().join("state"), 64);
     options.serve.image = Some(image.clone());
     let error = Emulated::start(&options, bed::server()).expect_err("it holds data");
-    assert!(error.to_string().contains("name it twice"), "{error}");
+    assert!(error.to_string().contains("add --erase"), "{error}");
     assert!(fs::read(&image).expect("read") == bytes, "nothing was written");
     options.serve.capacity = fonio_core::ByteCount(32 << 20);
     let error = Emulated::start(&options, bed::server()).expect_err("another size");

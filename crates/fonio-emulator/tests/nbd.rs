@@ -1,6 +1,6 @@
 //! Tests the NBD server with a real client, that of qemu.
 
-mod bed;
+use crate::bed;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
 //! Tests that power cuts distinguish a database that syncs from one that does not: SQLite on ext4 on an emulated device.
 
-mod bed;
+use crate::bed;
 
 use std::process::Command;
 

@@ -1,16 +1,13 @@
 //! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can hurt.
 //!
-//! `cargo xtask bench sync-policy` does the same many more times.
-
-mod bed;
-#[allow(dead_code, reason = "the benchmark uses the rest")]
-#[path = "bed/sync_policy.rs"]
-mod sync_policy;
+//! `cargo studies sync-policy` does the same many more times.
 
 use std::time::Duration;
 
 use fonio_testing::Need;
-use sync_policy::{MODES, Promise, Recorded};
+
+use crate::bed;
+use crate::power_cut_trials::{MODES, Promise, Recorded};
 
 const CUTS: u32 = 5;
 

@@ -1,6 +1,6 @@
 //! Tests emulated devices that are ublk devices, on a kernel that has them.
 
-mod bed;
+use crate::bed;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -81,15 +81,15 @@ impl Replay<'_> {
 
     /// The command line that repeats it.
     fn told(&self) -> Vec<String> {
-        let mut words = ["fonio", "run", "--recording"].map(str::to_owned).to_vec();
+        let mut words = ["fonio", "replay"].map(str::to_owned).to_vec();
         words.push(self.recording.display().to_string());
         words.extend(self.options().map(str::to_owned));
         words
     }
 
     fn options(&self) -> impl Iterator<Item = &'static str> {
-        let calls = (self.plan.what() == What::Calls).then_some("--calls");
-        calls.into_iter().chain(self.fast.then_some("--fast"))
+        let calls = (self.plan.what() == What::Calls).then_some(["--layer", "calls"]);
+        calls.into_iter().flatten().chain(self.fast.then_some("--fast"))
     }
 }
 
@@ -208,7 +208,7 @@ fn run_once(
     // A replay reads its recording before it begins.
     let replayed =
         options.replay.as_ref().map(|_| Replayed::load(&bed.scratch().join(RESULT))).transpose()?;
-    bed.close()?;
+    bed.close_measured()?;
     let analysed = Analysed::of(out)?;
     let wall_s = match replayed {
         Some(replayed) => replayed.took.as_secs_f64(),

@@ -17,12 +17,12 @@ use fonio_workload::WorkloadError;
 #[non_exhaustive]
 pub enum ExperimentError {
     /// There is no fix with this name.
-    #[error("there is no fix {name:?}; there are {}, and device=PROFILE", known.join(", "))]
+    #[error("no fix is called `{name}`{nearest}; `fonio fix --all` lists them, and device=PROFILE is one")]
     UnknownFix {
         /// The requested name.
         name: String,
-        /// The known fixes.
-        known: Vec<&'static str>,
+        /// [`fonio_core::nearest`] of the fixes.
+        nearest: String,
     },
     /// The fix does not apply to this setup.
     #[error("the fix {fix} cannot be tried here: {reason}")]
@@ -91,7 +91,7 @@ pub enum ExperimentError {
     },
     /// A recording has no file-system calls that can be replayed.
     #[error(
-        "{} has no file-system calls to replay: record again with --calls, or leave out --calls to replay the I/O of its disk",
+        "{} has no file-system calls to replay: record again with --calls, or leave out --layer to replay the I/O of its disk",
         recording.display()
     )]
     NoCalls {

@@ -83,9 +83,7 @@ fn shown(series: &Series) -> (Tone, String) {
         (_, true) => (Tone::Plain, format!("{took}.")),
         _ if few => (
             Tone::Plain,
-            format!(
-                "{took}; fewer than three runs of each show no difference (--repeat 3, or --repeat auto)."
-            ),
+            format!("{took}; fewer than three runs of each show no difference (--runs 3, or --runs auto)."),
         ),
         (Some(variation), _) => (Tone::Notice, format!("{took}; {}.", faster_than_base(variation))),
         (None, _) if best(false).is_some() => (
@@ -339,7 +337,7 @@ fn ended_early(series: &Series) -> Option<String> {
     let early = runs().filter_map(|run| run.beside.as_ref()).filter(|beside| beside.ended_early);
     let first = early.clone().next()?;
     Some(format!(
-        "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --beside-scale.",
+        "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --background-scale.",
         first.workload,
         series.workload,
         early.count(),
@@ -477,7 +475,7 @@ mod tests {
             }]),
             "web on card took 10 s; no other setup was shown to be faster."
         );
-        assert!(of(vec![result("c", true, &[5.0])]).contains("--repeat 3"));
+        assert!(of(vec![result("c", true, &[5.0])]).contains("--runs 3"));
     }
 
     #[test]

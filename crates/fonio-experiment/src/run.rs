@@ -125,7 +125,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let (devices, usable) = (bed.reports()?, bed.usable());
-    bed.close()?;
+    bed.close_measured()?;
     let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
     let analysed = Analysed::of(out)?;
     Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, beside })
@@ -196,9 +196,9 @@ fn command_line(options: &RunOptions<'_>) -> Vec<String> {
         words.extend(["--scale".to_owned(), options.scale.to_string()]);
     }
     if let Some(beside) = options.beside {
-        words.extend(["--beside".to_owned(), beside.workload.name.clone()]);
+        words.extend(["--background".to_owned(), beside.workload.name.clone()]);
         if beside.scale != 1.0 {
-            words.extend(["--beside-scale".to_owned(), beside.scale.to_string()]);
+            words.extend(["--background-scale".to_owned(), beside.scale.to_string()]);
         }
     }
     words

@@ -9,9 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::ByteCount;
-use fonio_emulator::ServeReport;
 use fonio_emulator::{Emulated, Options, ServeConfig};
-use fonio_host::{Cleaner, Confirmation, Entry, Filesystem, Ledger, Link, MdArray, OnlyChanger, Scope, Step};
+use fonio_emulator::{EmulatorError, ServeReport};
+use fonio_host::{
+    Cleaner, Confirmation, Entry, Filesystem, HostError, Ledger, Link, MdArray, OnlyChanger, Scope, Step,
+};
 use fonio_record::Selector;
 use fonio_system::ProcessId;
 use fonio_workload::definition::Workload;
@@ -36,10 +38,10 @@ pub struct Roles {
     pub do_task: Vec<String>,
     /// The role that calls [`crate::start_task`] with the socket that follows.
     pub start_task: Vec<String>,
-    /// The role that calls [`crate::replay::Plan::replay`] with the recording and the file or folder that follow, and `--calls`
-    /// and `--fast` after them.
+    /// The role that calls [`crate::replay::Plan::replay`] with the recording and the file or folder that follow, and `--layer
+    /// calls` and `--fast` after them.
     pub replay: Vec<String>,
-    /// The role that mounts the first directory that follows on the second, with the options after `-o` before them,
+    /// The role that mounts the first directory that follows on the second, with the options after `--mount-options` before them,
     /// stays in the foreground, and prints a line when the mount is ready.
     pub mount: Vec<String>,
 }
@@ -326,6 +328,25 @@ impl TestBed {
         match self.ledger.take() {
             Some(ledger) => Ok(ledger.close()?),
             None => Ok(()),
+        }
+    }
+
+    /// Undoes everything after a complete measurement. If another program still uses a device, the measurement is kept: a
+    /// note names the program, and the device is removed at the next start.
+    ///
+    /// # Errors
+    ///
+    /// [`ExperimentError`] for everything else that could not be undone.
+    pub fn close_measured(self) -> Result<(), ExperimentError> {
+        match self.close() {
+            Err(
+                ExperimentError::Host(in_use @ HostError::InUse { .. })
+                | ExperimentError::Emulator(EmulatorError::Host(in_use @ HostError::InUse { .. })),
+            ) => {
+                eprintln!("note: {in_use}. It is removed when fonio starts the next time after that ends.");
+                Ok(())
+            }
+            closed => closed,
         }
     }
 

@@ -58,7 +58,7 @@ pub enum HostError {
         needs: &'static str,
     },
     /// The device is not empty, and the user did not name it twice.
-    #[error("{} holds {found}; to overwrite it, name it twice", path.display())]
+    #[error("{} holds {found}; to overwrite it, add --erase {}", path.display(), path.display())]
     HoldsData {
         /// The device.
         path: PathBuf,
@@ -163,7 +163,7 @@ pub enum HostError {
     },
     /// Another process changes the setting, perhaps back and forth.
     #[error(
-        "another fonio changes {setting} now, such as a test (fix --prove --live): wait until it ends, or stop it with Ctrl-C"
+        "another fonio changes {setting} now, such as `fonio fix trial`: wait until it ends, or stop it with Ctrl-C"
     )]
     BeingTested {
         /// The setting.

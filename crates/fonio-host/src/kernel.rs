@@ -47,9 +47,13 @@ pub fn how_to_get(name: &str) -> Option<&'static str> {
     )
 }
 
-/// [`how_to_get`] at the end of an error.
+/// The schedulers that fonio knows.
+const SCHEDULERS: [&str; 5] = ["none", "mq-deadline", "kyber", "bfq", SMARTIO];
+
+/// [`how_to_get`] at the end of an error, or the name that was probably meant.
 pub(crate) fn way_to(name: &str) -> String {
-    how_to_get(name).map(|how| format!("; {how}")).unwrap_or_default()
+    let how = how_to_get(name).map(|how| format!("; {how}"));
+    how.unwrap_or_else(|| fonio_core::nearest(name, SCHEDULERS))
 }
 
 /// Loads the module of the scheduler `name`, if there is one: the kernel lists only schedulers that it has loaded.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 
+use crate::device_users::users_of;
 use crate::{Entry, HostError, Ledger, Queue, Step};
 
 /// The first number of our loop devices and ublk devices.
@@ -327,7 +328,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
             Err(error) => return Err(HostError::system("remove", path)(error.into())),
         }
     }
-    Err(HostError::system("remove", path)(Errno::BUSY.into()))
+    let by = users_of(&path);
+    Err(HostError::InUse { path, by })
 }
 
 /// Whether the kernel's path of the backing file means `backing`. If the file's mount is gone, the kernel shows the

@@ -140,9 +140,9 @@ impl Archive {
     ) -> Result<(Kernel, KernelFiles), LabError> {
         let kernels = self.kernels(announce)?;
         let Some(kernel) = wanted.choose(&kernels) else {
-            let mut have: Vec<String> = kernels.into_iter().map(|kernel| kernel.series).collect();
-            have.dedup();
-            return Err(LabError::NoKernel { wanted: wanted.to_string(), have });
+            let wanted = wanted.to_string();
+            let nearest = fonio_core::nearest(&wanted, kernels.iter().map(|kernel| kernel.series.as_str()));
+            return Err(LabError::NoKernel { wanted, nearest });
         };
         let files = self.kernel_folder(kernel);
         if !files.exists() {

@@ -51,12 +51,12 @@ pub enum LabError {
         text: String,
     },
     /// The archive has no such kernel.
-    #[error("Debian's archive has no kernel {wanted}; it has {}", have.join(", "))]
+    #[error("Debian's archive has no kernel {wanted}{nearest}; `fonio lab list` lists them")]
     NoKernel {
         /// What was asked for.
         wanted: String,
-        /// The series that the archive has.
-        have: Vec<String>,
+        /// [`fonio_core::nearest`] of the series that the archive has.
+        nearest: String,
     },
     /// The archive has no such package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]

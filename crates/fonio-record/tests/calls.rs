@@ -1,7 +1,7 @@
 //! Records the file-system calls of sqlite3 on a file system on a loop device.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod loop_ext4;
+use crate::loop_ext4;
 
 use std::collections::HashMap;
 use std::io;

@@ -1,7 +1,7 @@
 //! Captures real I/O on this machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod loop_ext4;
+use crate::loop_ext4;
 
 use std::ffi::OsString;
 use std::fs;

@@ -2,7 +2,7 @@
 //! device.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod loop_ext4;
+use crate::loop_ext4;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Captures writes to a file system on a loop device, and checks whose they are said to be.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod loop_ext4;
+use crate::loop_ext4;
 
 use std::collections::HashMap;
 use std::io;

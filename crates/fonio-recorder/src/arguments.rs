@@ -10,28 +10,40 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 /// The arguments of `fonio record`, and those of `fonio-recorder`.
 #[derive(Debug, Args)]
 pub struct Record {
-    /// Record this device only: /dev/mmcblk0, mmcblk0 or 179:0. Repeatable.
+    /// Look only at this device. Repeatable.
+    ///
+    /// /dev/mmcblk0, mmcblk0 or 179:0.
     #[arg(long, value_name = "DEVICE")]
     pub device: Vec<String>,
-    /// Record only the device that holds this file or directory. Repeatable.
+    /// Look only at the device that holds this file or directory. Repeatable.
     #[arg(long, value_name = "PATH")]
     pub path: Vec<PathBuf>,
-    /// Stop after this time (30s, 5min). Default: when the command ends, or at Ctrl-C.
+    /// End after this time.
+    ///
+    /// 30s, 5min. Default: when the command ends, or at Ctrl-C.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
-    /// Write the recording into this directory.
-    #[arg(short, long = "output", alias = "out", value_name = "DIR", default_value = "fonio-recording")]
+    /// Write the result to this path.
+    ///
+    /// A new folder for the recording.
+    #[arg(short, long = "output", value_name = "PATH", default_value = "fonio-recording")]
     pub out: PathBuf,
     /// Replace an existing recording.
     #[arg(long)]
     pub overwrite: bool,
-    /// Memory for events. While they fit, the recorder writes nothing to disk before the end.
+    /// Memory for events.
+    ///
+    /// While they fit, the recorder writes nothing to disk before the end.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub buffer: u64,
-    /// Move events into this directory when the buffer is full, best on another device. Default: the recording ends then.
+    /// Move events into this directory when the buffer is full, best on another device.
+    ///
+    /// Default: the recording ends then.
     #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
-    /// Size of the kernel's ring buffer for each processor. Increase it if events are lost.
+    /// Size of the kernel's ring buffer for each processor.
+    ///
+    /// Increase it if events are lost.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub kernel_buffer: Option<u64>,
     /// Sample CPU, memory, disks, network, pressure and temperature this often.
@@ -46,24 +58,28 @@ pub struct Record {
     /// Also record the command's file-system calls, so that the report shows what each SQLite transaction cost.
     #[arg(long, requires = "command")]
     pub calls: bool,
-    /// What else is recorded.
+    /// The recorded extras.
     #[command(flatten)]
-    pub beside: Beside,
+    pub extras: Extras,
     /// The command to record, after `--`.
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
-/// What `fonio check` and `fonio record` record besides requests.
+/// The extras that `fonio check` and `fonio record` record in addition to requests.
 #[derive(Clone, Debug, Args)]
-pub struct Beside {
-    /// How to record which threads were blocked. Default: by BPF; where the kernel has no BPF, by tracefs, which shows less.
+pub struct Extras {
+    /// How to record which threads were blocked.
+    ///
+    /// Default: by BPF; where the kernel has no BPF, by tracefs, which shows less.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Blocked::Auto, hide_default_value = true)]
     pub blocked: Blocked,
     /// Also record the file-system calls of this running process and of its later children. Repeatable.
     #[arg(long, value_name = "PID")]
     pub calls_of: Vec<u32>,
-    /// With file-system calls: do not record the SQL statements of SQLite. They are kept without their values.
+    /// With file-system calls: do not record the SQL statements of SQLite.
+    ///
+    /// They are recorded without their values.
     #[arg(long)]
     pub no_statements: bool,
 }
@@ -82,17 +98,22 @@ pub enum Blocked {
     None,
 }
 
+/// The heading of [`Redact`].
+pub const REDACTION: &str = "Redaction";
+
 /// How names are replaced, so that the result can be passed on.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Redaction")]
 pub struct Redact {
-    /// Replace names by tokens, the same name by the same token: paths, processes, units, containers, command lines, the
-    /// machine, network interfaces. Sizes, times and models of devices stay.
-    #[arg(long)]
+    /// Replace names by tokens, the same name by the same token.
+    ///
+    /// Paths, processes, units, containers, command lines, the machine, network interfaces. Sizes, times and models of devices
+    /// stay.
+    #[arg(long, help_heading = REDACTION)]
     pub redact: bool,
-    /// Use this file as the key for tokens (16 bytes or more). With the same key, a name gets the same token in several
-    /// recordings. Default: a random key, which is not kept.
-    #[arg(long, value_name = "FILE", requires = "redact")]
+    /// Use this file as the key for tokens (16 bytes or more).
+    ///
+    /// With the same key, a name gets the same token in several recordings. Default: a random key, which is not kept.
+    #[arg(long, value_name = "FILE", requires = "redact", help_heading = REDACTION)]
     pub redact_key: Option<PathBuf>,
 }
 

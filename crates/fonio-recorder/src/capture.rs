@@ -8,7 +8,7 @@ use fonio_record::{
     BlockedBy, BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
 };
 
-use crate::arguments::{Beside, Blocked, Record};
+use crate::arguments::{Blocked, Extras, Record};
 
 /// The exit codes before `-- COMMAND`, as in `env` and `timeout`: the recorder itself failed, the command cannot be run, or it
 /// does not exist.
@@ -60,7 +60,7 @@ fn record_as_told(arguments: &Record, words: Words) -> Result<u8> {
     options.command = (!arguments.command.is_empty()).then(|| arguments.command.clone());
     options.waits = arguments.waits;
     options.calls = arguments.calls;
-    set_beside(&mut options, &arguments.beside);
+    set_extras(&mut options, &arguments.extras);
     options.overwrite = arguments.overwrite;
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     options.redact = arguments.redact.key()?;
@@ -78,15 +78,15 @@ fn record_as_told(arguments: &Record, words: Words) -> Result<u8> {
 }
 
 /// Sets what is recorded besides requests.
-pub fn set_beside(options: &mut RecordOptions, beside: &Beside) {
-    options.blocked = match beside.blocked {
+pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
+    options.blocked = match extras.blocked {
         Blocked::Auto => BlockedBy::Best,
         Blocked::Bpf => BlockedBy::Bpf,
         Blocked::Tracefs => BlockedBy::Tracefs,
         Blocked::None => BlockedBy::No,
     };
-    options.calls_of.clone_from(&beside.calls_of);
-    options.statements = !beside.no_statements;
+    options.calls_of.clone_from(&extras.calls_of);
+    options.statements = !extras.no_statements;
 }
 
 /// Records with progress on standard error.

@@ -6,5 +6,5 @@
 mod arguments;
 mod capture;
 
-pub use arguments::{Beside, Blocked, Record, Redact, parse_time};
-pub use capture::{Words, capture, run, sample, set_beside};
+pub use arguments::{Blocked, Extras, REDACTION, Record, Redact, parse_time};
+pub use capture::{Words, capture, run, sample, set_extras};

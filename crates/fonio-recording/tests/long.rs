@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod generated;
+use crate::generated;
 
 use std::time::{Duration, Instant};
 

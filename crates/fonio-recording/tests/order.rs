@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod generated;
+use crate::generated;
 
 use std::cell::Cell;
 use std::io;

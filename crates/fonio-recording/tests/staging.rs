@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod generated;
+use crate::generated;
 
 use std::fs::{self, File};
 use std::path::Path;

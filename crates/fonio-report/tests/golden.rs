@@ -3,7 +3,7 @@
 use expect_test::expect_file;
 use fonio_report::{Document, TerminalStyle};
 
-mod sample;
+use crate::sample;
 
 fn document() -> Document {
     Document::from_analysis(&sample::analysis(100_000, 500), &sample::meta())

@@ -5,7 +5,7 @@ use fonio_report::document::{Axis, Column, Figure, Plot, Series, Term};
 use fonio_report::document::{Card, Cell, Fact, Section, Table, Verdict};
 use fonio_report::{Document, render_html};
 
-mod sample;
+use crate::sample;
 
 fn html(document: &Document) -> String {
     let mut out = Vec::new();

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
-#[path = "support/chromium.rs"]
-mod chromium;
-mod support;
+use crate::chromium;
+use crate::support;
 
 use chromium::Chromium;
 use fonio_bench::storebench::document::Document;

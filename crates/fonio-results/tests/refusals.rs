@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
-mod support;
+use crate::support;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -9,12 +9,14 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum WorkloadError {
     /// No shipped workload has this name.
-    #[error("no workload is called `{name}`; choose one of {known}, or give the path of a TOML file")]
+    #[error(
+        "no workload is called `{name}`{nearest}; `fonio run` lists them, or give the path of a TOML file"
+    )]
     Unknown {
         /// The name asked for.
         name: String,
-        /// The shipped names, separated by commas.
-        known: String,
+        /// [`fonio_core::nearest`] of the shipped names.
+        nearest: String,
     },
     /// A file that describes a workload or a trace could not be read.
     #[error("cannot read {}", path.display())]

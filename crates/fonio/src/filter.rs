@@ -22,7 +22,7 @@ pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<Filte
         files: arguments.file.clone(),
         tids: tids.iter().filter_map(|tid| tid.parse().ok()).collect(),
         ops: arguments.op.iter().map(|op| op.name().to_owned()).collect(),
-        from_ns: arguments.from.map(nanos),
+        from_ns: arguments.since.map(nanos),
         until_ns: arguments.until.map(nanos),
     };
     Ok((options != FilterOptions::default()).then_some(options))
@@ -40,9 +40,7 @@ fn device(name: &str, subject: &Subject) -> Result<String> {
     }
     let short = name.strip_prefix("/dev/").unwrap_or(name);
     let Subject::Recording(recording) = subject else {
-        bail!(
-            "a trace contains device numbers only: use `--only-device major:minor`, such as 179:0, not {name}"
-        );
+        bail!("a trace contains device numbers only: use `--device major:minor`, such as 179:0, not {name}");
     };
     let devices = &recording.meta().devices;
     if let Some(found) = devices.iter().find(|device| device.name.as_deref() == Some(short)) {

@@ -16,8 +16,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    bench, check, compare, device, export, fix, folder, import, lab, manual, mount, record, report, run,
-    status, storebench, sync_policy, watch,
+    bench, check, compare, device, export, fix, folder, import, lab, launch, manual, mount, record, replay,
+    report, run, status, storebench, sync_policy, watch,
 };
 
 fn main() -> ExitCode {
@@ -34,6 +34,8 @@ fn main() -> ExitCode {
         Some(Command::Device(arguments)) => device::run(arguments, cli.color),
         Some(Command::Mount(arguments)) => mount::run(arguments),
         Some(Command::Run(arguments)) => run::run(arguments, cli.color),
+        Some(Command::Launch(arguments)) => launch::run(arguments, cli.color),
+        Some(Command::Replay(arguments)) => replay::run(arguments, cli.color),
         Some(Command::Fix(arguments)) => fix::run(arguments, cli.color),
         Some(Command::Lab(arguments)) => lab::run(arguments),
         Some(Command::Folder(command)) => folder::run(command),

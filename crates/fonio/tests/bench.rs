@@ -102,7 +102,7 @@ fn layers_are_compared_with_the_layer_below_and_leave_nothing() {
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     let at = folder.path().to_str().expect("its name is text");
-    let said = fonio(&["bench", "layers", at, "--size", "1MiB", "--rounds", "3", "--json"]);
+    let said = fonio(&["bench", "layers", at, "--range", "1MiB", "--runs", "3", "--json"]);
     assert!(said.status.success(), "{said:?}");
     let found: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
     let layers = found["layers"].as_array().expect("a list");

@@ -101,7 +101,10 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
     refused(&["no-such-card"], "no-such-card: neither a shipped profile nor a file");
     refused(&["transcend", "--fault", "melt"], "there are error, delay, vanish and flip");
     refused(&["transcend", "--dilate", "0.5"], "at least 1");
-    refused(&["transcend", "--image", "a", "--image", "b"], "only with the same file");
+    refused(
+        &["transcend", "--image", "a", "--erase", "b"],
+        "--erase names b, which is not the file of --image",
+    );
     refused(&["transcend", "--check", "true"], "--power-cuts");
     if can() {
         refused(&["ram", "--size", "64MiB"], "--dilate");

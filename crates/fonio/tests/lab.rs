@@ -62,8 +62,7 @@ fn an_emulated_device_is_measured_in_a_guest() {
     if !has(&[Need::Guests]) {
         return;
     }
-    let arguments =
-        "bench device ridata --quick --set four --capacity 64MiB --size 16MiB --in lab:6.12 --json";
+    let arguments = "bench device ridata --quick --set four --size 64MiB --range 16MiB --in lab:6.12 --json";
     let Some(out) = in_guest(&arguments.split(' ').collect::<Vec<_>>()) else { return };
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{errors}");
@@ -74,7 +73,7 @@ fn an_emulated_device_is_measured_in_a_guest() {
 
 /// Runs on an array whose last device vanishes, and on one whose fonio is killed; prints exit codes and what is left.
 const ARRAYS: &str = r#"
-run="fonio run webbench --repeat 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
+run="fonio run webbench --runs 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
 left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }
 $run --fault vanish:commands=300 --output a >/dev/null
 left vanished $?
@@ -128,7 +127,7 @@ fn a_command_in_a_guest_has_a_file_and_gives_json() {
 
 #[test]
 fn only_a_whole_debian_has_another_architecture_and_packages() {
-    for option in [["--arch", "arm64"], ["--with", "fio"]] {
+    for option in [["--arch", "arm64"], ["--packages", "fio"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
         let out =
             command.args(["lab", "run"]).args(option).args(["--", "true"]).output().expect("fonio starts");

@@ -1,4 +1,4 @@
-//! `fonio fix --prove --live` on a loop device, with slices of one second. Nothing here judges the answer, for which there are
+//! `fonio fix trial` on a loop device, with slices of one second. Nothing here judges the answer, for which there are
 //! too few slices: only that the setting is switched, and brought back whatever happens.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -79,16 +79,7 @@ impl Machine {
 
     fn test(&self, out: &str, options: &[&str]) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fonio"));
-        command.args([
-            "fix",
-            "read-ahead=512KiB",
-            "--prove",
-            "--live",
-            "--slice",
-            "1s",
-            "--carry-over",
-            "100ms",
-        ]);
+        command.args(["fix", "trial", "read-ahead=512KiB", "--slice", "1s", "--carry-over", "100ms"]);
         command
             .arg("--output")
             .arg(self.dir.path().join(out))
@@ -144,7 +135,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let before = machine.read_ahead();
 
     // A test that ends by itself, and goes on.
-    let first = machine.test("test", &["--for", "4s", "--json", "--order-seed", "3"]).output().unwrap();
+    let first = machine.test("test", &["--for", "4s", "--json", "--seed", "3"]).output().unwrap();
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);
     let said = text(&first.stderr);
@@ -173,10 +164,10 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
 
     // Ctrl-C while the setting is in force; meanwhile, nobody else may change it.
     let child = machine.start("interrupted");
-    for change in [&["--apply"][..], &["--prove", "--live", "--slice", "1s"]] {
+    for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);
         let mut second = cargo_bin_cmd!("fonio");
-        second.current_dir(machine.dir.path()).args(["fix", "read-ahead=1MiB"]).args(change).arg(device);
+        second.current_dir(machine.dir.path()).arg("fix").args(change).args(["read-ahead=1MiB", &device]);
         let second = second.output().unwrap();
         assert_eq!(second.status.code(), Some(2));
         assert!(
@@ -219,20 +210,14 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
 #[test]
 fn what_cannot_be_tested_is_refused_with_the_reason() {
     for (arguments, says) in [
-        (
-            &["fix", "wal-normal", "--prove", "--live"][..],
-            "cannot be switched back and forth on a machine in use",
-        ),
-        (&["fix", "f2fs", "--prove", "--live", "."], "mkfs.f2fs -f DEVICE"),
-        (&["fix", "device=kingston", "--prove", "--live", "."], "it has to be replaced"),
-        (&["fix", "bfq", "--prove", "--live"], "such as `fonio fix bfq --prove --live /mnt/sd`"),
-        (&["fix", "bfq", "--live", "."], "--prove"),
-        (&["fix", "bfq", "--prove", "--live", "--dry-run", "."], "cannot be used with"),
-        (&["fix", "bfq", "--prove", "--live", "--repeat", "3", "."], "cannot be used with"),
-        (&["fix", "bfq", "--prove", "--live", ".", "--slice", "1ms"], "write a time from 1s to 1h"),
-        (&["fix", "bfq", "--prove", "--live", "--on", "/tmp", "/tmp"], "name one place"),
-        (&["fix", "bfq", "--prove", "--live", "--resume", "/no/such"], "/no/such holds no test"),
-        (&["fix", "--prove", "--live", "."], "NAME"),
+        (&["fix", "trial", "wal-normal"][..], "cannot be switched back and forth on a machine in use"),
+        (&["fix", "trial", "f2fs", "."], "mkfs.f2fs -f DEVICE"),
+        (&["fix", "trial", "device=kingston", "."], "it has to be replaced"),
+        (&["fix", "trial", "bfq"], "such as `fonio fix trial bfq /mnt/sd`"),
+        (&["fix", "trial", "bfq", "--dry-run", "."], "unexpected argument"),
+        (&["fix", "trial", "bfq", ".", "--slice", "1ms"], "write a time from 1s to 1h"),
+        (&["fix", "trial", "bfq", "--resume", "/no/such"], "/no/such holds no test"),
+        (&["fix", "trial"], "<NAME>"),
     ] {
         let out = cargo_bin_cmd!("fonio").args(arguments).output().unwrap();
         assert_eq!(out.status.code(), Some(2), "{arguments:?}");
@@ -249,8 +234,8 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
         assert!(!out.exists(), "nothing is left");
         text(&run.stderr)
     };
-    let unit = refused(&["fix", "swappiness=1", "--prove", "--live", "--unit", "no-such.service"]);
+    let unit = refused(&["fix", "trial", "swappiness=1", "--unit", "no-such.service"]);
     assert!(unit.contains("no process belongs to the unit \"no-such.service\" now; "), "{unit}");
-    let place = refused(&["fix", "noatime", "--prove", "--live", "/proc"]);
+    let place = refused(&["fix", "trial", "noatime", "/proc"]);
     assert!(place.contains("it is proc, which is not on a device"), "{place}");
 }

@@ -42,7 +42,7 @@ fn ctrl_c_between_two_runs_leaves_nothing() {
     }
     let dir = tempfile::tempdir().unwrap();
     let mut child = Command::new(assert_cmd::cargo::cargo_bin!("fonio"))
-        .args(["run", "maps", "--on", "sd_a2", "--scale", "0.02", "--pace", "0", "--repeat", "50", "-o"])
+        .args(["run", "maps", "--on", "sd_a2", "--scale", "0.02", "--pace", "0", "--runs", "50", "-o"])
         .arg(dir.path().join("runs"))
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
@@ -79,20 +79,29 @@ impl RowSink for Marks {
 #[test]
 fn lists_name_what_there_is() {
     assert!(text(&fonio(&["run"]).stdout).contains("webbench"));
-    let fixes = text(&fonio(&["fix"]).stdout);
+    let workloads: serde_json::Value =
+        serde_json::from_slice(&fonio(&["run", "--json"]).stdout).expect("JSON");
+    assert!(workloads.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "webbench")));
+    let screen = text(&fonio(&["fix"]).stdout);
+    assert!(screen.contains("Fixes that suit this machine:") && screen.lines().count() <= 24, "{screen}");
+    assert!(screen.contains("a unit that you name") && screen.contains("io-class"), "{screen}");
+    let fixes = text(&fonio(&["fix", "--all"]).stdout);
     assert!(fixes.contains("wal-normal") && fixes.contains("never the database"), "{fixes}");
     assert!(
         fixes.contains("\nUnits and containers\n")
             && text(&fonio(&["fix", "--help"]).stdout).contains("io-class")
     );
-    let needs = text(&fonio(&["fix", "io-class", "--dry-run"]).stdout);
+    let needs = text(&fonio(&["fix", "show", "io-class"]).stdout);
     assert!(
-        needs.contains("bfq, mq-deadline or smartio") && needs.contains("--apply backup.service"),
+        needs.contains("bfq, mq-deadline or smartio") && needs.contains("fonio fix apply io-class UNIT"),
         "{needs}"
     );
+    let shown: serde_json::Value =
+        serde_json::from_slice(&fonio(&["fix", "show", "io-class", "--json"]).stdout).expect("JSON");
+    assert_eq!(shown["of"], "unit");
     let json: serde_json::Value = serde_json::from_slice(&fonio(&["fix", "--json"]).stdout).expect("JSON");
     assert!(json["fixes"].as_array().is_some_and(|fixes| fixes.iter().any(|fix| fix["of"] == "unit")));
-    let safe = text(&fonio(&["fix", "--safe"]).stdout);
+    let safe = text(&fonio(&["fix", "--all", "--safe"]).stdout);
     assert!(!safe.contains("db-in-ram"), "{safe}");
 }
 
@@ -100,7 +109,7 @@ fn lists_name_what_there_is() {
 fn what_does_not_exist_is_named() {
     for (arguments, says) in [
         (&["run", "no-such-app"][..], "no-such-app"),
-        (&["run", "webbench", "--fix", "magic"], "there is no fix \"magic\"; there are wal-normal"),
+        (&["run", "webbench", "--fix", "magic"], "no fix is called `magic`"),
         (
             &["run", "webbench", "--on", "no-such-card"],
             "no-such-card is neither a directory nor a block device",
@@ -109,51 +118,55 @@ fn what_does_not_exist_is_named() {
         (&["run", "webbench", "--on", ".", "--fs", "ext4"], "a directory keeps its file system"),
         (&["run", "webbench", "--on", "ridata", "--fs", "fat"], "there are ext4, ext3, xfs, btrfs, f2fs"),
         (&["run", "webbench", "--on", "ridata", "--fs", "xfs,ext4,xfs"], "--fs names xfs twice"),
-        (&["run", "--launch", "--on", "ridata,ridata", "--", "true"], "--on names ridata twice"),
+        (&["run", "webbench", "--fix", "wal+normal"], "; the nearest name is `wal-normal`"),
+        (&["run", "webbensh"], "; the nearest name is `webbench`"),
+        (&["device", "show", "kingstone"], "; the nearest name is `kingston`"),
+        (&["launch", "--on", "ridata,ridata", "--", "true"], "--on names ridata twice"),
         (&["run", "webbench", "--on", ".", "--scale", "0"], "scale"),
         (&["run", "webbench", "--cpu", "2"], "2 is not a share of a processor"),
-        (&["run", "webbench", "--", "x"], "need --launch"),
+        (&["run", "webbench", "--", "x"], "use `fonio launch -- CMD`"),
         (&["run", "mobibench", "--", "-a", "9"], "write one of: 0 write, 1 random write"),
         (&["run", "--mobigen", "/no/such/trace"], "cannot find the trace /no/such/trace"),
-        (&["run", "--launch"], "ARGUMENTS"),
-        (&["run", "--launch", "--until-idle=10", "--", "true"], "such as 10%:500ms"),
-        (&["run", "--launch", "--with", "x", "--on", ".", "--", "true"], "copy the files there yourself"),
-        (&["fix", "wal-normal", "--apply", "."], "PRAGMA journal_mode=WAL"),
-        (&["fix", "f2fs", "--apply", "."], "mkfs.f2fs -f DEVICE"),
-        (&["fix", "commit-30s", "--apply", "/proc"], "it is proc, and only ext4 has it"),
-        (&["fix", "noatime", "--apply", "/proc"], "it is proc, which is not on a device"),
-        (&["fix", "swappiness=201", "--apply"], "write a whole number from 0 to 200"),
-        (&["fix", "noatime", "--apply"], "Name it, such as `fonio fix noatime --apply /mnt/sd`"),
-        (&["fix", "bfq", "--keep"], "such as `fonio fix bfq --keep /dev/mmcblk0`"),
-        (&["fix", "fstrim", "--apply"], "such as `fonio fix fstrim --apply /mnt/sd`"),
-        (&["fix", "fstrim", "--apply", "/proc"], "it is proc, which is not on a device"),
-        (&["fix", "lazytime", "--apply", "/proc"], "it is proc, which is not on a device"),
-        (&["fix", "io-weight", "--keep"], "such as `fonio fix io-weight --keep backup.service`"),
-        (&["fix", "io-weight=0", "--apply", "x"], "write a whole number from 1 to 1000"),
-        (&["fix", "io-weight", "--apply", "/etc"], "neither a unit of systemd nor a control group"),
-        (&["fix", "io-class=realtime", "--apply", "x"], "write idle or best-effort"),
-        (&["fix", "journald-sync=1ms", "--apply"], "write a time in whole seconds"),
-        (&["fix", "wal-full", "--apply", "/etc/passwd"], "it is not a database of SQLite"),
-        (&["fix", "bfq", "--prove", "--", "true"], "name a directory on the disk to change with --on"),
-        (&["fix", "bfq=1", "--apply", "."], "it takes no value"),
-        (&["fix", "concurrency=2,4", "--apply", "."], "write four whole numbers from 0 (no limit) to 10000"),
+        (&["launch"], "<CMD>"),
+        (&["launch", "--until-idle=10", "--", "true"], "such as 10%:500ms"),
+        (&["launch", "--copy", "x", "--on", ".", "--", "true"], "copy the files there yourself"),
+        (&["fix", "apply", "wal-normal", "."], "PRAGMA journal_mode=WAL"),
+        (&["fix", "apply", "f2fs", "."], "mkfs.f2fs -f DEVICE"),
+        (&["fix", "apply", "commit-30s", "/proc"], "it is proc, and only ext4 has it"),
+        (&["fix", "apply", "noatime", "/proc"], "it is proc, which is not on a device"),
+        (&["fix", "apply", "swappiness=201"], "write a whole number from 0 to 200"),
+        (&["fix", "apply", "noatime"], "Name it, such as `fonio fix apply noatime /mnt/sd`"),
+        (&["fix", "apply", "bfq", "--keep"], "such as `fonio fix apply bfq /dev/mmcblk0 --keep`"),
+        (&["fix", "apply", "fstrim"], "such as `fonio fix apply fstrim /mnt/sd`"),
+        (&["fix", "apply", "fstrim", "/proc"], "it is proc, which is not on a device"),
+        (&["fix", "apply", "lazytime", "/proc"], "it is proc, which is not on a device"),
         (
-            &["fix", "concurrency=2,4,x,1", "--apply", "."],
+            &["fix", "apply", "io-weight", "--keep"],
+            "such as `fonio fix apply io-weight backup.service --keep`",
+        ),
+        (&["fix", "apply", "io-weight=0", "x"], "write a whole number from 1 to 1000"),
+        (&["fix", "apply", "io-weight", "/etc"], "neither a unit of systemd nor a control group"),
+        (&["fix", "apply", "io-class=realtime", "x"], "write idle or best-effort"),
+        (&["fix", "apply", "journald-sync=1ms"], "write a time in whole seconds"),
+        (&["fix", "apply", "wal-full", "/etc/passwd"], "it is not a database of SQLite"),
+        (&["fix", "prove", "bfq", "--", "true"], "name a folder on the disk to change with --on"),
+        (&["fix", "apply", "bfq=1", "."], "it takes no value"),
+        (&["fix", "apply", "concurrency=2,4", "."], "write four whole numbers from 0 (no limit) to 10000"),
+        (
+            &["fix", "apply", "concurrency=2,4,x,1", "."],
             "write four whole numbers from 0 (no limit) to 10000",
         ),
-        (&["fix", "concurrency", "--apply", "/proc"], "it is on no block device"),
-        (&["fix", "discard-size=1MiB", "--apply", "/proc"], "it is on no block device"),
-        (&["fix", "discard-size=1", "--apply", "/"], "write a multiple of 4KiB"),
-        (&["fix", "raid0", "--apply", "/"], "If one of the two devices fails, all data on both are lost"),
-        (&["fix", "device=kingston", "--keep", "."], "it has to be replaced"),
-        (&["fix", "bfq", "--prove"], "a command after `--`"),
-        (
-            &["fix", "bfq", "--prove", "webbench", "--", "true"],
-            "either a workload after --prove or a command",
-        ),
-        (&["fix", "--prove", "--", "true"], "name the fix to prove on the command"),
-        (&["fix", "bfq", "--", "true"], "--prove"),
-        (&["fix", "noatime", "--apply", "/no/such/folder"], "cannot find /no/such/folder"),
+        (&["fix", "apply", "concurrency", "/proc"], "it is on no block device"),
+        (&["fix", "apply", "discard-size=1MiB", "/proc"], "it is on no block device"),
+        (&["fix", "apply", "discard-size=1", "/"], "write a multiple of 4KiB"),
+        (&["fix", "apply", "raid0", "/"], "If one of the two devices fails, all data on both are lost"),
+        (&["fix", "apply", "device=kingston", ".", "--keep"], "it has to be replaced"),
+        (&["fix", "prove", "bfq"], "a command after `--`"),
+        (&["fix", "prove", "bfq", "webbench", "--", "true"], "either a workload or a command after `--`"),
+        (&["fix", "prove", "--", "true"], "name the fix to prove"),
+        (&["fix", "prove", "--safe", "bfq", "webbench"], "leave out their names"),
+        (&["fix", "bfq"], "unrecognized subcommand"),
+        (&["fix", "apply", "noatime", "/no/such/folder"], "cannot find /no/such/folder"),
     ] {
         let out = fonio(arguments);
         assert_eq!(out.status.code(), Some(2), "{arguments:?}");
@@ -190,7 +203,7 @@ fn what_the_kernel_lacks_is_refused_before_anything_is_measured() {
             guest(&format!("run webbench --on ridata --fs {both}")),
         );
         if ["f2fs", "nilfs2"].contains(&name.as_str()) {
-            let words = ["fix", &name, "--prove", "webbench", "--on", "ridata"];
+            let words = ["fix", "prove", &name, "webbench", "--on", "ridata"];
             refused(&words, &name, guest(&words.join(" ")));
         }
     }
@@ -227,7 +240,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     let dir = tempfile::tempdir().unwrap();
     let common = ["run", "maps", "--scale", "0.02", "--pace", "0", "--fs", "ext4,ext3", "--json", "-o"];
     let out = dir.path().join("emulated");
-    let setup = ["--on", "sd_a2", "--size", "64MiB", "--scheduler", "none,mq-deadline", "--repeat", "1"];
+    let setup = ["--on", "sd_a2", "--size", "64MiB", "--scheduler", "none,mq-deadline", "--runs", "1"];
     let run = fonio(&[&common[..], &[out.to_str().unwrap()], &setup].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     let expected = [
@@ -246,7 +259,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     device.queue().set_scheduler("none").unwrap();
     let node = device.path().to_str().unwrap().to_owned();
     let out = dir.path().join("device");
-    let setup = ["--on", &node, "--scheduler", "mq-deadline", "--repeat", "2"];
+    let setup = ["--on", &node, "--scheduler", "mq-deadline", "--runs", "2"];
     let run = fonio(&[&common[..], &[out.to_str().unwrap()], &setup].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     let named = |filesystem: &str| {
@@ -258,7 +271,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     let again = dir.path().join("again");
     let run = fonio(&[&common[..], &[again.to_str().unwrap()], &setup].concat());
     assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
-    assert!(text(&run.stderr).contains("name it twice"), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("add --erase"), "{}", text(&run.stderr));
     device.detach(&mut ledger).unwrap();
 }
 
@@ -278,7 +291,7 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
         "256MiB",
         "--scale",
         "0.02",
-        "--repeat",
+        "--runs",
         "2",
         "--fix",
         "wal-normal,db-in-ram",
@@ -343,8 +356,8 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
     let out = dir.path().join("runs");
     let prove = |script: &str, out: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
-        command.args(["fix", "commit-30s", "--prove", "--json", "--repeat", "2", "--on"]).arg(&mounted);
-        command.args(["--setup", "echo again >> marks", "-o"]).arg(out).args(["--", "sh", "-c", script]);
+        command.args(["fix", "prove", "commit-30s", "--json", "--runs", "2", "--on"]).arg(&mounted);
+        command.args(["--prepare", "echo again >> marks", "-o"]).arg(out).args(["--", "sh", "-c", script]);
         command.current_dir(&mounted);
         command
     };
@@ -411,7 +424,7 @@ fn a_run_in_a_folder_leaves_nothing_there() {
         place.to_str().unwrap(),
         "--scale",
         "0.02",
-        "--repeat",
+        "--runs",
         "1",
         "-o",
         out.to_str().unwrap(),
@@ -435,9 +448,8 @@ fn part(series: &serde_json::Value, at: usize, name: &str) -> f64 {
 fn launch(arguments: &[&str], command: &[&str]) -> serde_json::Value {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("runs");
-    let run = fonio(
-        &[&["run", "--launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat(),
-    );
+    let run =
+        fonio(&[&["launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     for place in series["places"].as_array().unwrap() {
@@ -457,7 +469,7 @@ fn launches_say_what_they_wait_for() {
     }
     // A process that sleeps waits for a timer, one that spins runs, and one that waits for a sleeping child does as the
     // child.
-    let warm = ["--warm", "--repeat", "1"];
+    let warm = ["--warmup", "1", "--runs", "1"];
     let sleeps = launch(&warm, &["sleep", "0.3"]);
     assert!(part(&sleeps, 0, "timer") >= 0.29);
     let shell = launch(&warm, &["sh", "-c", "sleep 0.3; true"]);
@@ -502,7 +514,7 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         counted.display()
     );
     for share in [&[][..], &["--cpu", "0.2"]] {
-        let arguments = [&["--warm", "--repeat", "1"], share].concat();
+        let arguments = [&["--warmup", "1", "--runs", "1"], share].concat();
         let series = launch(&arguments, &["bash", "-c", &script]);
         let counted = fs::read_to_string(&counted).unwrap();
         let seconds = |at| counted.split_whitespace().nth(at).unwrap().parse::<f64>().unwrap() / 1e9;
@@ -527,7 +539,7 @@ fn a_cold_launch_on_a_slow_card_waits_for_it() {
     let file = dir.path().join("data");
     fs::write(&file, vec![7; 2 << 20]).unwrap();
     let series = launch(
-        &["--on", "ridata", "--size", "64MiB", "--repeat", "1", "--with", file.to_str().unwrap()],
+        &["--on", "ridata", "--size", "64MiB", "--runs", "1", "--copy", file.to_str().unwrap()],
         &["cat", "data"],
     );
     let place = &series["places"][0];
@@ -561,7 +573,7 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
         let behind: &[&str] =
             if name == "mobibench" { &["--", "-p", place, "-f", "64", "-a", "1", "-y", "2"] } else { &[] };
         let out = out.join(name);
-        let common = ["--repeat", "1", "--json", "--cpu", "0.5", "-o", out.to_str().unwrap()];
+        let common = ["--runs", "1", "--json", "--cpu", "0.5", "-o", out.to_str().unwrap()];
         let run = fonio(&[&what[..], &common, behind].concat());
         assert!(run.status.success(), "{name}: {}", text(&run.stderr));
         let again = fonio(&[&what[..], &common, behind].concat());
@@ -591,8 +603,8 @@ fn a_workload_runs_beside_another_and_each_has_its_figures() {
     }
     let (_dir, place, out) = place_and_results();
     let (place, out) = (place.as_str(), out.as_str());
-    let common = ["--scale", "0.05", "--repeat", "1", "--json", "--on", place, "-o", out];
-    let run = fonio(&[&["run", "webbench", "--beside", "messages"], &common[..]].concat());
+    let common = ["--scale", "0.05", "--runs", "1", "--json", "--on", place, "-o", out];
+    let run = fonio(&[&["run", "webbench", "--background", "messages"], &common[..]].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     let figures = &series["variations"][0]["runs"][0];
@@ -608,11 +620,11 @@ fn a_workload_runs_beside_another_and_each_has_its_figures() {
     assert_eq!(beside["ended_early"].as_bool().unwrap(), done == 1.0, "{beside}");
     assert!(done > 0.0 && beside["ran_s"].as_f64().unwrap() > 0.0, "{beside}");
     assert!(left_behind(Path::new(place)).is_empty());
-    let refused = fonio(&["run", "webbench", "--beside", "no-such-app", "--on", place]);
+    let refused = fonio(&["run", "webbench", "--background", "no-such-app", "--on", place]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("no-such-app"), "{}", text(&refused.stderr));
-    let command = fonio(&["run", "--launch", "--beside", "messages", "--on", place, "--", "true"]);
-    assert!(text(&command.stderr).contains("needs a workload of the list"), "{}", text(&command.stderr));
+    let command = fonio(&["fix", "prove", "bfq", "--background", "messages", "--on", place, "--", "true"]);
+    assert!(text(&command.stderr).contains("cannot be used with"), "{}", text(&command.stderr));
 }
 
 #[test]
@@ -625,8 +637,8 @@ fn memory_is_limited_and_too_little_is_told() {
     let launch = |memory: &str, bytes: &str| {
         // `tail` keeps all of a line in memory.
         let line = format!("head -c {bytes} /dev/zero | tail >/dev/null");
-        let common = ["--repeat", "1", "--warm", "--json", "--on", place, "-o", out];
-        let what = ["run", "--launch", "--memory", memory];
+        let common = ["--runs", "1", "--warmup", "1", "--json", "--on", place, "-o", out];
+        let what = ["launch", "--memory", memory];
         fonio(&[&what[..], &common, &["--", "sh", "-c", &line]].concat())
     };
     let run = launch("32MiB", "100000000");
@@ -652,19 +664,7 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     }
     let (_dir, place, out) = place_and_results();
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
-    let run = fonio(&[
-        "run",
-        "--recording",
-        recording,
-        "--fast",
-        "--repeat",
-        "1",
-        "--json",
-        "--on",
-        &place,
-        "-o",
-        &out,
-    ]);
+    let run = fonio(&["replay", recording, "--fast", "--runs", "1", "--json", "--on", &place, "-o", &out]);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
     let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(series["workload"], "the recording webbench-on-ridata");
@@ -674,7 +674,7 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     let written = recorded["analysis"]["totals"]["write_bytes"].as_u64().unwrap();
     assert!(figures["write_bytes"].as_u64().unwrap() >= written, "{figures}");
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the file is gone");
-    let nothing = fonio(&["run", "--recording", &place, "--on", &place]);
+    let nothing = fonio(&["replay", &place, "--on", &place]);
     assert_eq!(nothing.status.code(), Some(2), "{}", text(&nothing.stderr));
 }
 
@@ -696,8 +696,7 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     if diagnostics.contains("no-calls") {
         return skip(Need::Bpf, diagnostics);
     }
-    let replay =
-        ["run", "--recording", recording, "--calls", "--fast", "--repeat", "1", "--json", "--on", &place];
+    let replay = ["replay", recording, "--layer", "calls", "--fast", "--runs", "1", "--json", "--on", &place];
     let run = fonio(&[&replay[..], &["-o", &out]].concat());
     assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
     assert!(text(&run.stderr).contains("at most 1 at a time"), "{}", text(&run.stderr));
@@ -707,7 +706,7 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the folder is gone");
     // The sample was recorded without calls.
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
-    let nothing = fonio(&["run", "--recording", sample, "--calls", "--on", &place]);
+    let nothing = fonio(&["replay", sample, "--layer", "calls", "--on", &place]);
     assert_eq!(nothing.status.code(), Some(2));
     assert!(text(&nothing.stderr).contains("record again with --calls"), "{}", text(&nothing.stderr));
 }
@@ -721,9 +720,9 @@ fn the_safe_fixes_are_tried_one_after_another() {
     let (_dir, _place, out) = place_and_results();
     let tried = fonio(&[
         "fix",
+        "prove",
         "--safe",
         "--no-hardware",
-        "--prove",
         "webbench",
         "--on",
         "sd_a2",
@@ -731,7 +730,7 @@ fn the_safe_fixes_are_tried_one_after_another() {
         "0.01",
         "--pace",
         "0",
-        "--repeat",
+        "--runs",
         "1",
         "--json",
         "-o",

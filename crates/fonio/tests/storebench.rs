@@ -45,7 +45,7 @@ fn wrong_targets_are_refused_in_words() {
     let home = tempfile::tempdir().expect("a folder");
     for (arguments, code, expected) in [
         (&["storebench", "no-such-card"][..], 2, "neither a directory nor a block device"),
-        (&["storebench", "/tmp", "--destroy", "/tmp"], 2, "--destroy is for a raw device"),
+        (&["storebench", "/tmp", "--erase", "/tmp"], 2, "--erase is for a raw device"),
         (&["storebench", "/tmp", "--for", "1h"], 2, "at most 10min"),
         (&["storebench", "show", "/no/such/file"], 2, "cannot read /no/such/file"),
         (&["storebench", "submit", "--server", "ftp://x.example", "r.json"], 2, "write https://HOST"),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use fonio_lab::{Architecture, Archive, System, SystemOptions};
 
 use super::Made;
-use crate::lab_system::text;
+use crate::lab::system::text;
 use crate::{process, tools};
 
 /// A trace of the repository, which the programs explain.
@@ -53,7 +53,7 @@ const STEPS: [Step; 20] = [
     ),
     ("fonio report /root/rec", "torage", "a report with a verdict"),
     ("fonio export --format csv /root/rec | grep -c ,write,", "", "the recording has the writes"),
-    ("fonio fix swappiness=10 --keep && fonio fix --undo", "-> 60", "a setting is kept and undone"),
+    ("fonio fix apply swappiness=10 --keep && fonio fix undo", "-> 60", "a setting is kept and undone"),
     ("fonio watch install", "The watch runs", "the watch is a service"),
     (REPORT_OF_WATCH, "/root/watched", "it says which file was written"),
     (

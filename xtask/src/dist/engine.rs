@@ -7,7 +7,7 @@ use fonio_lab::{Architecture, Archive, System, SystemOptions};
 use super::container::NAME;
 use super::package::VERSION;
 use super::{Made, check};
-use crate::lab_system::text;
+use crate::lab::system::text;
 use crate::{process, tools};
 
 /// Writes to the disk of the guest, outside of any container, while a script runs.

@@ -13,7 +13,7 @@ use super::Made;
 use super::program::{self, FONIO};
 use super::target::Target;
 use crate::emulated::Emulated;
-use crate::lab_system::{ok, text};
+use crate::lab::system::{ok, text};
 use crate::process;
 
 const CARD: &str = "sd_a1";
@@ -70,8 +70,8 @@ const LIVE: &str = "--slice 12s --carry-over 5s";
 
 /// The fix and the place of a line that names a command to measure.
 fn measured(line: &str) -> Option<(String, String)> {
-    let (_, command) = line.split_once("sudo fonio fix ")?;
-    let (fix, rest) = command.split_once(" --prove --live ")?;
+    let (_, command) = line.split_once("sudo fonio fix trial ")?;
+    let (fix, rest) = command.split_once(' ')?;
     Some((fix.to_owned(), rest.split(' ').next()?.to_owned()))
 }
 
@@ -148,13 +148,12 @@ impl Steps<'_, '_> {
         self.check("it names the file", said.contains(DATABASE));
         self.check("it names who is in the way", said.contains(OTHER_UNIT) || said.contains("dd"));
         let (fix, place) = said.lines().find_map(measured).context("it names no fix to measure")?;
-        let live = self.run(&format!(
-            "fonio fix {fix} --prove --live {place} --for {LIVE_FOR} --unit {UNIT} {LIVE} -o live"
-        ))?;
+        let live = self
+            .run(&format!("fonio fix trial {fix} {place} --for {LIVE_FOR} --unit {UNIT} {LIVE} -o live"))?;
         self.check("the test says what it found", live.contains("times as long"));
         let now = self.state()?;
         self.check("the test left no trace", now == before);
-        self.run(&format!("fonio fix {fix} --keep {place}"))?;
+        self.run(&format!("fonio fix apply {fix} {place} --keep"))?;
         let kept = self.state()?;
         self.check("it is in force", kept[0] != before[0]);
         println!("\n$ reboot");
@@ -163,7 +162,7 @@ impl Steps<'_, '_> {
         self.run("fonio fix | sed -n '1,/^$/p'")?;
         let now = self.state()?;
         self.check("it is in force after a reboot", now[0] == kept[0]);
-        self.run("fonio fix --undo")?;
+        self.run("fonio fix undo")?;
         let after = self.state()?;
         self.check("it is not in force any more", after[0] == before[0]);
         self.check("the files are byte for byte as before", after[1] == before[1]);

@@ -8,7 +8,7 @@ use fonio_lab::{Archive, System, SystemOptions};
 
 use super::check::{self, Step};
 use super::target::Target;
-use crate::lab_system::text;
+use crate::lab::system::text;
 use crate::{process, tools};
 
 /// The files that the guest gets.

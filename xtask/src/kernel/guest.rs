@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use fonio_lab::{Archive, Guest, Initramfs, Shape, Task};
 
-use super::build::{Built, sources};
 use crate::process;
+use crate::smartio::{Built, sources};
 
 const MEMORY_MIB: u64 = 2048;
 /// A power of two.

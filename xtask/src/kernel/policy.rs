@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use fonio_core::Random;
 use fonio_testing::{Need, has};
 
-use super::build::sources;
+use crate::smartio::sources;
 
 /// Compiles the driver once for all tests.
 pub(super) fn driver() -> &'static Path {

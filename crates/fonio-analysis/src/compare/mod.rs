@@ -9,7 +9,7 @@
 //!   claim about a change should rest on this method.
 //!
 //! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons of equal
-//! things claim any difference at all. `cargo xtask bench compare` measures this.
+//! things claim any difference at all. `cargo studies compare` measures this.
 
 mod headline;
 pub mod interval;

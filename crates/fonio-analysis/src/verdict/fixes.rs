@@ -33,7 +33,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let unknown = DeviceInfo::default();
     let device = device.unwrap_or(&unknown);
     let node = device.name.as_ref().map(|name| format!("/dev/{name}"));
-    let command = |fix: &str, of: &str| format!("`fonio fix {fix} --apply {}`", quoted(of));
+    let command = |fix: &str, of: &str| format!("`fonio fix apply {fix} {}`", quoted(of));
     let can_have =
         |name: &&&str| device.schedulers.is_empty() || device.schedulers.iter().any(|has| has == **name);
     let best = PREFER_READS.iter().find(can_have);
@@ -73,7 +73,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
     let is_zram = |device: &DeviceInfo| device.name.as_ref().is_some_and(|name| name.starts_with("zram"));
     if !analysis.devices.iter().any(is_zram) {
-        facts.word("fix.swap", "`fonio fix swap-in-ram --apply`");
+        facts.word("fix.swap", "`fonio fix apply swap-in-ram`");
     }
     facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
     if let Some(dir) = &device.commits_often {
@@ -125,7 +125,7 @@ fn dirty_limit(series: &Series) -> String {
     let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
     let most: u64 =
         series.write_bytes.windows(bins).map(|second| second.iter().sum()).max().unwrap_or_default();
-    let command = |mib: u64| format!("`fonio fix dirty-limit={mib}MiB --apply`");
+    let command = |mib: u64| format!("`fonio fix apply dirty-limit={mib}MiB`");
     if most == 0 {
         return command(DIRTY_MIB_DEFAULT);
     }
@@ -186,8 +186,8 @@ mod tests {
             names.iter().filter_map(|name| word(name)).collect::<Vec<_>>()
         };
         let plain = DeviceInfo::default;
-        let class = "`fonio fix io-class=idle --apply backup.service`".to_owned();
-        let weight = "`fonio fix io-weight=50 --apply backup.service`".to_owned();
+        let class = "`fonio fix apply io-class=idle backup.service`".to_owned();
+        let weight = "`fonio fix apply io-weight=50 backup.service`".to_owned();
         assert_eq!(named("bfq", "backup.service", plain()), [class.clone(), weight]);
         assert_eq!(named("mq-deadline", "backup.service", plain()), [class]);
         assert!(named("none", "backup.service", plain()).is_empty());
@@ -200,8 +200,8 @@ mod tests {
         assert_eq!(
             named("none", "x", mounted),
             [
-                "`fonio fix noatime --apply /data` or `fonio fix lazytime --apply /data`",
-                "`fonio fix fstrim --apply /`"
+                "`fonio fix apply noatime /data` or `fonio fix apply lazytime /data`",
+                "`fonio fix apply fstrim /`"
             ]
         );
     }
@@ -218,7 +218,7 @@ mod tests {
             };
             words(device, "x").into_iter().find(|(name, _)| name == "fix.scheduler").map(|(_, word)| word)
         };
-        let best = |name: &str| Some(format!("`fonio fix {name} --apply /dev/sda` (it has none now)"));
+        let best = |name: &str| Some(format!("`fonio fix apply {name} /dev/sda` (it has none now)"));
         assert_eq!(offered(&["none", "mq-deadline", "bfq"], "none"), best("bfq"));
         assert_eq!(offered(&["none", "mq-deadline", "kyber"], "none"), best("mq-deadline"));
         assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
@@ -243,7 +243,7 @@ mod tests {
                 .map(|wanted| words.iter().find(|(name, _)| name == wanted).map(|(_, word)| word.clone()))
         };
         let fix =
-            |name: &str, now: &str| Some(format!("`fonio fix {name} --apply /dev/sda` (it has {now} now)"));
+            |name: &str, now: &str| Some(format!("`fonio fix apply {name} /dev/sda` (it has {now} now)"));
         let class = |after: &str| Some(format!("`ionice -c idle`{after}"));
         assert_eq!(told(&["none", "bfq", "smartio"], Some("none")), [fix("smartio", "none"), None]);
         assert_eq!(told(&["none", "bfq", "smartio"], Some("bfq")), [fix("smartio", "bfq"), None]);
@@ -266,7 +266,7 @@ mod tests {
             dirty_limit(&Series { bin_ns, write_bytes, ..Series::default() })
         };
         let seen = |limit: u64, rate: u64| {
-            format!("`fonio fix dirty-limit={limit}MiB --apply` (at most {rate} MiB/s were written here)")
+            format!("`fonio fix apply dirty-limit={limit}MiB` (at most {rate} MiB/s were written here)")
         };
         assert_eq!(told(SECOND_NS, &[1, 20, 3]), seen(32, 20));
         assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
@@ -274,9 +274,9 @@ mod tests {
         assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
         // Nothing was written, or for less than a second.
         for series in [&[0, 0][..], &[]] {
-            assert_eq!(told(SECOND_NS, series), "`fonio fix dirty-limit=32MiB --apply`");
+            assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
         }
-        assert_eq!(told(SECOND_NS / 4, &[5, 5]), "`fonio fix dirty-limit=32MiB --apply`");
+        assert_eq!(told(SECOND_NS / 4, &[5, 5]), "`fonio fix apply dirty-limit=32MiB`");
     }
 
     #[test]
@@ -298,18 +298,18 @@ mod tests {
         let told = |words: &[(&str, &str)]| -> Vec<(String, String)> {
             words.iter().map(|(name, word)| (format!("fix.{name}"), (*word).to_owned())).collect()
         };
-        let limit = ("dirty_limit", "`fonio fix dirty-limit=32MiB --apply`");
-        let swap = ("swap", "`fonio fix swap-in-ram --apply`");
+        let limit = ("dirty_limit", "`fonio fix apply dirty-limit=32MiB`");
+        let swap = ("swap", "`fonio fix apply swap-in-ram`");
         assert_eq!(
             words(card, "/data/notes.db-journal"),
             told(&[
-                ("commit", "`fonio fix commit-30s --apply /data`"),
-                ("database", "`fonio fix wal-full --apply /data/notes.db`"),
+                ("commit", "`fonio fix apply commit-30s /data`"),
+                ("database", "`fonio fix apply wal-full /data/notes.db`"),
                 limit,
-                ("read_ahead", "`fonio fix read-ahead=512KiB --apply /dev/mmcblk0` (now 128 KiB)"),
-                ("read_scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
-                ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
-                ("scheduler", "`fonio fix bfq --apply /dev/mmcblk0` (it has none now)"),
+                ("read_ahead", "`fonio fix apply read-ahead=512KiB /dev/mmcblk0` (now 128 KiB)"),
+                ("read_scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
+                ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
+                ("scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
                 swap,
                 ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
             ])
@@ -322,7 +322,7 @@ mod tests {
             told(&[
                 limit,
                 ("ionice", "`ionice -c idle`"),
-                ("requests", "`fonio fix requests=16 --apply /dev/mmcblk0`"),
+                ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
                 swap,
                 ("writers_class", "`ionice -c idle`"),
             ])

@@ -1,7 +1,7 @@
 //! Results of the models of the shipped profiles, in virtual time, and the data set of them that ships with fonio.
 //!
 //! A model has no file system, no apps and no distribution of response times, so these figures are not measured. The data
-//! set is generated (`cargo xtask bench storebench models`) and marked as such; it is never mixed with measured results.
+//! set is generated (`cargo studies storebench models`) and marked as such; it is never mixed with measured results.
 
 use std::io::{Read, Write};
 
@@ -219,6 +219,6 @@ mod tests {
         // Reading JSON rounds the last digit of a number.
         let new = serde_json::to_vec(&new).expect("it can be written");
         let new = Document::parse(&new).expect("it can be read");
-        assert_eq!(new.figures, old.figures, "run `cargo xtask bench storebench models`");
+        assert_eq!(new.figures, old.figures, "run `cargo studies storebench models`");
     }
 }

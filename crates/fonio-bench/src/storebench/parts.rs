@@ -17,7 +17,7 @@ use crate::stable;
 pub const NO_TIME: &str = "no time left";
 
 /// The reason of a figure that needs writes.
-pub const READS_ONLY: &str = "a device is only read unless --destroy allows to overwrite it";
+pub const READS_ONLY: &str = "a device is only read unless --erase allows to overwrite it";
 
 /// The reason of a model's medians and percentiles.
 pub const NO_DISTRIBUTION: &str = "the model has no distribution of response times";

@@ -398,12 +398,12 @@ mod tests {
             &Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room),
             expect![[r#"
                 Sizes: 6 tests, up to 5 runs; 0 MiB
-                Slowdown: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-                Sync: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-                Sustained: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
-                Launch: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Slowdown: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
+                Sync: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
+                Sustained: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
+                Launch: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
                 Concurrency: 12 tests, up to 5 runs; 0 MiB
-                Capacity: left out: a device is only read unless --destroy allows to overwrite it; 0 MiB
+                Capacity: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
                 0 MiB in all
             "#]],
         );

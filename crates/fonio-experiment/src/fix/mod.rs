@@ -191,7 +191,7 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::UnknownFix`], which lists the known fixes, and [`ExperimentError::NotApplicable`] for a value
+    /// [`ExperimentError::UnknownFix`] with the nearest name, and [`ExperimentError::NotApplicable`] for a value
     /// that the fix does not take.
     pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
         if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
@@ -200,7 +200,7 @@ impl Candidate {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let fix = Fix::named(name).ok_or_else(|| ExperimentError::UnknownFix {
             name: name.to_owned(),
-            known: FIXES.iter().map(|fix| fix.name).collect(),
+            nearest: fonio_core::nearest(name, FIXES.iter().map(|fix| fix.name)),
         })?;
         let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
         let setting = match fix.real {

@@ -54,8 +54,10 @@ pub struct LaunchOptions<'a> {
     pub cache: CacheState,
     /// When a command that does not end by itself counts as launched.
     pub until_idle: Option<Quiet>,
+    /// Launches that are not measured, before each measured one, if the cache is to be warm.
+    pub warmup: u32,
     /// Files to copy to a device that is formatted for the launch.
-    pub with: &'a [PathBuf],
+    pub copy: &'a [PathBuf],
     /// Whether the command's output is shown, on standard error.
     pub show_output: bool,
     /// The seed of the device model.
@@ -113,11 +115,14 @@ fn launch_once(
     opened: &mut BTreeSet<PathBuf>,
     notes: &mut Notes,
 ) -> Result<(LaunchFigures, Analysed), ExperimentError> {
-    let mut bed = TestBed::for_command(setup, options.with, options.seed, options.roles, options.stop)?;
+    let mut bed = TestBed::for_command(setup, options.copy, options.seed, options.roles, options.stop)?;
     let is_made = !matches!(setup.storage, Storage::Directory(_));
     if is_made || opened.is_empty() {
-        *opened = first_launch(&mut bed, options, notes)?;
-        check_stop(options.stop)?;
+        let launches = if options.cache == CacheState::Warm { options.warmup } else { 1 };
+        for _ in 0..launches {
+            *opened = first_launch(&mut bed, options, notes)?;
+            check_stop(options.stop)?;
+        }
     }
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     let dropped = match options.cache {
@@ -136,7 +141,7 @@ fn launch_once(
     if let Some(limit) = setup.limits.memory.filter(|_| confined.kills() > 0) {
         return Err(ExperimentError::OutOfMemory { limit });
     }
-    bed.close()?;
+    bed.close_measured()?;
 
     let analysed = Analysed::of(out)?;
     let command = || options.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

@@ -97,7 +97,7 @@ fn comparison(place: &LaunchResult) -> Option<String> {
         }
         (Answer::NoDifference, _) => format!("No difference to a launch {first} was shown."),
         _ => format!(
-            "{} launches do not show whether it differs from a launch {first} (--repeat 10).",
+            "{} launches do not show whether it differs from a launch {first} (--runs 10).",
             place.runs.len()
         ),
     })

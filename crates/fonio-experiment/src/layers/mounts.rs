@@ -102,7 +102,7 @@ impl Daemon {
         ledger: &mut Ledger,
     ) -> Result<Result<Daemon, String>, ExperimentError> {
         let mut command = Command::new(&roles.program);
-        command.args(&roles.mount).args(["-o", options]).args([source, dir]);
+        command.args(&roles.mount).args(["--mount-options", options]).args([source, dir]);
         // In our process group, Ctrl-C in the terminal would end the process in the middle of a measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;

@@ -247,7 +247,7 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     if is_unclear && without.blocked.min(with.blocked) >= NEARLY_ALWAYS {
         // A program that always has more to write is blocked all the time on any storage.
         return format!(
-            "{sentence} They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix {fix} --prove -- COMMAND`."
+            "{sentence} They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix prove {fix} --on PLACE -- CMD`."
         );
     }
     sentence
@@ -336,7 +336,7 @@ mod tests {
             &[(980, 985), (990, 985), (985, 990), (980, 980), (990, 991), (985, 981)],
             &of_unit,
             expect![
-                "No difference of 20 % or more: with bfq, the time that threads of notes.service are blocked on storage changes by +0 % (-1 % to +1 %; 6 pairs of slices of 40 s). They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix bfq --prove -- COMMAND`."
+                "No difference of 20 % or more: with bfq, the time that threads of notes.service are blocked on storage changes by +0 % (-1 % to +1 %; 6 pairs of slices of 40 s). They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix prove bfq --on PLACE -- CMD`."
             ],
         );
         check(&[], &plan(), expect![[r#"Not shown: no pair of slices was completed."#]]);

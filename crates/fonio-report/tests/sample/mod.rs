@@ -243,10 +243,8 @@ fn findings() -> Vec<Finding> {
             evidence: vec![figure("flushes.writes_per_flush", "writes per flush", 9.1, Unit::Number)],
             consequence:
                 "A flush empties the device's write cache and keeps it from putting writes together.".into(),
-            fixes: vec![
-                "Let ext4 commit its journal less often: `fonio fix commit-30s --apply /data`.".into(),
-            ],
-            command: Some("fonio fix commit-30s --apply /data".into()),
+            fixes: vec!["Let ext4 commit its journal less often: `fonio fix apply commit-30s /data`.".into()],
+            command: Some("fonio fix apply commit-30s /data".into()),
             source: "ours".into(),
         },
         Finding {

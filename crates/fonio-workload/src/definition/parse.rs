@@ -43,8 +43,8 @@ impl Workload {
         }
         let path = Path::new(name_or_path);
         if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") && !path.exists() {
-            let known = SHIPPED.iter().map(|shipped| shipped.name).collect::<Vec<_>>().join(", ");
-            return Err(WorkloadError::Unknown { name: name_or_path.to_owned(), known });
+            let nearest = fonio_core::nearest(name_or_path, SHIPPED.iter().map(|shipped| shipped.name));
+            return Err(WorkloadError::Unknown { name: name_or_path.to_owned(), nearest });
         }
         let text = fs::read_to_string(path)
             .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;

@@ -1,12 +1,18 @@
-//! Checks that the commands in the documents are valid.
+//! Checks that the commands in the documents are valid, and that the fixes, profiles and workloads that they name exist.
+//! `docs/cli.md` has the examples of the help.
 
 use std::path::Path;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use fonio_core::ByteCount;
 use fonio_testing::markdown;
+use fonio_workload::definition::Workload;
 
-use super::Cli;
+use super::fix::FixCommand;
+use super::run::SetupArgs;
+use super::{BenchWhat, Cli, Command, DeviceCommand};
+use crate::commands::bench_target::check_profile;
 use crate::commands::mount::as_mount_helper;
 
 /// The program that is `fonio record` alone.
@@ -22,12 +28,15 @@ fn objection(words: &[String]) -> Option<String> {
         }
         _ => words.iter().map(Into::into).collect::<Vec<std::ffi::OsString>>(),
     };
-    let error = Cli::try_parse_from(as_mount_helper(as_command(words).into_iter())).err()?;
+    let error = match Cli::try_parse_from(as_mount_helper(as_command(words).into_iter())) {
+        Ok(parsed) => return unknown_name(&parsed),
+        Err(error) => error,
+    };
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) => value.as_str(),
         _ => "",
     };
-    let is_placeholder = value.chars().any(char::is_uppercase) && !value.chars().any(char::is_lowercase);
+    let is_placeholder = is_placeholder(value);
     let is_valid = match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
@@ -40,6 +49,67 @@ fn objection(words: &[String]) -> Option<String> {
     };
     (!is_valid).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
+
+/// Whether a word stands for another one: `WORKLOAD`.
+fn is_placeholder(word: &str) -> bool {
+    word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
+}
+
+/// Returns why a name in a command is not one of a fix, a profile or a workload. The parser checks the names of fixes.
+fn unknown_name(parsed: &Cli) -> Option<String> {
+    let no_name =
+        |word: &&str| is_placeholder(word) || word.contains('/') || word.ends_with(".toml") || *word == ".";
+    let workload = |name: &str| match Some(name).filter(|name| !no_name(name) && *name != "mobibench") {
+        Some(name) => Workload::load(name).err().map(|error| error.to_string()),
+        None => None,
+    };
+    let place = |name: &str| {
+        let names = name.strip_prefix("md-raid0:").or(name.strip_prefix("model:")).unwrap_or(name);
+        // After the @, the size of a member of an array.
+        let mut names = names.split('+').map(|name| name.split('@').next().unwrap_or_default());
+        names.find_map(|name| check_profile(Some(name).filter(|name| !no_name(name))?, SIZE, 1).err())
+    };
+    let target = |path: &Path| place(path.to_str().unwrap_or_default()).map(|error| error.to_string());
+    let places =
+        |setup: &SetupArgs| setup.on.iter().find_map(|name| place(name)).map(|error| error.to_string());
+    match parsed.command.as_ref()? {
+        Command::Run(run) => {
+            let names = run.workload.iter().chain(&run.work.background);
+            names.map(String::as_str).find_map(workload).or_else(|| places(&run.setup))
+        }
+        Command::Launch(launch) => places(&launch.setup),
+        Command::Replay(replay) => places(&replay.setup),
+        Command::Fix(fix) => match fix.command.as_ref()? {
+            FixCommand::Prove(prove) if !prove.words.iter().any(|word| is_placeholder(word)) => {
+                match prove.proof() {
+                    Ok(proof) => {
+                        proof.workload.as_deref().and_then(workload).or_else(|| places(&prove.setup))
+                    }
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+            _ => None,
+        },
+        Command::Device(device) => match &device.command {
+            DeviceCommand::Show { profile, .. } => place(profile).map(|error| error.to_string()),
+            DeviceCommand::Verify { profile, .. } => target(Path::new(profile.as_deref()?)),
+            DeviceCommand::Emulate(emulate) => target(Path::new(emulate.profile.as_deref()?)),
+            _ => None,
+        },
+        Command::Bench(what) => match what {
+            BenchWhat::Device { measurement, .. }
+            | BenchWhat::AddressRange(measurement)
+            | BenchWhat::Concurrency { measurement, .. }
+            | BenchWhat::Interference(measurement) => target(&measurement.bench.target),
+            BenchWhat::Layers(layers) => target(&layers.dir),
+        },
+        Command::StoreBench(bench) if bench.command.is_none() => target(&bench.measure.target),
+        _ => None,
+    }
+}
+
+/// A size that every profile can have.
+const SIZE: ByteCount = ByteCount(2 << 30);
 
 #[test]
 fn commands_in_documents_are_valid() {
@@ -74,6 +144,9 @@ fn wrong_commands_are_found() {
         "fonio check --for TIME",
         "fonio record -- ./app",
         "fonio mount stats DIR",
+        "fonio run webbench --on md-raid0:ridata+kingston --fix wal-normal",
+        "fonio replay RECORDING --on model:samsung_s5,/mnt/sd",
+        "fonio fix prove NAMES WORKLOAD --on PLACE",
         "fonio-recorder --for 60s",
     ] {
         assert_eq!(check(valid), None, "{valid}");
@@ -83,6 +156,11 @@ fn wrong_commands_are_found() {
         "fonio report X --htlm F",
         "fonio check --for 5",
         "fonio bench disk DIR",
+        "fonio run webbench --on kingston --fix wal+normal",
+        "fonio run webbensh",
+        "fonio run webbench --on kingstone",
+        "fonio fix prove --safe webbensh --on ridata",
+        "fonio device show kingstone",
         "fonio-recorder record",
     ] {
         assert!(check(wrong).is_some(), "{wrong}");

@@ -11,7 +11,7 @@ use fonio_core::quantity::parse_bytes;
 #[command(
     after_help = "Faults: error:op=write,range=1M-2M,probability=0.01  delay:op=read,add=50ms,probability=0.1\n\
     vanish:after=10s  vanish:commands=1000  flip:range=0-64M,probability=0.001\n\n\
-    Power cuts: fonio device emulate kingston --power-cuts 100 --check 'sqlite3 $FONIO_MOUNT/db \"PRAGMA \
+    Power cuts:\n  fonio device emulate kingston --power-cuts 100 --check 'sqlite3 $FONIO_MOUNT/db \"PRAGMA \
     integrity_check\" | grep -qx ok' -- ./workload.sh\n\n\
     Exit codes: 0 success, 1 the check failed after a power cut, 2 wrong usage or an error, 3 the workload failed."
 )]
@@ -19,24 +19,34 @@ pub struct Emulate {
     /// The profile: a name of `fonio device list`, or a TOML file.
     #[arg(required_unless_present = "floor")]
     pub profile: Option<String>,
-    /// Run the device and the command in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest.
+    /// Run in a guest with one of Debian's kernels (`fonio lab list`).
+    ///
+    /// The device and the command: lab:6.12, lab:newest.
     #[arg(long = "in", value_name = "lab:KERNEL", value_parser = super::run::parse_kernel)]
     pub guest: Option<fonio_lab::Wanted>,
-    /// Size of the device, such as 2GiB.
-    #[arg(long, value_parser = parse_bytes, default_value = "2GiB")]
+    /// Size of the emulated device.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
     /// Start with this much of the device written sequentially, such as 1GiB, as on a device in use.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0B")]
     pub written: u64,
-    /// Keep the data in this file; an existing one must have the size of the device. Default: in memory, lost at the end.
-    /// Give the file twice to let --fs overwrite its data.
+    /// Keep the data in this file; an existing one must have the size of the device.
+    ///
+    /// Default: in memory, lost at the end.
     #[arg(long, value_name = "FILE")]
-    pub image: Vec<PathBuf>,
+    pub image: Option<PathBuf>,
+    /// Overwrite this device, and lose its data.
+    ///
+    /// Name the file of --image again, to let --fs overwrite it.
+    #[arg(long, value_name = "DEVICE", requires = "image")]
+    pub erase: Option<PathBuf>,
     /// Serve the device through NBD on this Unix socket, for a virtual machine; needs no root.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["filesystem", "mount", "power_cuts", "floor"])]
     pub nbd: Option<PathBuf>,
-    /// Driver of the block device. Default: ublk if the kernel has it, otherwise loop. ublk has the profile's queue depth and
-    /// FUA; a loop device has a depth of at least 4.
+    /// Driver of the block device.
+    ///
+    /// Default: ublk if the kernel has it, otherwise loop. ublk has the profile's queue depth and FUA; a loop device has a depth
+    /// of at least 4.
     #[arg(long, value_enum, value_name = "DRIVER", conflicts_with = "nbd")]
     pub through: Option<Through>,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
@@ -45,16 +55,18 @@ pub struct Emulate {
     /// Mount the file system on this directory. Without DIR, on a temporary one.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", value_parser = any_path)]
     pub mount: Option<PathBuf>,
-    /// Mount options, separated by commas.
+    /// Mount with these options, separated by commas.
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true)]
     pub mount_options: String,
-    /// I/O scheduler of the block device.
+    /// Use this I/O scheduler.
     #[arg(long, value_name = "NAME", default_value = "mq-deadline")]
     pub scheduler: String,
-    /// Slow the device down by this factor, if this machine is too slow to emulate it in real time.
+    /// Slow the emulated device down by this factor, if this machine is too slow to emulate it in real time.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_dilation)]
     pub dilate: f64,
-    /// Inject a fault, see below. Repeatable.
+    /// Inject a fault into the emulated device, such as vanish:after=10s. Repeatable.
+    ///
+    /// The faults are listed below.
     #[arg(long, value_name = "KIND:SETTINGS")]
     pub fault: Vec<String>,
     /// Log every write and flush with its data into this file.
@@ -73,9 +85,11 @@ pub struct Emulate {
     #[arg(long, value_enum, default_value_t = Tear::Page, requires = "power_cuts")]
     pub tear: Tear,
     /// Seed of all random choices.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Print JSON: one line when the device is ready, one at the end. docs/emulator.md describes them.
+    /// Print JSON.
+    ///
+    /// One line when the device is ready, one at the end; docs/emulator.md describes them.
     #[arg(long)]
     pub json: bool,
     /// Measure the shortest latency that this machine can emulate, then exit.
@@ -83,7 +97,7 @@ pub struct Emulate {
     pub floor: bool,
     /// Run this command, then remove the device. $FONIO_MOUNT names the mount, $FONIO_DEVICE the device. Default: keep
     /// the device until Ctrl-C.
-    #[arg(last = true, value_name = "WORKLOAD")]
+    #[arg(last = true, value_name = "CMD")]
     pub workload: Vec<String>,
 }
 

@@ -10,21 +10,35 @@ use fonio_lab::{Architecture, Wanted};
 #[derive(Debug, Subcommand)]
 pub enum Lab {
     /// List Debian's kernels, the newest of each series, and which of them are on this machine.
+    ///
+    /// Example: fonio lab list
     List {
-        /// List every kernel, not only the newest of each series.
+        /// Print everything, not only the most important.
+        ///
+        /// Every kernel, not only the newest of each series.
         #[arg(long)]
         all: bool,
-        /// Print JSON, described in docs/lab.md.
+        /// Print JSON.
+        ///
+        /// docs/lab.md describes it.
         #[arg(long)]
         json: bool,
     },
-    /// Download kernels, and the programs of guests, so that guests start without a network. Nothing is installed.
+    /// Download kernels, and the programs of guests, so that guests start without a network.
+    ///
+    /// Nothing is installed.
+    ///
+    /// Example: fonio lab fetch 6.12
     Fetch {
         /// The kernels: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
         kernels: Vec<Wanted>,
     },
-    /// Start a shell in a guest, on this terminal. `exit` ends the guest; with --system, `poweroff` does.
+    /// Start a shell in a guest, on this terminal.
+    ///
+    /// `exit` ends the guest; with --system, `poweroff` does.
+    ///
+    /// Example: fonio lab shell 6.12
     Shell {
         /// The kernel: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
@@ -33,11 +47,13 @@ pub enum Lab {
         #[command(flatten)]
         kind: Kind,
     },
-    /// Run a command in a guest. Example: fonio lab run --system 6.1 -- systemctl status
+    /// Run a command in a guest.
     ///
     /// The command's output and exit code are passed on. Afterwards, the guest is removed. Without --system, the guest has
     /// fonio, every file system that fonio can make, and a few programs; files that the command line names are there, in the
     /// same directory. With --system, the command runs in /root.
+    ///
+    /// Example: fonio lab run --system 6.1 -- systemctl status
     Run {
         /// The kernel: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
@@ -45,18 +61,21 @@ pub enum Lab {
         /// The kind of guest.
         #[command(flatten)]
         kind: Kind,
-        /// Also copy these files and directories into the guest, to the same paths; with --system, files, to /root. Separate
-        /// several by commas.
+        /// Copy these files and directories to where the command runs.
+        ///
+        /// Into the guest, to the same paths; with --system, files, to /root. Separate several by commas.
         #[arg(long, value_name = "PATH", value_delimiter = ',')]
-        put: Vec<PathBuf>,
+        copy: Vec<PathBuf>,
         /// Bring these files and directories back, if they exist when the command ends. Separate several by commas.
         #[arg(long, value_name = "PATH", value_delimiter = ',', conflicts_with = "system")]
         bring: Vec<PathBuf>,
-        /// Print JSON, described in docs/lab.md: the exit code, times, and the output of the command.
+        /// Print JSON.
+        ///
+        /// The exit code, times, and the output of the command; docs/lab.md describes it.
         #[arg(long)]
         json: bool,
         /// The command and its arguments.
-        #[arg(last = true, required = true, value_name = "COMMAND")]
+        #[arg(last = true, required = true, value_name = "CMD")]
         command: Vec<String>,
     },
 }
@@ -70,14 +89,15 @@ pub struct Kind {
     /// The architecture of the guest: amd64, arm64 or armhf.
     #[arg(long, value_name = "ARCHITECTURE", default_value = "amd64", requires = "system")]
     pub arch: Architecture,
-    /// Debian packages that the guest has, besides a small base system. Example: --with podman,fio
+    /// Install these Debian packages in the guest, separated by commas: podman,fio.
     #[arg(long, value_name = "PACKAGES", value_delimiter = ',', requires = "system")]
-    pub with: Vec<String>,
-    /// Give the guest a disk that an NBD server on this machine serves at this Unix socket, such as `fonio device emulate sd_a1
-    /// --nbd SOCKET`. It is /dev/sda there, and keeps its content when the guest is gone. Repeatable.
+    pub packages: Vec<String>,
+    /// Give the guest a disk that an NBD server on this machine serves at this Unix socket. Repeatable.
+    ///
+    /// Such as `fonio device emulate sd_a1 --nbd SOCKET`. It is /dev/sda there, and keeps its content when the guest is gone.
     #[arg(long, value_name = "SOCKET", requires = "system")]
-    pub nbd: Vec<PathBuf>,
-    /// The guest's memory.
+    pub disk: Vec<PathBuf>,
+    /// Run with this much memory, such as 512MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "system", default_value = "1GiB")]
     pub memory: u64,
 }

@@ -3,10 +3,13 @@
 #[cfg(test)]
 mod documented;
 pub mod emulate;
+pub mod fix;
 pub mod lab;
 pub mod mount;
 pub mod run;
 pub mod storebench;
+#[cfg(test)]
+mod table;
 pub mod watch;
 
 use std::path::PathBuf;
@@ -19,7 +22,7 @@ use fonio_trace::csv::Mapping;
 use fonio_trace::recognise::Format;
 
 use fonio_core::quantity::{parse_bytes, parse_duration};
-pub use fonio_recorder::{Beside, Blocked, Record, Redact, parse_time};
+pub use fonio_recorder::{Blocked, Extras, Record, Redact, parse_time};
 
 /// Shows what is using your flash, what it costs you, and which change fixes it.
 ///
@@ -36,7 +39,9 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Print the storage summary as JSON.
+    /// Print JSON.
+    ///
+    /// The storage summary.
     #[arg(long)]
     pub json: bool,
 
@@ -60,43 +65,93 @@ pub enum Colour {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check whether storage is the problem, and say what to do. Example: sudo fonio check
+    /// Check whether storage is the problem, and say what to do.
+    ///
+    /// Records for a while, or reads a recording or trace. Writes nothing, or with --output the recording.
+    ///
+    /// Example: sudo fonio check
     Check(Check),
-    /// Record block I/O: while a command runs, for a given time, or until Ctrl-C. Example: sudo fonio record -- apt update
+    /// Record block I/O: while a command runs, for a given time, or until Ctrl-C.
+    ///
+    /// Reads the kernel's trace events (needs root). Writes a recording that `fonio report` explains.
+    ///
+    /// Example: sudo fonio record -- apt update
     Record(Record),
-    /// Explain a recording or a trace: verdict, findings, tables, charts. Example: fonio report fonio-recording --html r.html
+    /// Explain a recording or a trace: verdict, findings, tables, charts.
+    ///
+    /// Reads a recording, or a trace of another tool. Writes only the page of --html.
+    ///
+    /// Example: fonio report fonio-recording --html report.html
     Report(Report),
-    /// Compare recordings and name the differences that are not chance. Example: fonio compare before after
+    /// Compare recordings and name the differences that are not chance.
+    ///
+    /// Reads two or more recordings or traces. Writes only the page of --html.
+    ///
+    /// Example: fonio compare before after
     Compare(Compare),
-    /// Convert a trace of another tool into a recording (Parquet). Example: fonio import trace.blktrace.0 -o rec
+    /// Convert a trace of another tool into a recording (Parquet).
+    ///
+    /// Reads the trace. Writes the recording.
+    ///
+    /// Example: fonio import trace.blktrace.0 -o recording
     Import(Import),
-    /// Convert a recording into another tool's format, or remove its names. Example: fonio export rec --format perfetto -o rec.json
+    /// Convert a recording into another tool's format, or remove its names.
+    ///
+    /// Reads a recording or a trace. Writes a file, or a recording.
+    ///
+    /// Example: fonio export fonio-recording --format perfetto -o trace.json
     Export(Export),
-    /// Measure the speed of a device with fio. Example: fonio bench device /mnt/card
+    /// Measure the speed of a device with fio.
     #[command(subcommand)]
     Bench(BenchWhat),
-    /// Measure where a device stands among others, in ten minutes: one run, one result. Example: fonio storebench /mnt/card
+    /// Measure where a device stands among others, in ten minutes: one run, one result.
+    ///
+    /// Writes files below a directory and removes them again; a block device is only read, unless --erase names it.
+    ///
+    /// Example: fonio storebench /mnt/card
     #[command(name = "storebench")]
     StoreBench(Box<storebench::StoreBench>),
-    /// Work with models of flash devices: list, show, verify, emulate, fit. Example: sudo fonio device emulate kingston
+    /// Work with models of flash devices: list, show, verify, emulate, fit.
     Device(Device),
-    /// Mount a directory a second time through a buffered FUSE file system. Example: fonio mount /data /mnt/data
+    /// Mount a directory a second time through a buffered FUSE file system.
+    ///
+    /// Example: fonio mount /data /mnt/data
     Mount(mount::Mount),
-    /// Run an app's workload on a device and record it. Example: sudo fonio run webbench --on kingston --fix wal+normal
+    /// Run an app's workload on a device and record it.
+    ///
+    /// Reads a workload of the list or a file. Writes its files at the place that --on names, recordings, and a page.
+    ///
+    /// Example: sudo fonio run webbench --on kingston --fix wal-normal
     Run(Box<run::Run>),
-    /// List the fixes, measure them on a workload, apply or undo them. Example: sudo fonio fix --prove webbench
-    #[command(after_help = crate::commands::fix::groups())]
-    Fix(Box<run::Fix>),
-    /// Guests with Debian's kernels, for `fonio run --in lab:6.12` and the like. Example: fonio lab list
+    /// Launch a command and report where its time goes: processor, storage, network, other waits.
+    ///
+    /// Records each launch (needs root). Writes recordings and a page.
+    ///
+    /// Example: sudo fonio launch --runs 5 -- firefox --version
+    Launch(Box<run::Launch>),
+    /// Replay a recording on other storage, or with other settings.
+    ///
+    /// Each thread goes on when the request or call that it had waited for has ended. Compares the places of --on, and the
+    /// fixes of --fix. Reads a recording. Writes a test file at each place, recordings, and a page; a model writes nothing.
+    ///
+    /// Example: fonio replay fonio-recording --on model:samsung_s5
+    Replay(Box<run::Replay>),
+    /// Show which fixes are applied here and which suit this machine; show, apply, undo and measure them.
+    ///
+    /// Reads the settings of this machine, and writes nothing.
+    ///
+    /// Example: fonio fix
+    Fix(Box<fix::Fix>),
+    /// Work with guests that have Debian's kernels, for `fonio run --in lab:6.12`.
     #[command(subcommand)]
     Lab(lab::Lab),
-    /// Write out a folder that is in memory, as the units of `fonio fix folder-in-ram` do. Example: fonio folder write-out /var/log
+    /// Write out a folder that is in memory, as the units of folder-in-ram do.
     #[command(subcommand, hide = true)]
     Folder(Folder),
-    /// Check a sync policy for databases of SQLite (docs/sync-policy.md). Example: fonio sync-policy check
+    /// Check a sync policy for databases of SQLite (docs/sync-policy.md).
     #[command(subcommand)]
     SyncPolicy(SyncPolicy),
-    /// Watch storage all the time: what stalled, who writes most, when a device will be worn out. Example: sudo fonio watch install
+    /// Watch storage all the time: what stalled, who writes most, when a device will be worn out.
     #[command(subcommand)]
     Watch(watch::Watch),
     /// Run as one of the helper processes of `run`.
@@ -106,12 +161,16 @@ pub enum Command {
         #[command(subcommand)]
         role: crate::commands::run::Role,
     },
-    /// Print shell completions. Example: fonio completions bash > ~/.local/share/bash-completion/completions/fonio
+    /// Print shell completions.
+    ///
+    /// Example: fonio completions bash > ~/.local/share/bash-completion/completions/fonio
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Write the manual pages into a directory. Example: fonio man /usr/local/share/man/man1
+    /// Write the manual pages into a directory.
+    ///
+    /// Example: fonio man /usr/local/share/man/man1
     Man {
         /// The directory; created if missing.
         dir: PathBuf,
@@ -123,18 +182,22 @@ pub enum Command {
 pub struct Check {
     /// A recording or trace to read; or a device (/dev/mmcblk0), or a directory on one, to record. Default: record all devices.
     pub what: Option<PathBuf>,
-    /// How long to record.
+    /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
     pub time: Duration,
-    /// Print everything: all findings, tables and notes.
+    /// Print everything, not only the most important.
+    ///
+    /// All findings, tables and notes.
     #[arg(long)]
     pub all: bool,
-    /// Keep the recording in this directory.
-    #[arg(short, long = "output", alias = "out", value_name = "DIR")]
+    /// Write the result to this path.
+    ///
+    /// A new folder for the recording. Default: the recording is removed.
+    #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// What else is recorded.
+    /// The recorded extras.
     #[command(flatten)]
-    pub beside: Beside,
+    pub extras: Extras,
     /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
@@ -152,10 +215,12 @@ pub struct Report {
     /// A recording; or a trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// Print everything: all findings, tables and notes.
+    /// Print everything, not only the most important.
+    ///
+    /// All findings, tables and notes.
     #[arg(long)]
     pub all: bool,
-    /// List the figures that a budget can name, then exit.
+    /// List the figures that a budget can name, with their values, then exit.
     #[arg(long)]
     pub figures: bool,
     /// How names are replaced.
@@ -202,8 +267,10 @@ pub struct Import {
     /// The trace: one file, several files, the common prefix of per-CPU files, or - for standard input.
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// Write the recording into this directory.
-    #[arg(short, long = "output", alias = "out", value_name = "DIR")]
+    /// Write the result to this path.
+    ///
+    /// A new folder for the recording.
+    #[arg(short, long = "output", value_name = "PATH")]
     pub out: PathBuf,
     /// Replace an existing recording.
     #[arg(long)]
@@ -225,8 +292,10 @@ pub struct Export {
     /// The format to write.
     #[arg(long, value_enum)]
     pub format: ExportFormat,
-    /// Write into this file, for a recording into this directory; - is standard output.
-    #[arg(short, long = "output", alias = "out", value_name = "FILE", default_value = "-")]
+    /// Write the result to this path.
+    ///
+    /// A file, for a recording a new folder; - is standard output.
+    #[arg(short, long = "output", value_name = "PATH", default_value = "-")]
     pub out: PathBuf,
     /// How names are replaced.
     #[command(flatten)]
@@ -251,16 +320,24 @@ pub struct Device {
 #[derive(Debug, Subcommand)]
 pub enum DeviceCommand {
     /// List the device profiles that come with fonio.
+    ///
+    /// Example: fonio device list
     List {
-        /// Print JSON, described in docs/devices.md.
+        /// Print JSON.
+        ///
+        /// docs/devices.md describes it.
         #[arg(long)]
         json: bool,
     },
     /// Show a profile, each number with its source.
+    ///
+    /// Example: fonio device show kingston
     Show {
         /// A profile name, or a file ending in .toml.
         profile: String,
-        /// Print JSON, described in docs/devices.md.
+        /// Print JSON.
+        ///
+        /// docs/devices.md describes it.
         #[arg(long, conflicts_with = "toml")]
         json: bool,
         /// Print the profile as TOML, as a starting point for your own.
@@ -268,19 +345,31 @@ pub enum DeviceCommand {
         toml: bool,
     },
     /// Compare the models with published measurements, and say which of these were used to fit them.
+    ///
+    /// Example: fonio device verify kingston
     Verify {
         /// A profile name. Default: all.
         profile: Option<String>,
-        /// Print JSON, described in docs/devices.md.
+        /// Print JSON.
+        ///
+        /// docs/devices.md describes it.
         #[arg(long)]
         json: bool,
     },
-    /// Run an emulated device: a block device with the model's timing, with faults and power cuts on demand. Needs root.
+    /// Run an emulated device: a block device with the model's timing, with faults and power cuts on demand.
+    ///
+    /// Needs root. Keeps the device until Ctrl-C, or runs a command on it and removes it.
+    ///
+    /// Example: sudo fonio device emulate ridata --fs ext4 --mount
     Emulate(Box<emulate::Emulate>),
     /// Serve an emulated device; started by `emulate` only.
     #[command(hide = true)]
     Serve,
     /// Fit a profile to a measured device; or compare a profile with a measurement.
+    ///
+    /// Reads a measurement, or measures a device as `fonio bench device` does. Writes the profile.
+    ///
+    /// Example: fonio device fit /mnt/card -o card.toml
     Fit(Box<Fit>),
 }
 
@@ -304,13 +393,20 @@ pub enum Folder {
 /// `fonio sync-policy`.
 #[derive(Debug, Subcommand)]
 pub enum SyncPolicy {
-    /// Print the rules of the policy, or the class of each named database. Example: fonio sync-policy check /srv/app/app.db
+    /// Print the rules of the policy, or the class of each named database.
+    ///
+    /// Example: fonio sync-policy check /srv/app/app.db
     Check {
-        /// The policy's file; by default the one that programs follow in this shell (`FONIO_SYNC_POLICY`).
-        #[arg(long, value_name = "FILE", default_value_os_t = crate::commands::sync_policy::of_shell())]
+        /// The policy's file.
+        ///
+        /// Default: the one that programs follow in this shell (`FONIO_SYNC_POLICY`).
+        #[arg(long, value_name = "FILE", default_value_os_t = crate::commands::sync_policy::of_shell(), hide_default_value = true)]
         policy: PathBuf,
         /// The databases. They need not exist yet.
         databases: Vec<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Remove the caches of boots that did not end cleanly, as fonio-sync-policy.service does before programs start (root).
     Boot {
@@ -341,13 +437,18 @@ pub enum ExportFormat {
 /// `fonio bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Measure sequential and 4 KiB random I/O, response times, concurrency, and a long write. Example: fonio bench device /mnt
+    /// Measure sequential and 4 KiB random I/O, response times, concurrency, and a long write.
+    ///
+    /// Writes one file and removes it again; a block device only if --erase names it.
+    ///
+    /// Example: fonio bench device /mnt/card
     Device {
         /// How the device is measured.
         #[command(flatten)]
         measurement: Measurement,
-        /// The sets of tests to run: four, response, concurrency, interference, address-range, sustained, near-full, fit,
-        /// held-back.
+        /// The sets of tests to run.
+        ///
+        /// four, response, concurrency, interference, address-range, sustained, near-full, fit, held-back.
         #[arg(
             long = "set",
             value_name = "SET",
@@ -358,22 +459,34 @@ pub enum BenchWhat {
         sets: Vec<Set>,
     },
     /// Measure 4 KiB random writes over growing address ranges, which shows how the device maps addresses.
+    ///
+    /// Example: fonio bench address-range /mnt/card
     AddressRange(Measurement),
-    /// Find how many reads and writes at once, sequential and random, give the device's full throughput. Example: fonio bench
-    /// concurrency /mnt/card
+    /// Find how many reads and writes at once, sequential and random, give the device's full throughput.
+    ///
+    /// Example: fonio bench concurrency /mnt/card
     Concurrency {
         /// How the device is measured.
         #[command(flatten)]
         measurement: Measurement,
-        /// Set what was found, until the next boot (root): the concurrency parameters of the scheduler smartio or, under another
-        /// scheduler, the number of requests of the device's queue. `fonio fix --undo` takes it back.
+        /// Set the number that was found, until the next boot.
+        ///
+        /// Needs root. The concurrency parameters of the scheduler smartio or, under another scheduler, the number of requests of
+        /// the device's queue. `fonio fix undo` takes it back.
         #[arg(long)]
         apply: bool,
     },
-    /// Measure how much reads and writes slow each other down: one of each and four of each beside each other, sequential
-    /// and random, over one alone.
+    /// Measure how much reads and writes slow each other down.
+    ///
+    /// One of each and four of each at the same time, sequential and random, relative to one alone.
+    ///
+    /// Example: fonio bench interference /mnt/card
     Interference(Measurement),
     /// Measure the throughput left after each layer: device, scheduler, file system, FUSE.
+    ///
+    /// Writes test files and removes them again. Needs root for most layers.
+    ///
+    /// Example: sudo fonio bench layers /mnt/card
     Layers(BenchLayers),
 }
 
@@ -383,23 +496,25 @@ pub struct BenchLayers {
     /// A directory on the device; the test files in it are removed again. Or an emulated device (a profile of `fonio device
     /// list`, as root), with a file system (--fs), and a second one for the writes to the raw device.
     pub dir: PathBuf,
-    /// Also measure writes to this raw device, which destroys its data; confirm with --erase. Default: only read the device
-    /// that holds the directory.
-    #[arg(long, value_name = "DEVICE", requires = "erase")]
-    pub device: Option<PathBuf>,
-    /// Confirm that this device may be overwritten.
-    #[arg(long, alias = "yes-destroy", value_name = "DEVICE", requires = "device")]
+    /// Overwrite this device, and lose its data.
+    ///
+    /// Writes to this raw device are measured too. Default: the device that holds the directory is only read.
+    #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// Bytes written and read in each test.
+    /// Each test covers this many bytes.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
-    pub size: u64,
-    /// Rounds; each measures every layer once. The result is the median, and a loss needs at least 3 to be shown.
+    pub range: u64,
+    /// Run each test or setup this many times.
+    ///
+    /// In rounds, each of which measures every layer once. The result is the median, and a loss needs at least 3 to be shown.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..100))]
-    pub rounds: u16,
-    /// Measure FUSE with these options of `fonio mount -o`. Repeatable. Default: the modes from stock to auto.
+    pub runs: u16,
+    /// Measure FUSE with these options of `fonio mount`. Repeatable.
+    ///
+    /// Default: the modes from stock to auto.
     #[arg(long = "mode", value_name = "OPTIONS")]
     pub modes: Vec<String>,
-    /// Make this file system on an emulated device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
+    /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     #[arg(long = "fs", value_name = "NAME", default_value = "ext4", help_heading = EMULATED)]
     pub filesystem: fonio_host::Filesystem,
     /// How an emulated device is made.
@@ -411,21 +526,21 @@ pub struct BenchLayers {
 }
 
 /// The heading of the options of emulated devices.
-const EMULATED: &str = "Emulated devices";
+pub const EMULATED: &str = "Emulated devices";
 
 /// The emulated device of a benchmark, and where it is.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = EMULATED)]
 pub struct EmulatedTarget {
-    /// Size of an emulated device.
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
-    pub capacity: u64,
-    /// I/O scheduler of an emulated device.
-    #[arg(long, value_name = "NAME", default_value = "none")]
+    /// Size of the emulated device.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB", help_heading = EMULATED)]
+    pub size: u64,
+    /// Use this I/O scheduler.
+    #[arg(long, value_name = "NAME", default_value = "none", help_heading = EMULATED)]
     pub scheduler: String,
-    /// Measure an emulated device in a guest with one of Debian's kernels (`fonio lab list`): lab:6.12, lab:newest. Its clock
-    /// does not depend on what else this machine does.
-    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = run::parse_kernel)]
+    /// Run in a guest with one of Debian's kernels (`fonio lab list`).
+    ///
+    /// lab:6.12, lab:newest. Its clock does not depend on other load of this machine.
+    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = run::parse_kernel, help_heading = EMULATED)]
     pub guest: Option<fonio_lab::Wanted>,
 }
 
@@ -438,8 +553,10 @@ pub struct Fit {
     /// Also keep the measurement in this file.
     #[arg(long, value_name = "FILE")]
     pub save_measurement: Option<PathBuf>,
-    /// Write the profile into this file.
-    #[arg(short = 'o', long = "output", alias = "to", value_name = "FILE", default_value = "profile.toml")]
+    /// Write the result to this path.
+    ///
+    /// A file for the profile.
+    #[arg(short = 'o', long = "output", value_name = "PATH", default_value = "profile.toml")]
     pub to: PathBuf,
     /// Compare the fitted profile with this benchmark, made with `--set held-back`.
     #[arg(long, value_name = "FILE")]
@@ -459,38 +576,47 @@ pub struct Bench {
     /// emulated device (a profile of `fonio device list`, as root). `fonio device fit` also takes a measurement that `fonio
     /// bench device -o` wrote.
     pub target: PathBuf,
-    /// Confirm that this device may be overwritten.
-    #[arg(long, alias = "yes-destroy", value_name = "DEVICE")]
+    /// Overwrite this device, and lose its data.
+    ///
+    /// Needed for a block device: name it again.
+    #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// Run each test once, for a short time, with fewer numbers of processes (1 and 4; in `bench concurrency` 1, 2, 4, 8, 16 and
-    /// 32).
+    /// Measure once, for a short time, with little data.
+    ///
+    /// With fewer numbers of processes (1 and 4; in `bench concurrency` 1, 2, 4, 8, 16 and 32).
     #[arg(long)]
     pub quick: bool,
-    /// Print what would be written, then exit.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// The address range of the tests.
+    /// Each test covers this many bytes.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
-    pub size: u64,
+    pub range: u64,
     /// The largest range of the address-range test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range_max: u64,
     /// Bytes of the long write.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1GiB")]
     pub sustained: u64,
-    /// The most runs of a test; it ends earlier when its mean is known to 2 %.
+    /// Run each test or setup this many times.
+    ///
+    /// At most: a test ends earlier when its mean is known to 2 %.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub runs: Option<u32>,
     /// The longest time of a run, without its preparation [default: 10s; of `bench concurrency` 500ms].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_time: Option<Duration>,
-    /// Start no further run after this time [default: 15min].
-    #[arg(long = "for", alias = "time", value_name = "TIME", value_parser = parse_time)]
+    /// End after this time.
+    ///
+    /// No further run starts then [default: 15min].
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
-    /// Seed of the random addresses.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Print JSON, described in docs/benchmark.md.
+    /// Print JSON.
+    ///
+    /// docs/benchmark.md describes it.
     #[arg(long)]
     pub json: bool,
     /// How an emulated device is made.
@@ -504,69 +630,90 @@ pub struct Measurement {
     /// How the device is measured.
     #[command(flatten)]
     pub bench: Bench,
-    /// Also write the JSON into this file, for `fonio device fit`.
-    #[arg(short, long = "output", alias = "out", value_name = "FILE")]
+    /// Write the result to this path.
+    ///
+    /// A file for the JSON, for `fonio device fit`.
+    #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
 }
 
+/// The heading of [`Reading`].
+pub const READING: &str = "Reading";
+
 /// How foreign traces are read.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Reading")]
 pub struct Reading {
-    /// Format of the trace, if it cannot be recognised: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
-    #[arg(id = "from_format", long = "from-format", alias = "from_format", value_name = "FORMAT")]
+    /// Format of the trace, if it cannot be recognised.
+    ///
+    /// blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
+    #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
-    /// Columns of a CSV trace, by number or by name in its first line, each with its unit:
+    /// Columns of a CSV trace, by number or by name in its first line, each with its unit.
+    ///
     /// time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us. All columns and units are in docs/traces.md.
-    #[arg(long, value_name = "MAPPING")]
+    #[arg(long, value_name = "MAPPING", help_heading = READING)]
     pub csv: Option<Mapping>,
     /// Treat a request as never completed after this time.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s", help_heading = READING)]
     pub horizon: Duration,
 }
 
-/// What part of the I/O to look at.
+/// The heading of [`FilterArgs`].
+pub const FILTERS: &str = "Filters";
+
+/// The part of the I/O that is analysed.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Filters")]
 pub struct FilterArgs {
-    /// Analyse only this device: a name in the recording, or major:minor. Repeatable.
-    #[arg(long = "only-device", value_name = "DEVICE")]
+    /// Look only at this device. Repeatable.
+    ///
+    /// A name in the recording, or major:minor.
+    #[arg(long = "device", value_name = "DEVICE", help_heading = FILTERS)]
     pub device: Vec<String>,
-    /// Analyse only processes with this name or thread id. Repeatable.
-    #[arg(long = "process", value_name = "NAME")]
+    /// Look only at processes with this name or thread id. Repeatable.
+    #[arg(long = "process", value_name = "NAME", help_heading = FILTERS)]
     pub process: Vec<String>,
-    /// Analyse only processes in this systemd unit, container, add-on or Android package: notes.service, web, 'docker *'.
-    /// Repeatable.
-    #[arg(long = "unit", value_name = "NAME")]
+    /// Look only at this systemd unit, container or Android package.
+    ///
+    /// Or add-on: notes.service, web, 'docker *'. Repeatable.
+    #[arg(long = "unit", value_name = "UNIT", help_heading = FILTERS)]
     pub unit: Vec<String>,
-    /// Analyse only these files: a name ('notes.db*'), or a path with the files below it (/var/lib/notes). Repeatable.
-    #[arg(long = "file", value_name = "FILE")]
+    /// Look only at these files. Repeatable.
+    ///
+    /// A name ('notes.db*'), or a path with the files below it (/var/lib/notes).
+    #[arg(long = "file", value_name = "FILE", help_heading = FILTERS)]
     pub file: Vec<String>,
-    /// Analyse only these operations: read, write, flush, discard, write_zeroes, … Repeatable.
-    #[arg(long = "op", value_name = "OP", value_parser = parse_op)]
+    /// Look only at these operations: read, write, flush, discard, write_zeroes, … Repeatable.
+    #[arg(long = "op", value_name = "OP", value_parser = parse_op, help_heading = FILTERS)]
     pub op: Vec<Op>,
-    /// Start this long after the beginning of the recording.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub from: Option<Duration>,
-    /// Stop this long after the beginning of the recording.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Begin the window of time here.
+    ///
+    /// A time after the beginning of the recording.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
+    pub since: Option<Duration>,
+    /// End the window of time here.
+    ///
+    /// A time after the beginning of the recording.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub until: Option<Duration>,
 }
 
 /// Where and how the answer is shown.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Output")]
 pub struct Output {
-    /// Print JSON; docs/report.schema.json describes it.
+    /// Print JSON.
+    ///
+    /// docs/report.schema.json describes it.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
     /// Print Markdown.
     #[arg(long)]
     pub markdown: bool,
-    /// Write a self-contained HTML page with charts into this file.
+    /// Write a page with charts into this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Require a figure to keep a limit: 'totals.requests<=5000'. Exit code 1 if it does not. Repeatable.
+    /// Require a figure to keep a limit: 'totals.requests<=5000'. Repeatable.
+    ///
+    /// Exit code 1 if it does not.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
 }

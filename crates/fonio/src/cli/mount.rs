@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "fonio mount [OPTIONS] SOURCE DIR\n       fonio mount stats DIR [--json]",
-    after_help = "Options after -o, separated by commas:\n  \
+    after_help = "Options of --mount-options, separated by commas:\n  \
     mode=auto         the default: passthrough if possible, else writeback; fonio prints which\n  \
     mode=stock        requests of 4 KiB, as phones had in 2012: the study's baseline\n  \
     mode=extended     io_unit=512K: larger requests, not buffered\n  \
@@ -32,13 +32,17 @@ pub struct Mount {
     pub source: PathBuf,
     /// The directory on which it is mounted.
     pub dir: PathBuf,
-    /// Mount options, see below.
-    #[arg(short = 'o', value_name = "OPTIONS")]
+    /// Mount with these options, separated by commas.
+    ///
+    /// They are listed below.
+    #[arg(long = "mount-options", value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Stay in the foreground; Ctrl-C unmounts.
     #[arg(short, long)]
     pub foreground: bool,
-    /// Print the statistics as JSON.
+    /// Print JSON.
+    ///
+    /// The statistics.
     #[arg(long)]
     pub json: bool,
     /// Accepted from mount(8) and ignored.

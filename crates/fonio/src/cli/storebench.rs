@@ -32,35 +32,44 @@ pub struct StoreBench {
 /// A measurement.
 #[derive(Debug, Args)]
 pub struct StoreBenchRun {
-    /// A directory, where files are written and removed again; a block device, which is only read (see --destroy); or an
+    /// A directory, where files are written and removed again; a block device, which is only read (see --erase); or an
     /// emulated device (a profile of `fonio device list`, as root).
     #[arg(default_value = ".")]
     pub target: PathBuf,
-    /// Also write to this raw device, which destroys its data. Name the device once more.
+    /// Overwrite this device, and lose its data.
+    ///
+    /// Name the block device again, to measure also its writes.
     #[arg(long, value_name = "DEVICE")]
-    pub destroy: Option<PathBuf>,
-    /// Do not ask before a device is overwritten.
-    #[arg(long)]
-    pub yes: bool,
-    /// Measure each figure once, for a short time, with little data. The result is compared with quick ones only.
+    pub erase: Option<PathBuf>,
+    /// Measure once, for a short time, with little data.
+    ///
+    /// The result is compared with quick ones only.
     #[arg(long)]
     pub quick: bool,
-    /// Print what would be measured and written, then exit.
+    /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Stop after this time; at most 10min.
+    /// End after this time.
+    ///
+    /// At most 10min, because longer runs would not be comparable.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "10min")]
     pub time: Duration,
-    /// Write at most this much. A smaller limit shortens the long write, then reduces repetitions, then leaves parts out.
+    /// Write at most this much.
+    ///
+    /// A smaller limit shortens the long write, then reduces repetitions, then leaves parts out.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16GiB")]
     pub max_write: u64,
     /// Do not continue an interrupted run.
     #[arg(long)]
     pub restart: bool,
-    /// Write the result into this file [default: a new file in fonio's state folder].
-    #[arg(short, long = "output", alias = "out", value_name = "FILE")]
+    /// Write the result to this path.
+    ///
+    /// A file. Default: a new file in fonio's state folder.
+    #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// Print the result as JSON; docs/storebench.schema.json describes it.
+    /// Print JSON.
+    ///
+    /// docs/storebench.schema.json describes it.
     #[arg(long)]
     pub json: bool,
     /// How an emulated device is made.
@@ -71,21 +80,29 @@ pub struct StoreBenchRun {
 /// What to do with a result.
 #[derive(Debug, Subcommand)]
 pub enum StoreBenchCommand {
-    /// Show a result, and where it stands among models or a server's results. Example: fonio storebench show result.json
+    /// Show a result, and where it stands among models or a server's results.
+    ///
+    /// Example: fonio storebench show storebench.json
     Show {
         /// The result.
         file: PathBuf,
-        /// Compare with the results of this server that have the same key, instead of models.
+        /// Address of the results server.
+        ///
+        /// Compare with its results that have the same key, instead of models.
         #[arg(long, value_name = "URL")]
         server: Option<String>,
-        /// Print every figure.
+        /// Print everything, not only the most important.
+        ///
+        /// Every figure.
         #[arg(long)]
         all: bool,
         /// How it is shown.
         #[command(flatten)]
         output: ResultOutput,
     },
-    /// Compare two results, and name the differences that are not chance. Example: fonio storebench compare a.json b.json
+    /// Compare two results, and name the differences that are not chance.
+    ///
+    /// Example: fonio storebench compare before.json after.json
     Compare {
         /// The first result.
         first: PathBuf,
@@ -98,9 +115,13 @@ pub enum StoreBenchCommand {
         #[command(flatten)]
         output: ResultOutput,
     },
-    /// Send a result to a server, after a preview of every field. Example: fonio storebench submit --server http://HOST:8080 r.json
+    /// Send a result to a server, after a preview of every field.
+    ///
+    /// Example: fonio storebench submit --server http://HOST:8080 storebench.json
     Submit {
-        /// The server's address. There is no default server.
+        /// Address of the results server.
+        ///
+        /// There is no default.
         #[arg(long, value_name = "URL")]
         server: String,
         /// Send without asking.
@@ -109,9 +130,11 @@ pub enum StoreBenchCommand {
         /// The result.
         file: PathBuf,
     },
-    /// Delete a result from a server. Example: fonio storebench delete --server http://HOST:8080 ID
+    /// Delete a result from a server.
+    ///
+    /// Example: fonio storebench delete --server http://HOST:8080 ID
     Delete {
-        /// The server's address.
+        /// Address of the results server.
         #[arg(long, value_name = "URL")]
         server: String,
         /// The delete token [default: the one that was kept when the result was sent].
@@ -124,7 +147,6 @@ pub enum StoreBenchCommand {
 
 /// How a result is shown.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Output")]
 pub struct ResultOutput {
     /// Print JSON.
     #[arg(long, conflicts_with = "markdown")]
@@ -132,7 +154,7 @@ pub struct ResultOutput {
     /// Print Markdown.
     #[arg(long)]
     pub markdown: bool,
-    /// Write a self-contained HTML page with charts into this file.
+    /// Write a page with charts into this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

@@ -10,27 +10,37 @@ use super::parse_time;
 /// `fonio watch`.
 #[derive(Debug, Subcommand)]
 pub enum Watch {
-    /// Make the watch a service of systemd and start it, also after each boot. Example: sudo fonio watch install
+    /// Make the watch a service of systemd and start it, also after each boot.
+    ///
+    /// Example: sudo fonio watch install
     Install {
         /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
-    /// Start the watch in the background until the next boot. Example: sudo fonio watch start
+    /// Start the watch in the background until the next boot.
+    ///
+    /// Example: sudo fonio watch start
     Start {
         /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
-    /// Stop the watch; its history stays. Example: sudo fonio watch stop
+    /// Stop the watch; its history stays.
+    ///
+    /// Example: sudo fonio watch stop
     Stop {
         /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
-    /// Show what stalled, who writes most, and when a device will be worn out. Example: sudo fonio watch report
+    /// Show what stalled, who writes most, and when a device will be worn out.
+    ///
+    /// Example: sudo fonio watch report
     Report(Report),
-    /// Stop the watch and remove its service. Example: sudo fonio watch uninstall --purge
+    /// Stop the watch and remove its service.
+    ///
+    /// Example: sudo fonio watch uninstall --purge
     Uninstall {
         /// Also remove its history and what it kept.
         #[arg(long)]
@@ -39,7 +49,9 @@ pub enum Watch {
         #[command(flatten)]
         place: Place,
     },
-    /// Watch in the foreground until SIGTERM or Ctrl-C, as the service does. Example: sudo fonio watch run
+    /// Watch in the foreground until SIGTERM or Ctrl-C, as the service does.
+    ///
+    /// Example: sudo fonio watch run
     Run {
         /// Where it keeps its files.
         #[command(flatten)]
@@ -50,7 +62,7 @@ pub enum Watch {
 /// Where a watch keeps its files.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
-    /// The settings [default: /etc/fonio/watch.toml, if it is there].
+    /// The file of settings [default: /etc/fonio/watch.toml, if it is there].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The folder of the history, which is written every two hours [default: /var/lib/fonio/watch].
@@ -67,13 +79,15 @@ pub struct Report {
     /// What to show; default: all.
     #[arg(value_enum, conflicts_with = "html")]
     pub what: Option<What>,
-    /// How far back: a time in s, min, h or d.
+    /// Begin the window of time here.
+    ///
+    /// A time before now, in s, min, h or d.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
     pub since: Duration,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write a self-contained HTML page with charts into this file.
+    /// Write a page with charts into this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Where the watch keeps its files.

@@ -54,7 +54,7 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     let subject = Subject::of(&bench.target, &bench.emulated)?;
     let room = match subject {
         Subject::Real(path) => room_bytes(path)?,
-        Subject::Profile(_) => bench.emulated.capacity,
+        Subject::Profile(_) => bench.emulated.size,
     };
     let tests = tests(bench, sets, room);
     let effort = effort(bench, sets);
@@ -114,7 +114,7 @@ const QUICK_CONCURRENCY: [u32; 2] = [1, 4];
 fn tests(bench: &Bench, sets: &[Set], room: u64) -> Vec<Test> {
     let scope = Scope {
         sets: sets.to_vec(),
-        size: ByteCount(bench.size),
+        size: ByteCount(bench.range),
         range_max: ByteCount(bench.range_max.min(room)),
         sustained: ByteCount(bench.sustained.min(room / 2)),
         room: ByteCount(room),

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
 use fonio_emulator::{Emulated, EmulatorError, Options, ServeConfig, profile};
 use fonio_host::{Confirmation, Filesystem, Ledger};
+use fonio_sim::profile::SHIPPED;
 
 use crate::cli::EmulatedTarget;
 use crate::commands::emulate;
@@ -30,7 +31,7 @@ impl<'a> Subject<'a> {
         let Some(name) = target.to_str() else {
             bail!("{} is neither a directory nor a block device", target.display());
         };
-        check_profile(name, ByteCount(wanted.capacity), 0)?;
+        check_profile(name, ByteCount(wanted.size), 0)?;
         Ok(Subject::Profile(name))
     }
 }
@@ -40,7 +41,8 @@ pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     let Err(error) = profile::device(name, capacity, seed) else { return Ok(()) };
     let reason = match error {
         EmulatorError::Profile { profile, .. } if profile == name && !Path::new(name).exists() => {
-            "no device profile has this name (`fonio device list` lists them)".to_owned()
+            let nearest = fonio_core::nearest(name, SHIPPED.iter().map(|(name, _)| *name));
+            format!("no device profile has this name{nearest} (`fonio device list` lists them)")
         }
         EmulatorError::Profile { profile, reason } if profile == name => {
             format!("it is not a device profile: {reason}")
@@ -67,7 +69,7 @@ pub fn start(
         filesystem.check_kernel()?;
     }
     fonio_host::check_scheduler(&wanted.scheduler)?;
-    let serve = ServeConfig::of(profile, ByteCount(wanted.capacity), seed);
+    let serve = ServeConfig::of(profile, ByteCount(wanted.size), seed);
     let options = Options {
         filesystem,
         confirmation: Confirmation::NamedTwice,
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_target_is_of_this_machine_or_a_profile() {
-        let wanted = EmulatedTarget { capacity: 64 << 20, scheduler: "none".to_owned(), guest: None };
+        let wanted = EmulatedTarget { size: 64 << 20, scheduler: "none".to_owned(), guest: None };
         let of = |target: &'static str| Subject::of(Path::new(target), &wanted);
         assert_eq!(of("/tmp").expect("it is there"), Subject::Real(Path::new("/tmp")));
         // Opening it says why it cannot be measured.

@@ -17,9 +17,9 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let (input, temporary) = match arguments.what.as_deref() {
         Some(what) if !is_to_be_recorded(what) => {
-            let beside = &arguments.beside;
+            let extras = &arguments.extras;
             ensure!(
-                beside.calls_of.is_empty() && !beside.no_statements && beside.blocked == Blocked::Auto,
+                extras.calls_of.is_empty() && !extras.no_statements && extras.blocked == Blocked::Auto,
                 "{} is read, not recorded: leave out --calls-of, --no-statements and --blocked, or name a device or a directory",
                 what.display()
             );
@@ -69,7 +69,7 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     };
     let mut options = RecordOptions::new(&out);
     options.duration = Some(arguments.time);
-    fonio_recorder::set_beside(&mut options, &arguments.beside);
+    fonio_recorder::set_extras(&mut options, &arguments.extras);
     options.select = what
         .map(
             |what| {
@@ -90,9 +90,9 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
 /// Whether looks at `/proc` can stand in for the events that the kernel does not give. Calls and a chosen way of recording
 /// cannot be had so.
 fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
-    let beside = &arguments.beside;
+    let extras = &arguments.extras;
     let is_about_tracing = error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing);
-    is_about_tracing && beside.calls_of.is_empty() && beside.blocked == Blocked::Auto
+    is_about_tracing && extras.calls_of.is_empty() && extras.blocked == Blocked::Auto
 }
 
 /// Prefix of a temporary recording's name; the id of the process that made it follows.

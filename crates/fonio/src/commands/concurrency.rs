@@ -43,8 +43,8 @@ struct Document<'a> {
 pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exit> {
     let Measurement { bench, out } = measurement;
     ensure!(
-        bench.size >= RANGE_MIN,
-        "--size is the range that up to 32 processes share: write at least {}",
+        bench.range >= RANGE_MIN,
+        "--range is the range that up to 32 processes share: write at least {}",
         ByteCount(RANGE_MIN).to_exact_text()
     );
     let disk = if apply { Some(Disk::to_change(bench)?) } else { None };
@@ -301,7 +301,7 @@ fn say(disk: &Disk, change: &Change, applied: &Applied, out: &mut impl Write) ->
         writeln!(out, "\nLeft {target} unchanged: {old}.")?;
     } else {
         writeln!(out, "\nSet {target}: {old} -> {new}")?;
-        writeln!(out, "It lasts until the next boot; `fonio fix {fix} --keep {node}` keeps it.")?;
+        writeln!(out, "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` keeps it.")?;
     }
     if !disk.is_smartio() {
         writeln!(
@@ -312,25 +312,25 @@ fn say(disk: &Disk, change: &Change, applied: &Applied, out: &mut impl Write) ->
         if HEED_CLASSES.contains(&disk.scheduler.as_str()) {
             writeln!(
                 out,
-                "Programs that write in the background can wait for others: `fonio fix io-class=idle --apply UNIT`, or `ionice -c idle`."
+                "Programs that write in the background can wait for others: `fonio fix apply io-class=idle UNIT`, or `ionice -c idle`."
             )?;
         } else if let Some(name) = HEED_CLASSES.into_iter().find(|name| has_scheduler(name)) {
             writeln!(
                 out,
-                "With `fonio fix {name} --apply {node}`, programs that write in the background can wait for others: `fonio fix io-class=idle --apply UNIT`."
+                "With `fonio fix apply {name} {node}`, programs that write in the background can wait for others: `fonio fix apply io-class=idle UNIT`."
             )?;
         }
         match how_to_get(SMARTIO).filter(|_| !has_scheduler(SMARTIO)) {
             Some(how) => writeln!(out, "The scheduler smartio has a limit for each kind; {how}.")?,
             None => writeln!(
                 out,
-                "The scheduler smartio has a limit for each kind: `fonio fix smartio --apply {node}`, then measure again with --apply."
+                "The scheduler smartio has a limit for each kind: `fonio fix apply smartio {node}`, then measure again with --apply."
             )?,
         }
     }
     if old != new {
         let name = fix.split_once('=').map_or(fix.as_str(), |(name, _)| name);
-        writeln!(out, "Next: `fonio fix {name} --undo` takes it back.")?;
+        writeln!(out, "Next: `fonio fix undo {name}` takes it back.")?;
     }
     Ok(())
 }

@@ -175,7 +175,10 @@ fn load(name: &str) -> Result<Profile> {
         return Ok(profile);
     }
     if !name.ends_with(".toml") {
-        bail!("`{name}` is neither a profile (see `fonio device list`) nor a file ending in .toml");
+        let nearest = fonio_core::nearest(name, SHIPPED.iter().map(|(name, _)| *name));
+        bail!(
+            "`{name}` is neither a profile nor a file ending in .toml{nearest}; `fonio device list` lists them"
+        );
     }
     let text = std::fs::read_to_string(name).with_context(|| format!("{name} cannot be read"))?;
     Ok(Profile::parse(name, &text)?)

@@ -90,11 +90,11 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
     for text in &arguments.fault {
         text.parse::<Fault>()?;
     }
-    let (image, confirmation) = match arguments.image.as_slice() {
-        [] => (None, Confirmation::NamedOnce),
-        [image] => (Some(image.clone()), Confirmation::NamedOnce),
-        [image, again] if image == again => (Some(image.clone()), Confirmation::NamedTwice),
-        _ => bail!("--image can be given twice only with the same file, to let it be overwritten"),
+    let image = arguments.image.clone();
+    let confirmation = match &arguments.erase {
+        None => Confirmation::NamedOnce,
+        Some(named) if Some(named) == image.as_ref() => Confirmation::NamedTwice,
+        Some(named) => bail!("--erase names {}, which is not the file of --image", named.display()),
     };
     let cutting = arguments.power_cuts.is_some();
     if let Some(filesystem) = arguments.filesystem.filter(|_| cutting || arguments.mount.is_some()) {

@@ -84,12 +84,12 @@ mod tests {
                 Some("fonio run webbench --on ridata --fs nilfs2 --in lab:6.12"),
             ),
             (
-                &["run", "--launch", "--fs", "f2fs", "--", "sh", "-c", "echo 'a b'", ""],
-                Some(r"fonio run --launch --fs f2fs --in lab:6.12 -- sh -c 'echo '\''a b'\''' ''"),
+                &["launch", "--fs", "f2fs", "--", "sh", "-c", "echo 'a b'", ""],
+                Some(r"fonio launch --fs f2fs --in lab:6.12 -- sh -c 'echo '\''a b'\''' ''"),
             ),
             (&["run", "webbench", "--in", "lab:4.4", "--fs", "f2fs"], None),
             (&["run", "webbench", "--in=lab:4.4"], None),
-            (&["run", "--launch", "--", "x", "--in"], Some("fonio run --launch --in lab:6.12 -- x --in")),
+            (&["launch", "--", "x", "--in"], Some("fonio launch --in lab:6.12 -- x --in")),
         ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             assert_eq!(in_guest(&words).as_deref(), expected);

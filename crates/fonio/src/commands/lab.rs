@@ -79,12 +79,12 @@ pub fn run(command: &Lab) -> Result<Exit> {
         Lab::List { all, json } => list(*all, *json)?,
         Lab::Fetch { kernels } => fetch(kernels)?,
         Lab::Shell { kernel, kind } => shell(kernel, kind)?,
-        Lab::Run { kernel, kind, put, json, command, .. } if kind.system => {
-            return run_in_system(kernel, kind, put, *json, command);
+        Lab::Run { kernel, kind, copy, json, command, .. } if kind.system => {
+            return run_in_system(kernel, kind, copy, *json, command);
         }
-        Lab::Run { kernel, put, bring, json, command, .. } => {
+        Lab::Run { kernel, copy, bring, json, command, .. } => {
             let needs = NEEDS.iter().collect();
-            return in_guest(kernel, &Guests { words: command, needs, put, bring, json: *json });
+            return in_guest(kernel, &Guests { words: command, needs, put: copy, bring, json: *json });
         }
     }
     Ok(Exit::Fine)
@@ -192,10 +192,10 @@ fn system_options(
     let options = SystemOptions {
         kernel: wanted.clone(),
         architecture: kind.arch,
-        packages: kind.with.clone(),
+        packages: kind.packages.clone(),
         memory_mib: kind.memory >> 20,
         disks: Vec::new(),
-        served: kind.nbd.clone(),
+        served: kind.disk.clone(),
         files,
     };
     Ok((options, own))
@@ -338,8 +338,8 @@ impl OwnProgram {
 
 /// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
 pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
-    for place in &setup.on {
-        refuse_real(Path::new(place), "--on ridata")?;
+    for place in setup.places() {
+        refuse_real(Path::new(&place), "--on ridata")?;
     }
     let mut words = own_words()?;
     let out = run::results_directory(setup.out.as_deref(), run::RESULTS)?;
@@ -375,7 +375,7 @@ fn refuse_real(place: &Path, example: &str) -> Result<()> {
 
 /// Runs `fonio device emulate` in a guest.
 pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
-    if arguments.nbd.is_some() || !arguments.image.is_empty() {
+    if arguments.nbd.is_some() || arguments.image.is_some() {
         bail!(
             "in a guest, a device cannot be served to others, nor keep its data in a file; leave out --nbd and --image"
         );
@@ -577,7 +577,7 @@ mod tests {
         for (given, expected) in [
             ("run webbench --in lab:6.12 --on ridata", "run webbench --on ridata"),
             ("run --in=lab webbench", "run webbench"),
-            ("run --launch --in lab -- sh --in x", "run --launch -- sh --in x"),
+            ("launch --in lab -- sh --in x", "launch -- sh --in x"),
         ] {
             let kept = without_in(words(given).into_iter().map(OsString::from));
             assert_eq!(
@@ -591,7 +591,7 @@ mod tests {
     fn a_guest_gets_what_the_command_line_needs() {
         let names = |text: &str| needs_of(&words(text)).iter().map(|needs| needs.word).collect::<Vec<_>>();
         assert_eq!(names("run webbench --fs ext4,nilfs2 --on ridata"), ["nilfs2"]);
-        assert_eq!(names("fix --prove webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
+        assert_eq!(names("fix prove --safe webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
         assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
         assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
         assert_eq!(names("device emulate ridata -- sh -c test\u{20}$(sqlite3\u{20}db)"), ["sqlite3"]);

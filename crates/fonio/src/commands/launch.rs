@@ -1,4 +1,4 @@
-//! `fonio run --launch`: how long a command takes, and what it waits for.
+//! `fonio launch`: how long a command takes, and what it waits for.
 
 use std::io::{self, Write};
 
@@ -6,23 +6,25 @@ use anyhow::{Result, bail};
 use fonio_experiment::{Arm, CacheState, LaunchOptions, Rounds, Storage, launch_document, launch_series};
 
 use crate::cli::Colour;
-use crate::cli::run::{Repeat, Run};
-use crate::commands::kernel;
-use crate::commands::run::{RESULTS, begin, no_beside, page, results_directory, roles, setups, summarise};
+use crate::cli::run::{Launch, Runs};
+use crate::commands::run::{RESULTS, begin, page, results_directory, roles, setups, summarise};
+use crate::commands::{kernel, lab};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
 
 /// Launches the command, and prints where the time went.
-pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
-    no_beside(&arguments.setup)?;
-    let (how, at) = (&arguments.launch, &arguments.setup);
+pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
+    let at = &arguments.setup;
+    if let Some(kernel) = &at.guest {
+        return lab::run_setup(kernel, at);
+    }
     let stop = begin()?;
     let mut places = Vec::new();
     for (name, setup) in setups(at)? {
-        if let (Storage::Directory(place), false) = (&setup.storage, how.with.is_empty()) {
+        if let (Storage::Directory(place), false) = (&setup.storage, arguments.copy.is_empty()) {
             bail!(
-                "--with copies files to a device that fonio formats; {} is a directory: copy the files there yourself",
+                "--copy copies files to a device that fonio formats; {} is a directory: copy the files there yourself",
                 place.display()
             );
         }
@@ -33,21 +35,22 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     made.map_err(|error| kernel::explain(error, places.iter().map(|place| &place.setup)))?;
     let roles = roles()?;
     let options = LaunchOptions {
-        command: &arguments.arguments,
-        cache: if how.warm { CacheState::Warm } else { CacheState::Cold },
-        until_idle: how.until_idle,
-        with: &how.with,
-        show_output: how.show_output,
+        command: &arguments.command,
+        cache: if arguments.warmup.is_some() { CacheState::Warm } else { CacheState::Cold },
+        warmup: arguments.warmup.unwrap_or(1),
+        until_idle: arguments.until_idle,
+        copy: &arguments.copy,
+        show_output: arguments.show_output,
         seed: at.seed,
         roles: &roles,
         stop: &stop,
     };
-    let Repeat::Times(repeat) = at.repeat else {
-        bail!("--repeat auto works with workloads only; give a number, such as --repeat 10")
+    let Runs::Number(runs) = at.runs else {
+        bail!("--runs auto works with workloads only; give a number, such as --runs 10")
     };
     let mut estimate = Estimate::new();
     let out = results_directory(at.out.as_deref(), RESULTS)?;
-    let (series, first) = launch_series(&places, Rounds::Fixed(repeat), &options, &out, &mut |trial| {
+    let (series, first) = launch_series(&places, Rounds::Fixed(runs), &options, &out, &mut |trial| {
         estimate.announce(trial, &format!("launch on {}", trial.name));
     })?;
     let text = summarise(&series, &out)?;

@@ -34,18 +34,18 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
         Subject::Real(_) => None,
         Subject::Profile(profile) => {
             ensure!(
-                arguments.device.is_none(),
-                "an emulated device has a raw device of its own; leave out --device"
+                arguments.erase.is_none(),
+                "an emulated device has a raw device of its own; leave out --erase"
             );
             Some(OnProfile::start(profile, arguments)?)
         }
     };
-    let given = arguments.device.as_deref().zip(arguments.erase.as_deref());
+    let given = arguments.erase.as_deref().map(|device| (device, device));
     let modes: Vec<&str> = arguments.modes.iter().map(String::as_str).collect();
     let options = LayersOptions {
         dir: emulated.as_ref().map_or(&arguments.dir, |emulated| &emulated.dir),
-        bytes: arguments.size,
-        rounds: u32::from(arguments.rounds),
+        bytes: arguments.range,
+        rounds: u32::from(arguments.runs),
         erase: emulated.as_ref().map(|emulated| (emulated.raw.as_path(), emulated.raw.as_path())).or(given),
         modes: if modes.is_empty() { &MODES } else { &modes },
         roles: &roles,

@@ -1,7 +1,6 @@
-//! `fonio run --recording DIR --on model:PROFILE`: a recording in virtual time, under models of schedulers.
+//! `fonio replay RECORDING --on model:PROFILE`: a recording in virtual time, under models of schedulers.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
@@ -11,7 +10,7 @@ use fonio_experiment::replay::model::{
 use fonio_sim::scheduler::Policy;
 
 use crate::cli::Colour;
-use crate::cli::run::Run;
+use crate::cli::run::{Layer, Replay};
 use crate::exit::Exit;
 use crate::output;
 
@@ -19,29 +18,25 @@ use crate::output;
 pub const PREFIX: &str = "model:";
 
 /// Replays a recording, and shows the times.
-pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
+pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     let [place] = at.on.as_slice() else {
         bail!("a recording is replayed on one model at a time: name one place with --on")
     };
     let profile = place.strip_prefix(PREFIX).context("the place is a model")?;
     let others = [
-        ("--calls", arguments.calls),
-        ("--fix", !arguments.fix.is_empty()),
+        ("--layer calls", arguments.layer == Layer::Calls),
+        ("--fix", arguments.fix.is_some()),
         ("--fs", !at.filesystem.is_empty()),
         ("--mount-options", !at.mount_options.is_empty()),
         ("--full", at.full.is_some()),
         ("--cpu", at.cpu.is_some()),
         ("--memory", at.memory.is_some()),
         ("--link", at.link.is_some()),
-        ("--beside", at.beside.is_some()),
         ("--fault", !at.fault.is_empty()),
         ("--output", at.out.is_some()),
         ("--erase", at.erase.is_some()),
         ("--dilate", at.dilate != 1.0),
-        ("--scale", at.scale != 1.0),
-        ("--pace", at.pace != 1.0),
-        ("--write-back", at.write_back),
     ];
     if let Some((option, _)) = others.iter().find(|(_, is_there)| *is_there) {
         bail!(
@@ -53,7 +48,7 @@ pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
         named => named.iter().map(|name| known(name)).collect::<Result<_>>()?,
     };
     let model = Model { profile, size: ByteCount(at.size), seed: at.seed, fast: arguments.fast };
-    let replay = replay_in_model(recording, &model, &schedulers)?;
+    let replay = replay_in_model(&arguments.recording, &model, &schedulers)?;
     if at.json {
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&replay)?)?;
     } else {
@@ -65,7 +60,6 @@ pub fn run(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
 
 fn known(name: &str) -> Result<Policy> {
     scheduler_named(name).with_context(|| {
-        let names: Vec<_> = scheduler_names().into_iter().collect();
-        format!("{name} has no model; the schedulers with a model are {}", names.join(", "))
+        format!("no model of a scheduler is called `{name}`{}", fonio_core::nearest(name, scheduler_names()))
     })
 }

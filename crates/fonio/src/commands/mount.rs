@@ -20,6 +20,10 @@ pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
     if name.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
         arguments.splice(1..1, ["mount", "--as-helper"].map(OsString::from));
+        // mount(8) has a word of its own for them.
+        for word in arguments.iter_mut().filter(|word| *word == "-o") {
+            *word = "--mount-options".into();
+        }
     }
     arguments
 }
@@ -55,7 +59,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         })?;
     } else {
         let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
-        child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["-o", list]));
+        child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["--mount-options", list]));
         child.arg("--").arg(&arguments.source).arg(&arguments.dir);
         match daemon::start_in_background(child)? {
             // mount(8) prints nothing on success.
@@ -159,7 +163,10 @@ mod tests {
     fn mount_8_finds_us_by_the_helpers_name() {
         let said = |words: &[&str]| as_mount_helper(words.iter().map(OsString::from));
         for helper in ["/sbin/mount.fonio", "mount.fuse.fonio"] {
-            assert_eq!(said(&[helper, "/a", "/b"]), [helper, "mount", "--as-helper", "/a", "/b"]);
+            assert_eq!(
+                said(&[helper, "/a", "/b", "-o", "rw"]),
+                [helper, "mount", "--as-helper", "/a", "/b", "--mount-options", "rw"]
+            );
         }
         assert_eq!(said(&["/usr/bin/fonio", "mount"]), ["/usr/bin/fonio", "mount"]);
     }

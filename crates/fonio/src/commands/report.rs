@@ -23,7 +23,12 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     };
     if arguments.figures {
         let mut out = io::stdout().lock();
-        for figure in explained.analysis.figures() {
+        let figures = explained.analysis.figures();
+        if arguments.output.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&figures)?)?;
+            return Ok(Exit::Fine);
+        }
+        for figure in figures {
             writeln!(out, "{:<48} {:>12}  {}", figure.name, figure.text, figure.label)?;
         }
         return Ok(Exit::Fine);

@@ -1,4 +1,4 @@
-//! `fonio run` and `fonio fix --prove`: workloads on devices, with and without fixes.
+//! `fonio run`: workloads on devices, with and without fixes.
 
 use std::borrow::Cow;
 use std::fs;
@@ -14,18 +14,20 @@ use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
 use fonio_experiment::{
-    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, ExperimentError, Matrix, MdRaid0, Replay,
-    Roles, Rounds, RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay,
+    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, ExperimentError, Matrix, MdRaid0, Roles,
+    Rounds, RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay,
     run_command_series, run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger, Limits};
 use fonio_report::Document;
 use fonio_workload::definition::{Workload, shipped};
+use serde::Serialize;
 
 use crate::cli::Colour;
-use crate::cli::run::{Fix, Repeat, Run, SetupArgs};
+use crate::cli::run::{Layer, Run, Runs, SetupArgs, WorkArgs};
 use crate::commands::bench_target::check_profile;
-use crate::commands::{fix, kernel, lab, launch, model};
+use crate::commands::replay::layer as engine_layer;
+use crate::commands::{kernel, lab, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
@@ -53,14 +55,14 @@ pub enum Role {
         recording: PathBuf,
         /// The file or folder that was prepared for it.
         file: PathBuf,
-        /// Replay file-system calls, not the I/O of the disk.
-        #[arg(long)]
-        calls: bool,
-        /// Without pauses.
+        /// Replay this layer of the recording.
+        #[arg(long, value_enum, value_name = "LAYER")]
+        layer: Layer,
+        /// Replay without pauses, as fast as possible.
         #[arg(long)]
         fast: bool,
         /// Write what was done into this file.
-        #[arg(long)]
+        #[arg(long, value_name = "FILE")]
         result: PathBuf,
     },
     /// Start a prepared workload, and end with it.
@@ -75,8 +77,8 @@ pub fn play(role: &Role) -> Result<Exit> {
     match role {
         Role::Http { address } => serve_http(*address)?,
         Role::Task { file } => do_task(file)?,
-        Role::Replay { recording, file, calls, fast, result } => {
-            let done = replay::plan(recording, what(*calls))?.replay(file, *fast)?;
+        Role::Replay { recording, file, layer, fast, result } => {
+            let done = replay::plan(recording, engine_layer(*layer))?.replay(file, *fast)?;
             done.save(result)?;
             eprintln!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
             if done.short_reads > 0 {
@@ -93,18 +95,10 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
         return lab::run_setup(kernel, &arguments.setup);
     }
-    if arguments.launch.launch {
-        return launch::run(arguments, colour);
-    }
-    let in_model = arguments.setup.on.iter().any(|place| place.starts_with(model::PREFIX));
-    match &arguments.recording {
-        Some(recording) if in_model => return model::run(recording, arguments, colour),
-        Some(recording) => return replay_recording(recording, arguments, colour),
-        None => ensure!(
-            !in_model,
-            "--on {}… needs --recording DIR: only recordings are replayed in models",
-            model::PREFIX
-        ),
+    if let Some(place) = arguments.setup.on.iter().find(|place| place.starts_with(model::PREFIX)) {
+        bail!(
+            "{place} is a model, in which only recordings are replayed: `fonio replay RECORDING --on {place}`"
+        );
     }
     let mut setup = Cow::Borrowed(&arguments.setup);
     let workload = match (&arguments.mobigen, arguments.workload.as_deref()) {
@@ -113,13 +107,13 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
                 .with_context(|| format!("cannot find the trace {}", trace.display()))?;
             fonio_workload::mobigen::workload(&trace)
         }
-        (None, None) => return list_workloads(),
+        (None, None) => return list_workloads(setup.json),
         (None, Some(MOBIBENCH)) => {
             let words: Vec<_> = arguments.arguments.iter().map(|word| word.to_string_lossy()).collect();
             let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
             let parsed = fonio_workload::mobibench::parse(&words)?;
             if let Some(directory) = parsed.directory {
-                if setup.on != [SetupArgs::ON_DEFAULT] {
+                if !setup.on.is_empty() {
                     bail!("-p and --on both set the directory of Mobibench: use only one of them");
                 }
                 setup.to_mut().on = vec![directory];
@@ -129,76 +123,17 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         (None, Some(name)) => Workload::load(name)?,
     };
     if !arguments.arguments.is_empty() && arguments.workload.as_deref() != Some(MOBIBENCH) {
-        bail!("arguments after `--` need --launch or the workload {MOBIBENCH}");
+        bail!(
+            "only the workload {MOBIBENCH} takes arguments after `--`; to run a command, use `fonio launch -- CMD`"
+        );
     }
-    let tried = Tried { candidates: &arguments.fix, refusal: Refusal::Error, best: None };
-    measure(&workload, &setup, &tried, colour)
-}
-
-/// Replays the I/O of a recording in each setup, and with each fix.
-fn replay_recording(recording: &Path, arguments: &Run, colour: Colour) -> Result<Exit> {
-    let at = &arguments.setup;
-    no_beside(at)?;
-    let stop = begin()?;
-    let recording = fs::canonicalize(recording)
-        .with_context(|| format!("cannot find the recording {}", recording.display()))?;
-    let plan = replay::plan(&recording, what(arguments.calls))?;
-    tell(&plan);
-    let setups = setups(at)?;
-    let arms = variations(&setups, &arguments.fix, None, &Setup::check_kernel, &mut Err)
-        .map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
-    let roles = roles()?;
-    let options = CommandOptions {
-        command: &[],
-        replay: Some(Replay { recording: &recording, plan: &plan, fast: arguments.fast }),
-        before_each: None,
-        seed: at.seed,
-        roles: &roles,
-        stop: &stop,
-    };
-    run_and_publish(&arms, &options, at, colour)
-}
-
-fn what(calls: bool) -> replay::What {
-    if calls { replay::What::Calls } else { replay::What::Blocks }
-}
-
-/// Says what is replayed, and what is not.
-fn tell(plan: &replay::Plan) {
-    let room = output::bytes(plan.room());
-    match plan {
-        replay::Plan::Blocks(plan) => {
-            let (accesses, threads) = (plan.len(), plan.threads.len());
-            eprintln!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
-            if plan.left_out + plan.of_other_devices > 0 {
-                eprintln!(
-                    "left out: {} discards and other operations, {} accesses of other devices",
-                    plan.left_out, plan.of_other_devices
-                );
-            }
-        }
-        replay::Plan::Calls(plan) => {
-            let (calls, files, threads) = (plan.len(), plan.files.len(), plan.threads.len());
-            eprintln!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
-            for (reason, count) in &plan.left_out {
-                let why = match reason {
-                    replay::calls::LeftOut::Failed => "failed in the recording",
-                    replay::calls::LeftOut::Elsewhere => {
-                        "are on other file systems than most of its writes and syncs"
-                    }
-                    replay::calls::LeftOut::Unknown => {
-                        "have a file or a place that the recording does not show"
-                    }
-                    replay::calls::LeftOut::Kind => "are of a kind that is not replayed, such as msync",
-                };
-                eprintln!("left out: {count} calls that {why}");
-            }
-        }
-    }
+    let candidates = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
+    let tried = Tried { candidates, refusal: Refusal::Error, best: None };
+    measure(&workload, &setup, &arguments.work, &tried, colour)
 }
 
 /// Runs a series of commands, and shows it.
-fn run_and_publish(
+pub(super) fn run_and_publish(
     arms: &[Arm<Variation>],
     options: &CommandOptions<'_>,
     at: &SetupArgs,
@@ -206,7 +141,7 @@ fn run_and_publish(
 ) -> Result<Exit> {
     let out = results_directory(at.out.as_deref(), RESULTS)?;
     let mut estimate = Estimate::new();
-    let series = run_command_series(arms, rounds(at.repeat), options, &out, &mut |trial| {
+    let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |trial| {
         estimate.announce(trial, trial.name);
     });
     let (series, first) = series.inspect_err(|_| {
@@ -216,86 +151,38 @@ fn run_and_publish(
     publish(&series, &first, at, &out, colour)
 }
 
-/// Measures fixes on a workload.
-pub fn prove(name: &str, arguments: &Fix, colour: Colour) -> Result<Exit> {
-    if let Some(kernel) = &arguments.setup.guest {
-        return lab::run_setup(kernel, &arguments.setup);
-    }
-    let workload = &Workload::load(name)?;
-    let best = arguments.best;
-    if let Some(candidate) = &arguments.name {
-        let candidates = std::slice::from_ref(candidate);
-        return measure(
-            workload,
-            &arguments.setup,
-            &Tried { candidates, refusal: Refusal::Error, best },
-            colour,
-        );
-    }
-    let candidates: Vec<Candidate> = fix::wanted(arguments).map(Candidate::Listed).collect();
-    let tried = Tried { candidates: &candidates, refusal: Refusal::LeaveOut, best };
-    measure(workload, &arguments.setup, &tried, colour)
-}
-
-/// Measures a fix on a command of the user.
-pub fn prove_command(arguments: &Fix, colour: Colour) -> Result<Exit> {
-    let at = &arguments.setup;
-    no_beside(at)?;
-    ensure!(
-        at.guest.is_none(),
-        "a command cannot be proved in a guest yet; name a workload, or leave out --in"
-    );
-    ensure!(
-        arguments.prove.as_deref().is_none_or(str::is_empty),
-        "name either a workload after --prove or a command after `--`"
-    );
-    let candidates: Vec<Candidate> = match &arguments.name {
-        Some(candidate) => vec![candidate.clone()],
-        None => bail!(
-            "name the fix to prove on the command, such as `fonio fix bfq --prove --on /mnt/sd -- COMMAND`"
-        ),
-    };
-    ensure!(
-        at.on != [SetupArgs::ON_DEFAULT],
-        "name a directory on the disk to change with --on, such as --on /mnt/sd (or --on ./ for the one here)"
-    );
-    let stop = begin()?;
-    let setups = setups(at)?;
-    let possible = &Setup::check_kernel;
-    let arms = variations(&setups, &candidates, None, possible, &mut Err)
-        .map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
-    let roles = roles()?;
-    let options = CommandOptions {
-        command: &arguments.arguments,
-        replay: None,
-        before_each: arguments.before_each.as_deref(),
-        seed: at.seed,
-        roles: &roles,
-        stop: &stop,
-    };
-    run_and_publish(&arms, &options, at, colour)
-}
-
-/// Refuses a workload beside a command.
-pub(super) fn no_beside(arguments: &SetupArgs) -> Result<()> {
-    ensure!(
-        arguments.beside.is_none(),
-        "--beside needs a workload of the list, not a command: start what should run beside it yourself"
-    );
-    Ok(())
-}
-
 /// The fixes that are compared with the plain setup.
-struct Tried<'a> {
-    candidates: &'a [Candidate],
-    refusal: Refusal,
+pub(super) struct Tried<'a> {
+    pub candidates: &'a [Candidate],
+    pub refusal: Refusal,
     /// Measure only this many of the fixes, the fastest.
-    best: Option<usize>,
+    pub best: Option<usize>,
+}
+
+impl Tried<'_> {
+    /// The setups, each also with each fix that can be tried on it. Says which fixes are left out.
+    pub fn arms(
+        &self,
+        setups: &[(String, Setup)],
+        workload: Option<&Workload>,
+    ) -> Result<Vec<Arm<Variation>>> {
+        let mut left_out = LeftOut::default();
+        let mut refused = |error| match self.refusal {
+            Refusal::Error => Err(error),
+            Refusal::LeaveOut => {
+                left_out.add(error);
+                Ok(())
+            }
+        };
+        let planned = variations(setups, self.candidates, workload, &Setup::check_kernel, &mut refused);
+        left_out.tell();
+        planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))
+    }
 }
 
 /// What to do with a fix that does not apply to a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Refusal {
+pub(super) enum Refusal {
     Error,
     LeaveOut,
 }
@@ -343,32 +230,29 @@ pub(super) fn recover() -> Result<()> {
     Ok(())
 }
 
-/// `--repeat auto`: gains known within 25 percent, for three minutes at most.
+/// `--runs auto`: gains known within 25 percent, for three minutes at most.
 const AUTO_FACTOR: f64 = 1.25;
 const AUTO_BUDGET: Duration = Duration::from_secs(180);
 
-fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
+/// Measures a workload in each setup, and with each fix.
+pub(super) fn measure(
+    workload: &Workload,
+    arguments: &SetupArgs,
+    work: &WorkArgs,
+    tried: &Tried<'_>,
+    colour: Colour,
+) -> Result<Exit> {
     let stop = begin()?;
-    let setups = setups(arguments)?;
-    let mut left_out = LeftOut::default();
-    let mut refused = |error| match tried.refusal {
-        Refusal::Error => Err(error),
-        Refusal::LeaveOut => {
-            left_out.add(error);
-            Ok(())
-        }
-    };
-    let planned = variations(&setups, tried.candidates, Some(workload), &Setup::check_kernel, &mut refused);
-    left_out.tell();
-    let mut arms = planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))?;
+    let mut arms = tried.arms(&setups(arguments)?, Some(workload))?;
     let roles = roles()?;
-    let other = arguments.beside.as_deref().map(Workload::load).transpose()?;
+    let other = work.background.as_deref().map(Workload::load).transpose()?;
+    let background = other.as_ref().map(|workload| Beside { workload, scale: work.background_scale });
     let options = RunOptions {
         workload,
-        scale: arguments.scale,
-        beside: other.as_ref().map(|workload| Beside { workload, scale: arguments.beside_scale }),
-        pace: arguments.pace,
-        write_back: arguments.write_back,
+        scale: work.scale,
+        beside: background,
+        pace: work.pace,
+        write_back: work.write_back,
         seed: arguments.seed,
         roles: &roles,
         stop: &stop,
@@ -380,14 +264,14 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
             estimate.announce(trial, &format!("{} on {}", workload.name, trial.name));
         })
     };
-    let rounds = rounds(arguments.repeat);
+    let rounds = rounds(arguments.runs);
     if let Some(best) = tried.best {
         eprintln!("Running every fix once to find the {best} fastest:");
         let (once, _) = run(&arms, Rounds::Fixed(1), &out.join("once"))?;
         arms = fastest(&arms, &once, best);
-        match arguments.repeat {
-            Repeat::Times(times) => eprintln!("Measuring the fastest, {times} times each:"),
-            Repeat::Auto => eprintln!("Measuring the fastest, at first three times each:"),
+        match arguments.runs {
+            Runs::Number(number) => eprintln!("Measuring the fastest, {number} times each:"),
+            Runs::Auto => eprintln!("Measuring the fastest, at first three times each:"),
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
@@ -397,10 +281,10 @@ fn measure(workload: &Workload, arguments: &SetupArgs, tried: &Tried<'_>, colour
     publish(&series, &first, arguments, &out, colour)
 }
 
-fn rounds(repeat: Repeat) -> Rounds {
-    match repeat {
-        Repeat::Times(times) => Rounds::Fixed(times),
-        Repeat::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
+fn rounds(runs: Runs) -> Rounds {
+    match runs {
+        Runs::Number(number) => Rounds::Fixed(number),
+        Runs::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
     }
 }
 
@@ -471,11 +355,9 @@ pub(super) fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<St
 
 /// Returns every combination of the places, file systems and schedulers, with its name.
 pub(super) fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
-    let matrix = Matrix {
-        places: &arguments.on,
-        filesystems: &arguments.filesystem,
-        schedulers: &arguments.scheduler,
-    };
+    let places = arguments.places();
+    let matrix =
+        Matrix { places: &places, filesystems: &arguments.filesystem, schedulers: &arguments.scheduler };
     let combinations = matrix.combinations()?.into_iter();
     combinations.map(|of| Ok((of.name.clone(), setup(&of, arguments)?))).collect()
 }
@@ -554,12 +436,27 @@ pub(super) fn roles() -> Result<Roles> {
     })
 }
 
-fn list_workloads() -> Result<Exit> {
+/// A workload, for `--json`.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    title: String,
+}
+
+fn list_workloads(as_json: bool) -> Result<Exit> {
+    let named = |name| Ok(Listed { name, title: Workload::load(name)?.title });
+    let mut workloads: Vec<Listed> =
+        shipped().iter().map(|workload| named(workload.name)).collect::<Result<_>>()?;
+    let title = "Mobibench, with its own options after `--`".to_owned();
+    workloads.push(Listed { name: MOBIBENCH, title });
     let mut out = io::stdout().lock();
-    for workload in shipped() {
-        writeln!(out, "{:<18} {}", workload.name, Workload::load(workload.name)?.title)?;
+    if as_json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&workloads)?)?;
+        return Ok(Exit::Fine);
     }
-    writeln!(out, "{MOBIBENCH:<18} Mobibench, with its own options after `--`")?;
+    for Listed { name, title } in workloads {
+        writeln!(out, "{name:<18} {title}")?;
+    }
     writeln!(out, "\nNext: `fonio run NAME --on FOLDER`, or `--on PROFILE` (`fonio device list`) as root.")?;
     Ok(Exit::Fine)
 }

@@ -1,5 +1,6 @@
 //! `fonio sync-policy`: checks a policy, and does what the unit fonio-sync-policy.service does at each start and shutdown.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fonio_sync_policy::{Boots, Class, DEFAULT, Policy, VARIABLE, caches_below, network_filesystem};
+use serde::Serialize;
 
 use crate::cli::SyncPolicy;
 use crate::exit::Exit;
@@ -14,7 +16,7 @@ use crate::exit::Exit;
 /// Checks a policy, or does a part of the unit's work.
 pub fn run(command: &SyncPolicy) -> Result<Exit> {
     match command {
-        SyncPolicy::Check { policy, databases } => check(policy, databases),
+        SyncPolicy::Check { policy, databases, json } => check(policy, databases, *json),
         SyncPolicy::Boot { policy } => boot(policy),
         SyncPolicy::Stop => stop(),
     }
@@ -27,38 +29,77 @@ fn read(path: &Path) -> Result<Policy> {
     Ok(Policy::parse(&text, path)?)
 }
 
-/// Prints the rules, or the classes of some databases.
-fn check(path: &Path, databases: &[PathBuf]) -> Result<Exit> {
-    let policy = read(path)?;
-    let mut out = std::io::stdout();
-    if databases.is_empty() {
-        writeln!(
-            out,
-            "{}: {} rules; the first one that matches a database counts",
-            path.display(),
-            policy.rules().len()
-        )?;
-        for rule in policy.rules() {
-            writeln!(out, "  {:<40} {}", rule.path, about(rule.class))?;
-        }
-        writeln!(out, "  {:<40} {}", "all others", about(Class::Durable))?;
+/// A rule or a database with its class, for `--json`.
+#[derive(Serialize)]
+struct Shown {
+    path: String,
+    class: &'static str,
+    means: String,
+    /// The network file system of a database, which keeps it durable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    network: Option<String>,
+}
+
+impl Shown {
+    fn of(path: impl Display, class: Class) -> Shown {
+        Shown { path: path.to_string(), class: name(class), means: about(class), network: None }
     }
-    for database in databases {
-        // As SQLite finds it; one that is not there yet has a folder.
-        let found = fs::canonicalize(database).or_else(|_| std::path::absolute(database));
-        let database = found.with_context(|| format!("cannot find {}", database.display()))?;
-        let class = policy.class(&database);
-        let folder = database.parent().unwrap_or(Path::new("/"));
-        let network =
-            network_filesystem(folder).with_context(|| format!("cannot find {}", folder.display()))?;
+}
+
+/// Prints the rules, or the classes of some databases.
+fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
+    let policy = read(path)?;
+    let shown: Vec<Shown> = if databases.is_empty() {
+        let rules = policy.rules().iter().map(|rule| Shown::of(&rule.path, rule.class));
+        rules.chain([Shown::of("all others", Class::Durable)]).collect()
+    } else {
+        databases.iter().map(|database| of_database(&policy, database)).collect::<Result<_>>()?
+    };
+    let mut out = std::io::stdout();
+    if as_json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&shown)?)?;
+        return Ok(Exit::Fine);
+    }
+    if databases.is_empty() {
+        let rules = policy.rules().len();
+        writeln!(out, "{}: {rules} rules; the first one that matches a database counts", path.display())?;
+        for Shown { path, means, .. } in shown {
+            writeln!(out, "  {path:<40} {means}")?;
+        }
+        return Ok(Exit::Fine);
+    }
+    for Shown { path, means, network, .. } in shown {
         match network {
-            Some(name) if matches!(class, Class::Ordered { .. } | Class::Cache { .. }) => {
-                writeln!(out, "{}: it is on {name}, so it stays durable", database.display())?;
-            }
-            _ => writeln!(out, "{}: {}", database.display(), about(class))?,
+            Some(name) => writeln!(out, "{path}: it is on {name}, so it stays durable")?,
+            None => writeln!(out, "{path}: {means}")?,
         }
     }
     Ok(Exit::Fine)
+}
+
+fn of_database(policy: &Policy, database: &Path) -> Result<Shown> {
+    // As SQLite finds it; one that is not there yet has a folder.
+    let found = fs::canonicalize(database).or_else(|_| std::path::absolute(database));
+    let database = found.with_context(|| format!("cannot find {}", database.display()))?;
+    let class = policy.class(&database);
+    let folder = database.parent().unwrap_or(Path::new("/"));
+    let network = network_filesystem(folder).with_context(|| format!("cannot find {}", folder.display()))?;
+    let heeds = matches!(class, Class::Ordered { .. } | Class::Cache { .. });
+    Ok(match network.filter(|_| heeds) {
+        Some(name) => {
+            Shown { network: Some(name.to_string()), ..Shown::of(database.display(), Class::Durable) }
+        }
+        None => Shown::of(database.display(), class),
+    })
+}
+
+fn name(class: Class) -> &'static str {
+    match class {
+        Class::Durable => "durable",
+        Class::Learn => "learn",
+        Class::Ordered { .. } => "ordered",
+        Class::Cache { .. } => "cache",
+    }
 }
 
 /// What a class means, in words.

@@ -185,7 +185,7 @@ fn command(fix: &str) -> Option<String> {
     }
     let (_, rest) = fix.split_once("`fonio fix ")?;
     let (words, _) = rest.split_once('`')?;
-    words.contains("--apply").then(|| format!("fonio fix {words}"))
+    words.starts_with("apply ").then(|| format!("fonio fix {words}"))
 }
 
 fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {

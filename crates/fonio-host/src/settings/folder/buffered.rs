@@ -51,13 +51,18 @@ pub(in crate::settings) fn set(dir: &Path, value: &str) -> Result<(), HostError>
         return units::put(&unit);
     }
     let mut command = Command::new(&program);
-    command.args(["mount", "-o", OPTIONS, "--"]).arg(dir).arg(dir).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(["mount", "--mount-options", OPTIONS, "--"])
+        .arg(dir)
+        .arg(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let out = command.stderr(Stdio::piped()).output().map_err(HostError::system("start", &program))?;
     if out.status.success() {
         return Ok(());
     }
     Err(HostError::ProgramFailed {
-        command: format!("fonio mount -o {OPTIONS} {0} {0}", dir.display()),
+        command: format!("fonio mount --mount-options {OPTIONS} {0} {0}", dir.display()),
         status: out.status.to_string(),
         output: String::from_utf8_lossy(&out.stderr).trim().to_owned(),
     })
@@ -87,7 +92,7 @@ pub(in crate::settings) fn unit(program: &Path, dir: &Path) -> Units {
         "Conflicts=shutdown.target",
         "[Service]",
         "Type=forking",
-        &format!("ExecStart={run} mount -o {OPTIONS} -- {path} {path}"),
+        &format!("ExecStart={run} mount --mount-options {OPTIONS} -- {path} {path}"),
         // It writes all data and unmounts.
         "KillSignal=SIGTERM",
         "TimeoutStopSec=15min",

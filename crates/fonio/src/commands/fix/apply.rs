@@ -1,15 +1,15 @@
-//! `fonio fix NAME --apply` and `--keep`.
+//! `fonio fix apply`.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use fonio_experiment::{Candidate, Real};
+use fonio_experiment::Real;
 use fonio_host::{Applied, Keeper, Kept, Scope, Setting, Settings, Trim};
 use serde::Serialize;
 
 use super::{Done, NEEDS_ROOT, Place, hint, json, list, only, open, open_keeper, places, setting};
-use crate::cli::run::Fix;
+use crate::cli::fix::FixApply;
 use crate::commands::run;
 use crate::exit::Exit;
 use crate::output;
@@ -26,16 +26,16 @@ struct Trimmed<'a> {
     bytes: u64,
 }
 
-/// Applies a fix, or with `keep` applies and keeps it.
-pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, arguments: &Fix) -> Result<Exit> {
+/// Applies a fix, or with --keep applies and keeps it.
+pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
+    let (change, path, keep) = (&arguments.name, arguments.target.as_deref(), arguments.keep);
     let (fix, mut setting) = setting(change)?;
     if arguments.force {
         setting = setting.despite_writers();
     }
     let is_trim = matches!(fix.real, Real::Trim) && !keep;
     let scope = if is_trim { Scope::Mount } else { setting.scope() };
-    let verb = if keep { "keep" } else { "apply" };
-    ensure!(scope == Scope::Machine || path.is_some(), list::needs_path(&change.name(), scope, verb));
+    ensure!(scope == Scope::Machine || path.is_some(), list::needs_path(&change.name(), scope, keep));
     let path = path.unwrap_or(Path::new("/"));
     if is_trim {
         return trim(path, arguments);
@@ -79,7 +79,7 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
     }
     let kept_in: Vec<Place> = kept.iter().flat_map(places).collect();
     let mut out = io::stdout().lock();
-    if arguments.setup.json {
+    if arguments.json {
         let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
         return json(&mut out, &[Done { outcome, setting: &planned, now: None, kept: kept_in }]);
     }
@@ -114,10 +114,10 @@ pub(super) fn apply(change: &Candidate, path: Option<&Path>, keep: bool, argumen
         (false, true) => writeln!(out, "It would last until the next boot.")?,
         (false, false) => writeln!(
             out,
-            "It lasts until the next boot; `fonio fix {name} --keep{to}` keeps it.\nNext: `fonio fix {name} --undo` restores {brings_back}."
+            "It lasts until the next boot; `fonio fix apply {name}{to} --keep` keeps it.\nNext: `fonio fix undo {name}` restores {brings_back}."
         )?,
         (true, true) => {}
-        (true, false) => writeln!(out, "Next: `fonio fix {name} --undo` restores {brings_back}.")?,
+        (true, false) => writeln!(out, "Next: `fonio fix undo {name}` restores {brings_back}.")?,
     }
     Ok(Exit::Fine)
 }
@@ -166,14 +166,14 @@ pub fn apply_now(setting: &Setting, path: &Path) -> Result<Applied> {
     Ok(planned)
 }
 
-fn trim(path: &Path, arguments: &Fix) -> Result<Exit> {
+fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
     let Trim { dir, filesystem, source, bytes } = if arguments.dry_run {
         fonio_host::trim_plan(path)?
     } else {
         fonio_host::trim(path).with_context(hint)?
     };
     let mut out = io::stdout().lock();
-    if arguments.setup.json {
+    if arguments.json {
         let outcome = if arguments.dry_run { "would_trim" } else { "trimmed" };
         let (filesystem, source) = (filesystem.as_str(), source.as_str());
         return json(&mut out, &Trimmed { outcome, dir: &dir, filesystem, source, bytes: bytes.0 });
@@ -186,7 +186,7 @@ fn trim(path: &Path, arguments: &Fix) -> Result<Exit> {
     writeln!(out, "Trimmed {bytes} of {of}: the device now knows that they hold no data.")?;
     writeln!(
         out,
-        "This cannot be undone, and loses no data. Next: `fonio fix fstrim --keep` trims weekly, if systemd has fstrim.timer."
+        "This cannot be undone, and loses no data. Next: `fonio fix apply fstrim --keep` trims weekly, if systemd has fstrim.timer."
     )?;
     Ok(Exit::Fine)
 }

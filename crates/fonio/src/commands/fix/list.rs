@@ -1,6 +1,7 @@
-//! `fonio fix` without a change: what is applied and kept here, which fixes there are, and what each needs.
+//! `fonio fix` and `fonio fix show`: the applied and kept settings, the fixes that suit this machine, and each fix on its own.
 
 use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, MeasuredWith, Real};
@@ -8,10 +9,11 @@ use fonio_host::{
     Applied, HostError, Keeper, KeptFiles, Ledger, SMARTIO, Scope, Setting, Settings, has_scheduler,
     how_to_get,
 };
+use fonio_system::MountTable;
 use serde::Serialize;
 
-use super::{Place, json, places, setting, wanted};
-use crate::cli::run::Fix;
+use super::{Place, chosen, json, places};
+use crate::cli::fix::{FixShow, Screen};
 use crate::exit::Exit;
 
 /// The list, for `--json`.
@@ -46,6 +48,11 @@ struct Described {
     /// `disk`, `mount`, `machine`, `unit`, `database` or `folder`, if fonio can apply it.
     of: Option<&'static str>,
     by_hand: Option<&'static str>,
+    /// The device, the mount or `the machine` where it can be applied now; empty if it cannot, or if it changes one unit,
+    /// folder or database that the user names.
+    suits: Vec<String>,
+    /// The same where its value is in force already.
+    in_force: Vec<String>,
 }
 
 /// The names of the fixes by what they change, for the help.
@@ -91,31 +98,10 @@ fn scope_of(fix: &Listed) -> Option<Scope> {
 }
 
 /// What to write in place of a missing path.
-pub(super) fn needs_path(name: &str, scope: Scope, verb: &str) -> String {
+pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     let (what, example) = object(scope);
-    format!("{name} changes one {what}. Name it, such as `fonio fix {name} --{verb} {example}`")
-}
-
-/// Prints what a fix needs.
-pub(super) fn needs(change: &Candidate) -> Result<Exit> {
-    let (fix, setting) = setting(change)?;
-    let scope = if matches!(fix.real, Real::Trim) { Scope::Mount } else { setting.scope() };
-    let (name, mut out) = (written(change), io::stdout().lock());
-    writeln!(out, "{name}: {}.", fix.does)?;
-    match scope {
-        Scope::Machine => writeln!(out, "It changes the machine, so it needs no path.")?,
-        _ => writeln!(out, "It changes one {}.", object(scope).0)?,
-    }
-    writeln!(out, "It needs {}.", setting.needs())?;
-    if let Some(how) = missing_here(fix) {
-        writeln!(out, "{how}")?;
-    }
-    writeln!(out, "{}", fix.loses.sentence())?;
-    writeln!(out, "--keep keeps it across reboots by {}.", setting.kept_in())?;
-    let of = object(scope).1;
-    let of = if of.is_empty() { String::new() } else { format!(" {of}") };
-    writeln!(out, "Next: `fonio fix {name} --dry-run --apply{of}` prints what would change.")?;
-    Ok(Exit::Fine)
+    let keep = if keep { " --keep" } else { "" };
+    format!("{name} changes one {what}. Name it, such as `fonio fix apply {name} {example}{keep}`")
 }
 
 /// How to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
@@ -157,53 +143,198 @@ fn here() -> Result<Option<Vec<Here>>> {
     Ok(Some(here))
 }
 
-pub(super) fn list(arguments: &Fix) -> Result<Exit> {
-    let one = arguments.name.as_ref().and_then(Candidate::fix).map(|fix| fix.name);
-    let is_wanted = |fix: &Listed| {
-        one.is_none_or(|name| name == fix.name) && wanted(arguments).any(|other| other.name == fix.name)
+/// Where a fix can be made on this machine.
+#[derive(Default)]
+struct Suits {
+    /// The places where it can be applied now.
+    at: Vec<String>,
+    /// The places where its value is in force already.
+    in_force: Vec<String>,
+}
+
+impl Suits {
+    /// Looks at each of `mounts`; a setting of a unit, a folder or a database needs one that the user names.
+    fn find(fix: &Listed, mounts: &[PathBuf]) -> Suits {
+        let (Some(setting), Some(scope)) = (fix.real.setting(), scope_of(fix)) else {
+            return Suits::default();
+        };
+        let root = [PathBuf::from("/")];
+        let paths = match scope {
+            Scope::Machine => &root[..],
+            Scope::Disk | Scope::Mount => mounts,
+            Scope::Unit | Scope::Folder | Scope::Database => &[],
+        };
+        let mut suits = Suits::default();
+        for planned in paths.iter().filter_map(|path| Settings::plan_or_current(&setting, path).ok()) {
+            let at = match setting.scope() {
+                Scope::Disk | Scope::Mount => planned.target.path().display().to_string(),
+                _ => MACHINE.to_owned(),
+            };
+            let places = if planned.old == planned.new { &mut suits.in_force } else { &mut suits.at };
+            if !places.contains(&at) {
+                places.push(at);
+            }
+        }
+        suits
+    }
+}
+
+/// The place of a setting that no device and no mount has.
+const MACHINE: &str = "the machine";
+
+/// One mount of each file system that is on a device and can be written.
+fn mounts() -> Vec<PathBuf> {
+    let Ok(table) = MountTable::read() else { return Vec::new() };
+    let mut seen: Vec<&str> = Vec::new();
+    let mut is_first = |source| {
+        let is_new = !seen.contains(&source);
+        seen.push(source);
+        is_new
     };
-    let here = here()?;
+    let on_device = table.iter().filter(|mount| Path::new(&mount.source).starts_with("/dev"));
+    let writable = on_device.filter(|mount| !mount.all_options().iter().any(|option| option == "ro"));
+    writable.filter(|mount| is_first(mount.source.as_str())).map(|mount| mount.dir.clone()).collect()
+}
+
+/// Prints the screen: the applied fixes, and those that suit this machine.
+pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
+    let is_chosen = |fix: &&Listed| chosen(arguments.choice).any(|other| other.name == fix.name);
+    let fixes: Vec<&'static Listed> =
+        Group::ALL.into_iter().flat_map(Group::fixes).filter(|fix| is_chosen(&fix)).collect();
+    let (here, mounts) = (here()?, mounts());
     let mut out = io::stdout().lock();
-    if arguments.setup.json {
-        let fixes = Group::ALL.into_iter().flat_map(Group::fixes).filter(|fix| is_wanted(fix));
-        return json(&mut out, &Document { here, fixes: fixes.map(described).collect() });
+    if arguments.json {
+        let fixes = fixes.into_iter().map(|fix| described(fix, Suits::find(fix, &mounts))).collect();
+        return json(&mut out, &Document { here, fixes });
     }
-    if one.is_none() {
-        write_here(&mut out, here.as_deref())?;
+    write_here(&mut out, here.as_deref())?;
+    if arguments.all {
+        write_all(&mut out, &fixes)?;
+    } else {
+        write_suitable(&mut out, &fixes, &mounts)?;
     }
+    writeln!(
+        out,
+        "\nNext: `fonio fix show NAME` describes a fix, and prints the commands that measure, apply and keep it."
+    )?;
+    Ok(Exit::Fine)
+}
+
+/// Prints the names of the fixes by the place where they can be applied.
+fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[PathBuf]) -> io::Result<()> {
+    let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut put = |place: &str, name| match rows.iter_mut().find(|(known, _)| known == place) {
+        Some((_, names)) => names.push(name),
+        None => rows.push((place.to_owned(), vec![name])),
+    };
+    let (mut in_force, mut elsewhere) = (Vec::new(), Vec::new());
+    for fix in fixes {
+        let suits = Suits::find(fix, mounts);
+        let named = match scope_of(fix) {
+            Some(Scope::Unit) => Some("a unit that you name"),
+            Some(Scope::Folder) => Some("a folder that you name"),
+            Some(Scope::Database) => Some("a database that you name"),
+            _ => None,
+        };
+        let places = suits.at.iter().map(String::as_str).chain(named);
+        let is_anywhere = places.map(|place| put(place, fix.name)).count() > 0;
+        if !suits.in_force.is_empty() {
+            in_force.push(fix.name);
+        } else if !is_anywhere {
+            elsewhere.push(fix.name);
+        }
+    }
+    writeln!(out, "Fixes that suit this machine:")?;
+    for (place, names) in &rows {
+        row(out, place, names)?;
+    }
+    if !in_force.is_empty() {
+        row(out, "in force already", &in_force)?;
+    }
+    if !elsewhere.is_empty() {
+        writeln!(
+            out,
+            "\n{} more need another kernel, another device or a change by hand: `fonio fix --all` describes every fix.",
+            elsewhere.len()
+        )?;
+    }
+    writeln!(out, "`sudo fonio check` says which of them would help here.")
+}
+
+/// Prints a place and the names of its fixes, broken to the width of the terminal.
+fn row(out: &mut impl Write, place: &str, names: &[&str]) -> io::Result<()> {
+    const LABEL: usize = 25;
+    let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    let mut line = format!("  {place:<LABEL$}");
+    let mut is_empty = true;
+    for (at, name) in names.iter().enumerate() {
+        let word = if at + 1 < names.len() { format!(" {name},") } else { format!(" {name}") };
+        if !is_empty && line.chars().count() + word.len() > width {
+            writeln!(out, "{line}")?;
+            line = format!("  {:<LABEL$}", "");
+        }
+        line += &word;
+        is_empty = false;
+    }
+    writeln!(out, "{line}")
+}
+
+/// Prints each fix with the line that describes it.
+fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> {
     for group in Group::ALL {
-        let mut fixes = group.fixes().filter(|fix| is_wanted(fix)).peekable();
-        if fixes.peek().is_some() && one.is_none() {
+        let mut fixes = fixes.iter().filter(|fix| fix.changes == group).peekable();
+        if fixes.peek().is_some() {
             writeln!(out, "{}", group.heading())?;
         }
         for fix in fixes {
             writeln!(out, "  {:<15} {}", fix.name, fix.does)?;
-            if one.is_some() {
-                writeln!(out, "  {:<15} {} Source: {}.", "", fix.loses.sentence(), fix.source)?;
-                if let Real::ByHand(how) = fix.real {
-                    writeln!(out, "  {:<15} {how}", "")?;
-                }
-                if let Some(how) = missing_here(fix) {
-                    writeln!(out, "  {:<15} {how}", "")?;
-                }
-            } else if fix.loses != Loss::Nothing {
+            if fix.loses != Loss::Nothing {
                 writeln!(out, "  {:<15} {}", "", fix.loses.sentence())?;
             }
         }
     }
-    if one.is_none() {
-        writeln!(out, "\nWith a fix that has no remark, a power cut loses no more data than without it.")?;
+    writeln!(out, "\nWith a fix that has no remark, a power cut loses no more data than without it.")
+}
+
+/// Prints one fix: what it changes, needs and costs, and the commands that can be used with it.
+pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
+    let change = &arguments.name;
+    let mut out = io::stdout().lock();
+    let Some(fix) = change.fix() else {
+        anyhow::bail!(
+            "{} is another device, which can only be measured: `fonio fix prove {} WORKLOAD --on PROFILE`",
+            change.name(),
+            change.name()
+        );
+    };
+    let suits = Suits::find(fix, &mounts());
+    if arguments.json {
+        return json(&mut out, &described(fix, suits));
     }
-    match arguments.name.as_ref().and_then(|change| Some((change, change.fix()?))) {
-        Some((change, fix)) => {
-            writeln!(out)?;
-            next(change, fix).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out, "{}: {}.", written(change), fix.does)?;
+    if let (Some(setting), Some(scope)) = (change.setting(), scope_of(fix)) {
+        match scope {
+            Scope::Machine => writeln!(out, "It changes the machine, so it needs no target.")?,
+            _ => writeln!(out, "It changes one {}.", object(scope).0)?,
         }
-        None => writeln!(
-            out,
-            "\nNext: `fonio fix NAME` describes a fix, and prints the commands that measure, apply and keep it."
-        )?,
+        writeln!(out, "It needs {}.", setting.needs())?;
+        writeln!(out, "--keep keeps it across reboots by {}.", setting.kept_in())?;
     }
+    if let Real::ByHand(how) = fix.real {
+        writeln!(out, "{how}")?;
+    }
+    if let Some(how) = missing_here(fix) {
+        writeln!(out, "{how}")?;
+    }
+    if !suits.at.is_empty() {
+        writeln!(out, "It can be applied here to: {}.", suits.at.join(", "))?;
+    }
+    if !suits.in_force.is_empty() {
+        writeln!(out, "It is in force already on: {}.", suits.in_force.join(", "))?;
+    }
+    writeln!(out, "{} Source: {}.", fix.loses.sentence(), fix.source)?;
+    writeln!(out)?;
+    next(change, fix).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     Ok(Exit::Fine)
 }
 
@@ -219,15 +350,16 @@ fn written(change: &Candidate) -> String {
 /// The commands that can be used with a fix.
 fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
     let name = written(change);
-    let fonio = format!("fonio fix {name}");
     let mut lines = Vec::new();
     match fix.measured_with() {
         MeasuredWith::WorkloadOrCommand => lines.push(format!(
-            "`{fonio} --prove WORKLOAD --on PLACE` or `{fonio} --prove --on FOLDER -- COMMAND` measures the gain."
+            "`fonio fix prove {name} WORKLOAD --on PLACE` or `fonio fix prove {name} --on FOLDER -- CMD` measures the gain."
         )),
-        MeasuredWith::Workload => lines.push(format!("`{fonio} --prove WORKLOAD --on PLACE` measures the gain.")),
+        MeasuredWith::Workload => {
+            lines.push(format!("`fonio fix prove {name} WORKLOAD --on PLACE` measures the gain."));
+        }
         MeasuredWith::Emulated => lines.push(format!(
-            "`{fonio} --prove WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
+            "`fonio fix prove {name} WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
         )),
         MeasuredWith::Neither(_) => {}
     }
@@ -235,7 +367,7 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
         let place = place(scope);
         lines.push(match fix.real {
             Real::Trim => format!(
-                "`{fonio} --apply{place}` trims once, `{fonio} --keep` trims weekly, and `{fonio} --undo` ends that."
+                "`fonio fix apply {name}{place}` trims once, `fonio fix apply {name} --keep` trims weekly, and `fonio fix undo {name}` ends that."
             ),
             _ if matches!(
                 change.setting(),
@@ -243,14 +375,14 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
             ) =>
             {
                 format!(
-                    "`{fonio} --apply{place}` applies it, also across reboots, and `{fonio} --undo` takes it back."
+                    "`fonio fix apply {name}{place}` applies it, also across reboots, and `fonio fix undo {name}` takes it back."
                 )
             }
             _ => format!(
-                "`{fonio} --apply{place}` applies it, `{fonio} --keep{place}` keeps it across reboots, and `{fonio} --undo` takes it back."
+                "`fonio fix apply {name}{place}` applies it, also across reboots with --keep, and `fonio fix undo {name}` takes it back."
             ),
         });
-        lines.push(format!("`{fonio} --dry-run` says what it needs."));
+        lines.push(format!("`fonio fix apply {name}{place} --dry-run` prints what would change."));
     }
     if let MeasuredWith::Neither(why) = fix.measured_with() {
         lines.push(format!("A workload or a command cannot measure the gain: {why}."));
@@ -261,7 +393,7 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
     lines
 }
 
-fn described(fix: &'static Listed) -> Described {
+fn described(fix: &'static Listed, suits: Suits) -> Described {
     let scope = scope_of(fix);
     Described {
         name: fix.name,
@@ -283,6 +415,8 @@ fn described(fix: &'static Listed) -> Described {
             Real::ByHand(how) => Some(how),
             _ => None,
         },
+        suits: suits.at,
+        in_force: suits.in_force,
     }
 }
 
@@ -291,7 +425,7 @@ fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
         None => writeln!(out, "Run it with sudo to see which fixes are applied on this machine.\n")?,
         Some([]) => writeln!(out, "No fix of fonio's is applied on this machine.\n")?,
         Some(here) => {
-            writeln!(out, "Applied on this machine (`fonio fix --undo` restores what was there before):")?;
+            writeln!(out, "Applied on this machine (`fonio fix undo` restores what was there before):")?;
             for Here { setting, applied, kept } in here {
                 let until = match (applied, kept) {
                     (true, None) => "until the next boot",
@@ -326,62 +460,62 @@ mod tests {
             (
                 "raid0",
                 expect_test::expect![
-                    "Next: `fonio fix raid0 --prove WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
+                    "Next: `fonio fix prove raid0 WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
                 ],
             ),
             (
                 "db-in-ram",
                 expect_test::expect![
-                    "Next: `fonio fix db-in-ram --prove WORKLOAD --on PLACE` measures the gain."
+                    "Next: `fonio fix prove db-in-ram WORKLOAD --on PLACE` measures the gain."
                 ],
             ),
             (
                 "bfq",
                 expect_test::expect![[r#"
-                Next: `fonio fix bfq --prove WORKLOAD --on PLACE` or `fonio fix bfq --prove --on FOLDER -- COMMAND` measures the gain.
-                `fonio fix bfq --apply DISK` applies it, `fonio fix bfq --keep DISK` keeps it across reboots, and `fonio fix bfq --undo` takes it back.
-                `fonio fix bfq --dry-run` says what it needs."#]],
+                Next: `fonio fix prove bfq WORKLOAD --on PLACE` or `fonio fix prove bfq --on FOLDER -- CMD` measures the gain.
+                `fonio fix apply bfq DISK` applies it, also across reboots with --keep, and `fonio fix undo bfq` takes it back.
+                `fonio fix apply bfq DISK --dry-run` prints what would change."#]],
             ),
             (
                 "swappiness=20",
                 expect_test::expect![[r#"
-                Next: `fonio fix swappiness=20 --prove WORKLOAD --on PLACE` or `fonio fix swappiness=20 --prove --on FOLDER -- COMMAND` measures the gain.
-                `fonio fix swappiness=20 --apply` applies it, `fonio fix swappiness=20 --keep` keeps it across reboots, and `fonio fix swappiness=20 --undo` takes it back.
-                `fonio fix swappiness=20 --dry-run` says what it needs."#]],
+                Next: `fonio fix prove swappiness=20 WORKLOAD --on PLACE` or `fonio fix prove swappiness=20 --on FOLDER -- CMD` measures the gain.
+                `fonio fix apply swappiness=20` applies it, also across reboots with --keep, and `fonio fix undo swappiness=20` takes it back.
+                `fonio fix apply swappiness=20 --dry-run` prints what would change."#]],
             ),
             (
                 "wal-full",
                 expect_test::expect![[r#"
-                    Next: `fonio fix wal-full --prove WORKLOAD --on PLACE` measures the gain.
-                    `fonio fix wal-full --apply DATABASE` applies it, also across reboots, and `fonio fix wal-full --undo` takes it back.
-                    `fonio fix wal-full --dry-run` says what it needs."#]],
+                    Next: `fonio fix prove wal-full WORKLOAD --on PLACE` measures the gain.
+                    `fonio fix apply wal-full DATABASE` applies it, also across reboots, and `fonio fix undo wal-full` takes it back.
+                    `fonio fix apply wal-full DATABASE --dry-run` prints what would change."#]],
             ),
             (
                 "folder-on",
                 expect_test::expect![[r#"
-                    Next: `fonio fix folder-on=DIR --apply FOLDER` applies it, also across reboots, and `fonio fix folder-on=DIR --undo` takes it back.
-                    `fonio fix folder-on=DIR --dry-run` says what it needs.
+                    Next: `fonio fix apply folder-on=DIR FOLDER` applies it, also across reboots, and `fonio fix undo folder-on=DIR` takes it back.
+                    `fonio fix apply folder-on=DIR FOLDER --dry-run` prints what would change.
                     A workload or a command cannot measure the gain: it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`."#]],
             ),
             (
                 "hot-range",
                 expect_test::expect![[r#"
-                Next: `fonio fix hot-range=SIZE --prove WORKLOAD --on PLACE` measures the gain.
-                `fonio fix hot-range=SIZE --apply FOLDER` applies it, also across reboots, and `fonio fix hot-range=SIZE --undo` takes it back.
-                `fonio fix hot-range=SIZE --dry-run` says what it needs."#]],
+                Next: `fonio fix prove hot-range=SIZE WORKLOAD --on PLACE` measures the gain.
+                `fonio fix apply hot-range=SIZE FOLDER` applies it, also across reboots, and `fonio fix undo hot-range=SIZE` takes it back.
+                `fonio fix apply hot-range=SIZE FOLDER --dry-run` prints what would change."#]],
             ),
             (
                 "fstrim",
                 expect_test::expect![[r#"
-                Next: `fonio fix fstrim --apply MOUNT` trims once, `fonio fix fstrim --keep` trims weekly, and `fonio fix fstrim --undo` ends that.
-                `fonio fix fstrim --dry-run` says what it needs.
+                Next: `fonio fix apply fstrim MOUNT` trims once, `fonio fix apply fstrim --keep` trims weekly, and `fonio fix undo fstrim` ends that.
+                `fonio fix apply fstrim MOUNT --dry-run` prints what would change.
                 A workload or a command cannot measure the gain: it changes the device, which cannot be undone, so runs without it could not follow."#]],
             ),
         ] {
             expected.assert_eq(&lines(name));
         }
         for fix in FIXES {
-            let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("--apply");
+            let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("fix apply");
             assert!(of_real && lines(fix.name).starts_with("Next: "), "{}", fix.name);
         }
     }

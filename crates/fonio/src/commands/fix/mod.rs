@@ -1,14 +1,17 @@
-//! `fonio fix`: lists the fixes; applies, keeps and undoes those that are settings of the machine.
+//! `fonio fix`: shows and measures the fixes; applies, keeps and undoes those that are settings of the machine.
 
 mod apply;
 mod list;
 mod offered;
+mod process;
+mod prove;
+mod trial;
 mod undo;
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
 use fonio_host::{
     Applied, HostError, Keeper, Kept, KeptFiles, Ledger, OnlyChanger, Setting, Settings, Target,
@@ -16,8 +19,7 @@ use fonio_host::{
 use serde::Serialize;
 
 use crate::cli::Colour;
-use crate::cli::run::Fix;
-use crate::commands::{live, run};
+use crate::cli::fix::{Choice, Fix, FixCommand};
 use crate::exit::Exit;
 use apply::apply;
 pub use apply::apply_now;
@@ -53,51 +55,29 @@ fn places(kept: &Kept) -> Vec<Place> {
     places.into_iter().map(|(file, lines)| Place { file, lines }).collect()
 }
 
-/// Lists the fixes, proves them, applies one or undoes them.
+/// Runs one of the verbs.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
-    if arguments.live.live {
-        return live::run(arguments);
-    }
-    if let (Some(path), Some(change)) = (&arguments.live.path, &arguments.name) {
-        let (name, path) = (change.name(), path.display());
-        ensure!(
-            !arguments.undo,
-            "--undo takes no path: `fonio fix {name} --undo` restores {name} wherever it was applied"
-        );
-        bail!(
-            "write what to do with {path}: `fonio fix {name} --apply {path}`, --keep, or --prove --live; with --dry-run, --apply and --keep only print what would change"
-        );
-    }
-    match (&arguments.prove, arguments.arguments.is_empty()) {
-        (Some(_), false) => return run::prove_command(arguments, colour),
-        (Some(workload), true) => {
-            ensure!(
-                !workload.is_empty(),
-                "--prove needs a workload (`fonio run` lists them), or a command after `--`"
-            );
-            return run::prove(workload, arguments, colour);
+    match &arguments.command {
+        None => list::screen(&arguments.screen),
+        Some(FixCommand::Show(arguments)) => list::show(arguments),
+        Some(FixCommand::Apply(arguments)) if arguments.pid.is_some() || !arguments.command.is_empty() => {
+            process::apply(arguments)
         }
-        (None, _) => {}
-    }
-    if arguments.undo {
-        return undo(arguments);
-    }
-    match (&arguments.name, &arguments.apply, &arguments.keep) {
-        (Some(change), Some(path), _) => apply(change, path.as_deref(), false, arguments),
-        (Some(change), None, Some(path)) => apply(change, path.as_deref(), true, arguments),
-        (Some(change), None, None) if arguments.dry_run => list::needs(change),
-        _ => list::list(arguments),
+        Some(FixCommand::Apply(arguments)) => apply(arguments),
+        Some(FixCommand::Undo(arguments)) => undo(arguments),
+        Some(FixCommand::Prove(arguments)) => prove::run(arguments, colour),
+        Some(FixCommand::Trial(arguments)) => trial::run(arguments),
     }
 }
 
-/// Returns the fixes that the flags leave.
-pub(super) fn wanted(arguments: &Fix) -> impl Iterator<Item = &'static Listed> {
-    let (safe, no_hardware) = (arguments.safe, arguments.no_hardware);
+/// Returns the fixes that the options leave.
+fn chosen(choice: Choice) -> impl Iterator<Item = &'static Listed> {
+    let Choice { safe, no_hardware } = choice;
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
 }
 
 /// Returns the setting of a candidate, or an error that says how it is made by hand.
-pub(super) fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
+fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     let Some(fix) = change.fix() else { bail!("a device cannot be applied; it has to be replaced") };
     match (change.setting(), fix.real) {
         (Some(setting), _) => Ok((fix, setting)),

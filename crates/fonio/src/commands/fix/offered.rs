@@ -18,11 +18,11 @@ pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     let felt = analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
     let here: Vec<Here<'_>> = felt.filter_map(|finding| Here::of(finding.command.as_deref()?)).collect();
     let first = here.first().map(|Here { fix, place, .. }| {
-        format!("sudo {fix} --apply{place} (try this; sudo {fix} --undo takes it back)")
+        format!("sudo fonio fix apply {fix}{place} (try this; sudo fonio fix undo {fix} takes it back)")
     });
     let unit = blocked_unit(analysis).map(|unit| format!(" --unit {unit}")).unwrap_or_default();
     let live = here.iter().find(|here| here.can_switch).map(|Here { fix, place, .. }| {
-        format!("sudo {fix} --prove --live{place}{unit} (measure what it gains, in ten minutes)")
+        format!("sudo fonio fix trial {fix}{place}{unit} (measure what it gains, in ten minutes)")
     });
     first.into_iter().chain(live).collect()
 }
@@ -36,7 +36,7 @@ fn blocked_unit(analysis: &Analysis) -> Option<&str> {
 
 /// A fix that can be made on this machine.
 struct Here<'a> {
-    /// The command without what it does: `fonio fix bfq`.
+    /// Its name: `bfq`.
     fix: &'a str,
     /// The device, file or unit, as a word for the shell with a space before it, or nothing.
     place: &'a str,
@@ -46,12 +46,13 @@ struct Here<'a> {
 
 impl Here<'_> {
     fn of(command: &str) -> Option<Here<'_>> {
-        let (fix, place) = command.split_once(" --apply")?;
+        let words = command.strip_prefix("fonio fix apply ")?;
+        let (fix, place) = words.split_at(words.find(' ').unwrap_or(words.len()));
         let path = match place.trim().trim_matches('\'') {
             "" => Path::new("/"),
             path => Path::new(path),
         };
-        let candidate = Candidate::parse(fix.strip_prefix("fonio fix ")?).ok()?;
+        let candidate = Candidate::parse(fix).ok()?;
         let planned = Settings::plan(&candidate.setting()?, path).ok()?;
         Some(Here { fix, place, can_switch: planned.target.cannot_switch().is_none() })
     }

@@ -1,18 +1,18 @@
-//! `fonio fix --undo`.
+//! `fonio fix undo`.
 
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 use fonio_experiment::Candidate;
-use fonio_host::{Applied, Kept, Setting, Undone};
+use fonio_host::{Applied, Kept, Setting, Settings, Undone};
 
 use super::{Done, Place, hint, json, only, open, open_keeper, places, setting};
-use crate::cli::run::Fix;
+use crate::cli::fix::FixUndo;
 use crate::commands::run;
 use crate::exit::Exit;
 
 /// Restores what was there before, and takes kept settings out of the files.
-pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
+pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     if !arguments.dry_run {
         run::recover()?;
     }
@@ -23,13 +23,20 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
     };
     // Without a value, `read-ahead` undoes whatever value was set.
     let has_value = matches!(&arguments.name, Some(Candidate::WithValue { .. }));
-    let is_wanted = |applied: &Applied| match &wanted {
+    // The target as the ledger has it: /dev/mmcblk0 for a folder on it.
+    let only_at = match (&wanted, &arguments.target) {
+        (Some((_, setting)), Some(target)) => Some(Settings::plan_or_current(setting, target)?.target),
+        _ => None,
+    };
+    let is_here = |applied: &Applied| only_at.as_ref().is_none_or(|target| *target == applied.target);
+    let is_named = |applied: &Applied| match &wanted {
         None => true,
         Some((_, setting)) if has_value || matches!(setting, Setting::Scheduler(_)) => {
             setting.is_in_force_as(applied)
         }
         Some((_, setting)) => setting.is_of(&applied.target),
     };
+    let is_wanted = |applied: &Applied| is_here(applied) && is_named(applied);
     // After a reboot, only the record of kept settings is left.
     let kept: Vec<Kept> = keeper.kept().iter().filter(|kept| is_wanted(&kept.applied)).cloned().collect();
     let mut chosen: Vec<(Applied, bool)> = settings
@@ -49,7 +56,7 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
     chosen.reverse();
     if chosen.is_empty() {
         let what = wanted.map_or("no fix is".to_owned(), |(name, _)| format!("{name} is not"));
-        bail!("nothing to undo: {what} applied here. Settings made with --apply end at the next boot");
+        bail!("nothing to undo: {what} applied here. Settings that were not kept end at the next boot");
     }
     let mut done = Vec::new();
     for (applied, is_on_record) in &chosen {
@@ -87,7 +94,7 @@ pub(super) fn undo(arguments: &Fix) -> Result<Exit> {
     }
     let all_undone = done.iter().all(|done| done.now.is_none());
     let mut out = io::stdout().lock();
-    if arguments.setup.json {
+    if arguments.json {
         json(&mut out, &done)?;
     } else {
         for done in &done {

@@ -1,6 +1,6 @@
 //! Measures: says what will be written, continues an interrupted run, measures, keeps and shows the result.
 
-use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -55,7 +55,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     let room = match subject {
         Subject::Real(path) => room_bytes(path)?,
         // The rest is for the file system itself.
-        Subject::Profile(_) => arguments.emulated.capacity / 10 * 9,
+        Subject::Profile(_) => arguments.emulated.size / 10 * 9,
     };
     let plan = Plan::within(&settings, room);
     let announced = announcement(arguments, &plan, room);
@@ -65,9 +65,6 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     }
     let fio = Fio::find()?;
     eprintln!("{announced}");
-    if mode == Mode::Device && !arguments.yes && !confirmed(&arguments.target)? {
-        bail!("nothing was written; repeat with --yes to overwrite {}", arguments.target.display());
-    }
     let (stop, emulated) = match subject {
         Subject::Real(_) => (signals::watch()?, None),
         Subject::Profile(profile) => {
@@ -82,7 +79,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     };
     let target = match mode {
         Mode::Directory => Target::open(&path, None)?,
-        Mode::Device => Target::open(&path, arguments.destroy.as_deref())?,
+        Mode::Device => Target::open(&path, arguments.erase.as_deref())?,
         Mode::DeviceReadOnly => Target::read_only(&path)?,
     };
     if let Some(kind @ ("tmpfs" | "ramfs")) = target.place().file_system.as_deref() {
@@ -108,12 +105,12 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
 fn mode(arguments: &StoreBenchRun, subject: &Subject<'_>) -> Result<Mode> {
     let Subject::Real(path) = subject else { return Ok(Mode::Directory) };
     let is_device = !path.is_dir();
-    match &arguments.destroy {
+    match &arguments.erase {
         Some(named) if !is_device => {
-            bail!("--destroy is for a raw device, and {} is a directory; leave it out", named.display())
+            bail!("--erase is for a raw device, and {} is a directory; leave it out", named.display())
         }
         Some(named) if named != path => bail!(
-            "--destroy names {}, and the device to measure is {}; name the same device twice",
+            "--erase names {}, and the device to measure is {}; name the same device twice",
             named.display(),
             path.display()
         ),
@@ -143,17 +140,6 @@ fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
         };
     }
     text
-}
-
-/// Asks on the terminal whether the device may be overwritten.
-fn confirmed(device: &Path) -> Result<bool> {
-    if !io::stdin().is_terminal() {
-        return Ok(false);
-    }
-    eprint!("Everything on {} will be lost. Type yes to go on: ", device.display());
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(answer.trim() == "yes")
 }
 
 fn circumstances(

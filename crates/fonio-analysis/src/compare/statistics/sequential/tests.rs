@@ -13,7 +13,7 @@ const PAIRS: usize = 60;
 /// The time blocked in successive slices of a load, per second: 2 × [`PAIRS`] of them.
 type Load = fn(&mut Random) -> Vec<f64>;
 
-/// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo xtask bench live
+/// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo studies live
 /// --slices` prints such a list.
 const RECORDED: &str = include_str!("recorded.txt");
 

@@ -1,0 +1,42 @@
+//! The known name that a user probably meant.
+
+/// Names less alike than this are not taken for a slip.
+const ALIKE_MIN: f64 = 0.5;
+
+/// Returns the end of a sentence about an unknown name: the known name that is most like it, or nothing if none is.
+pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+    let lower = name.to_lowercase();
+    let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());
+    // The first of several equal ones.
+    let best = known
+        .into_iter()
+        .map(|known| (alike(known), known))
+        .reduce(|best, other| if other.0 > best.0 { other } else { best });
+    match best {
+        // A name that is known is not a slip.
+        Some((alike, known)) if alike >= ALIKE_MIN && known != name => {
+            format!("; the nearest name is `{known}`")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_gets_its_name() {
+        let known = ["bfq", "wal-normal", "wal-full", "read-ahead"];
+        for (name, expected) in [
+            ("bqf", "; the nearest name is `bfq`"),
+            ("wal+normal", "; the nearest name is `wal-normal`"),
+            ("Read_Ahead", "; the nearest name is `read-ahead`"),
+            ("webbench", ""),
+            ("bfq", ""),
+        ] {
+            assert_eq!(nearest(name, known), expected, "{name}");
+        }
+        assert_eq!(nearest("bfq", []), "");
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of live recordings. One program, because each program is linked with everything.
+
+mod blocked;
+mod calls;
+mod live;
+mod loop_ext4;
+mod statements;
+mod whose;

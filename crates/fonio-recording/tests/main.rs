@@ -1,0 +1,11 @@
+//! Tests of the recording directory: what is written is read back, and what is damaged is reported. One program, because each program is linked with everything.
+
+mod damage;
+mod documentation;
+mod full_disk;
+mod generated;
+mod long;
+mod order;
+mod rewritten;
+mod round_trip;
+mod staging;

@@ -1,0 +1,283 @@
+//! The command line of `fonio fix`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use fonio_core::quantity::parse_duration;
+use fonio_experiment::Candidate;
+
+use super::parse_time;
+use super::run::{Candidates, SetupArgs, WorkArgs};
+
+/// `fonio fix`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = crate::commands::fix::groups())]
+pub struct Fix {
+    /// What to do with a fix.
+    #[command(subcommand)]
+    pub command: Option<FixCommand>,
+    /// What the screen shows.
+    #[command(flatten)]
+    pub screen: Screen,
+}
+
+/// `fonio fix` without a verb.
+#[derive(Debug, Args)]
+pub struct Screen {
+    /// The fixes to show.
+    #[command(flatten)]
+    pub choice: Choice,
+    /// Print everything, not only the most important.
+    ///
+    /// Every fix, with the line that describes it and what a power cut can lose with it.
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A choice of fixes.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Choice {
+    /// Only fixes that lose at most the last seconds of synced data at a power cut.
+    #[arg(long)]
+    pub safe: bool,
+    /// Only fixes that need no new hardware.
+    #[arg(long)]
+    pub no_hardware: bool,
+}
+
+/// The verbs of `fonio fix`.
+#[derive(Debug, Subcommand)]
+pub enum FixCommand {
+    /// Show one fix: what it changes, needs and costs, and what a power cut can lose with it.
+    ///
+    /// Reads the settings of this machine, and writes nothing.
+    ///
+    /// Example: fonio fix show bfq
+    Show(FixShow),
+    /// Apply a fix to this machine until the next boot, or with --keep for good.
+    ///
+    /// Changes the setting that `fonio fix show NAME` names, and records the former value for `fonio fix undo`. Needs root.
+    ///
+    /// Example: sudo fonio fix apply bfq /mnt/sd
+    Apply(FixApply),
+    /// Undo a fix, or all of them: restore the former settings, and take kept ones out of the files.
+    ///
+    /// Reads the record of what fonio changed. Needs root.
+    ///
+    /// Example: sudo fonio fix undo bfq
+    Undo(FixUndo),
+    /// Measure what fixes gain, on a workload or on a command of yours.
+    ///
+    /// Runs it with and without each fix, in rounds, and reports each gain with its interval. Writes recordings and a page. A
+    /// command runs on your own disk: --on names a folder on it, and the setting is changed for each measurement and restored
+    /// after it.
+    ///
+    /// Example: fonio fix prove --safe webbench --on ridata
+    Prove(Box<FixProve>),
+    /// Test a setting while the machine does its usual work.
+    ///
+    /// Switches the setting back and forth in slices of time; each pair of slices has one with it, in an order drawn at random.
+    /// Compares how long threads were blocked on storage, stops when the answer is clear, and restores the setting in any case.
+    /// Writes a recording of each slice. Needs root.
+    ///
+    /// Example: sudo fonio fix trial bfq /mnt/sd --for 10m
+    Trial(FixTrial),
+}
+
+/// `fonio fix show`.
+#[derive(Debug, Args)]
+pub struct FixShow {
+    /// The fix, such as noatime or io-weight=50.
+    #[arg(value_parser = super::run::parse_candidate)]
+    pub name: Candidate,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fonio fix apply`.
+#[derive(Debug, Args)]
+pub struct FixApply {
+    /// The fix, such as noatime or io-weight=50.
+    #[arg(value_parser = super::run::parse_candidate)]
+    pub name: Candidate,
+    /// The device or mount that holds this path; or this folder, database, or unit of systemd.
+    ///
+    /// A setting of the whole machine needs none.
+    pub target: Option<PathBuf>,
+    /// Apply the fix to this running process and its threads.
+    ///
+    /// Only for fixes that Linux keeps for each thread, such as io-class.
+    #[arg(long, value_name = "PID", conflicts_with = "target")]
+    pub pid: Option<u32>,
+    /// Keep the fix across reboots.
+    ///
+    /// In `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in or unit of systemd.
+    #[arg(long, conflicts_with_all = ["pid", "command"])]
+    pub keep: bool,
+    /// Print what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Change a folder also if programs have files in it open for writing.
+    ///
+    /// Restart them at once.
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Run this command with the fix.
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["target", "pid", "json"])]
+    pub command: Vec<OsString>,
+}
+
+/// `fonio fix undo`.
+#[derive(Debug, Args)]
+pub struct FixUndo {
+    /// The fix. Default: all.
+    #[arg(value_parser = super::run::parse_candidate)]
+    pub name: Option<Candidate>,
+    /// Where it was applied. Default: everywhere.
+    pub target: Option<PathBuf>,
+    /// Print what would be done, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fonio fix prove`.
+#[derive(Debug, Args)]
+#[command(override_usage = "fonio fix prove [OPTIONS] NAME[,NAME…]|all WORKLOAD --on PLACE\n       \
+    fonio fix prove [OPTIONS] --safe|--no-hardware WORKLOAD --on PLACE\n       \
+    fonio fix prove [OPTIONS] NAME[,NAME…] --on PLACE -- CMD")]
+pub struct FixProve {
+    /// The fixes, separated by commas, or `all`; then the workload (`fonio run` lists them). With --safe or --no-hardware, only
+    /// the workload.
+    #[arg(value_name = "NAMES WORKLOAD", num_args = 0..=2)]
+    pub words: Vec<String>,
+    /// The fixes to measure.
+    #[command(flatten)]
+    pub choice: Choice,
+    /// Run every fix once, then measure only the N fastest.
+    #[arg(long, value_name = "N")]
+    pub best: Option<usize>,
+    /// Run this line of the shell before each measurement of a command, to bring its files into the same state.
+    ///
+    /// Its time is not measured.
+    #[arg(long, value_name = "LINE", requires = "command")]
+    pub prepare: Option<String>,
+    /// Where and how often it runs.
+    #[command(flatten)]
+    pub setup: SetupArgs,
+    /// How the workload runs.
+    #[command(flatten)]
+    pub work: WorkArgs,
+    /// Measure this command.
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["best", "WorkArgs"])]
+    pub command: Vec<OsString>,
+}
+
+/// The fixes that `fonio fix prove` measures, and on what.
+#[derive(Debug)]
+pub struct Proof {
+    /// The fixes; `None` for all that are left by the choice.
+    pub names: Option<Candidates>,
+    /// The workload; `None` for a command.
+    pub workload: Option<String>,
+}
+
+impl FixProve {
+    /// Tells the names of fixes and the workload apart.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is missing or there is one too many, or if a name is not one of a fix.
+    pub fn proof(&self) -> anyhow::Result<Proof> {
+        let is_chosen = self.choice.safe || self.choice.no_hardware;
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let (names, workload) = match (is_chosen, words.as_slice()) {
+            (true, []) => (None, None),
+            (true, [workload]) => (None, Some(*workload)),
+            (true, [..]) => {
+                anyhow::bail!(
+                    "--safe and --no-hardware choose the fixes: leave out their names, or these options"
+                )
+            }
+            (false, []) => anyhow::bail!("name the fix to prove: `fonio fix prove bfq webbench --on PLACE`"),
+            (false, [names, rest @ ..]) => (Some(*names), rest.first().copied()),
+        };
+        match (workload, self.command.is_empty()) {
+            (Some(_), false) => anyhow::bail!("name either a workload or a command after `--`, not both"),
+            (None, true) => {
+                anyhow::bail!("name a workload (`fonio run` lists them), or write a command after `--`")
+            }
+            _ => {}
+        }
+        let names = names.filter(|names| *names != "all").map(str::parse).transpose();
+        Ok(Proof { names: names.map_err(anyhow::Error::msg)?, workload: workload.map(str::to_owned) })
+    }
+}
+
+/// `fonio fix trial`.
+#[derive(Clone, Debug, Args)]
+pub struct FixTrial {
+    /// The fix, such as bfq or read-ahead=512KiB.
+    #[arg(value_parser = super::run::parse_candidate)]
+    pub name: Candidate,
+    /// The device whose setting is tested, or a file or folder on it.
+    ///
+    /// A setting of the whole machine needs none.
+    pub target: Option<PathBuf>,
+    /// End after this time.
+    ///
+    /// The test ends earlier when the answer is clear. A test that goes on (--resume) gets this time anew.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "10m")]
+    pub lasting: Duration,
+    /// Look only at this systemd unit, container or Android package.
+    ///
+    /// Default: the threads of all programs, without bulk work such as copies.
+    #[arg(long, value_name = "UNIT")]
+    pub unit: Option<String>,
+    /// The measured time of a slice.
+    ///
+    /// Default: 5 s more than the kernel takes at most to write dirty pages back, which is 40 s on most machines.
+    #[arg(long, value_name = "TIME", value_parser = parse_slice)]
+    pub slice: Option<Duration>,
+    /// The time after a switch that is not measured.
+    ///
+    /// Default: for a setting of the disk's queue, the time between two wake-ups of write-back (5 s); for other settings, until
+    /// pages dirtied before the switch are written (35 s).
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub carry_over: Option<Duration>,
+    /// Go on with the test in this folder.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "seed"])]
+    pub resume: Option<PathBuf>,
+    /// Seed of all random choices.
+    ///
+    /// Default: a new one, which is printed.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Write the result to this path.
+    ///
+    /// A folder for the slices. Default: fonio-live, or the first free one of fonio-live-2, …
+    #[arg(short, long = "output", value_name = "PATH")]
+    pub out: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parses the time of a slice.
+fn parse_slice(text: &str) -> Result<Duration, String> {
+    /// Shorter ones hold hardly any wait, and longer ones would fill the recorder's memory.
+    const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    if POSSIBLE.contains(&time) { Ok(time) } else { Err("write a time from 1s to 1h".to_owned()) }
+}

@@ -1,0 +1,80 @@
+//! `fonio fix apply NAME --pid PID` and `-- CMD`: a fix for one process.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+
+use anyhow::{Context, Result, bail};
+use fonio_experiment::Candidate;
+use fonio_host::{IoPriority, Scope, with_io_class};
+use serde::Serialize;
+
+use super::{json, list, setting};
+use crate::cli::fix::FixApply;
+use crate::exit::Exit;
+
+/// The only fix that Linux keeps for each thread.
+const IO_CLASS: &str = "io-class";
+
+/// The class of a process that was changed, for `--json`.
+#[derive(Serialize)]
+struct Changed<'a> {
+    /// `applied` or `would_apply`.
+    outcome: &'a str,
+    pid: u32,
+    threads: &'a [u32],
+    old: &'a str,
+    new: &'a str,
+}
+
+/// Applies a fix to a running process, or runs a command with it.
+pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
+    let class = class(&arguments.name)?;
+    let mut out = io::stdout().lock();
+    let Some(pid) = arguments.pid else {
+        let line = arguments.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        if arguments.dry_run {
+            writeln!(out, "Would run `{line}` with the I/O class {class}.")?;
+            return Ok(Exit::Fine);
+        }
+        drop(out);
+        // The command takes this process's place, so its exit code and signals are its own.
+        let error = with_io_class(&class, &arguments.command).exec();
+        return Err(error).context("cannot start ionice; install util-linux");
+    };
+    let process = IoPriority::of(pid)?;
+    if !arguments.dry_run {
+        process.set(&class)?;
+    }
+    let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
+    if arguments.json {
+        let (threads, old) = (process.threads.as_slice(), process.now.as_str());
+        return json(&mut out, &Changed { outcome, pid, threads, old, new: &class });
+    }
+    let (would, count) = (if arguments.dry_run { "Would set" } else { "Set" }, process.threads.len());
+    let threads = if count == 1 { "thread" } else { "threads" };
+    writeln!(out, "{would} the I/O class of process {pid} ({count} {threads}): {} -> {class}", process.now)?;
+    writeln!(
+        out,
+        "Only the schedulers bfq, mq-deadline and smartio heed it. It lasts until the process ends."
+    )?;
+    if !arguments.dry_run {
+        writeln!(out, "Next: `ionice -c none -p {pid}` takes it back.")?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// The class that the fix gives a process, or an error with the way out.
+fn class(change: &Candidate) -> Result<String> {
+    let name = change.name();
+    let (fix, setting) = setting(change)?;
+    if fix.name == IO_CLASS {
+        return Ok(name.split_once('=').map_or("idle", |(_, class)| class).to_owned());
+    }
+    match setting.scope() {
+        Scope::Unit => bail!(
+            "Linux has {name} for control groups, not for processes: run the command as a unit (`systemd-run --unit NAME CMD`), then `fonio fix apply {name} NAME.service`"
+        ),
+        Scope::Machine => bail!("{name} changes the whole machine, not a process: `fonio fix apply {name}`"),
+        scope => bail!("it cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
+    }
+}

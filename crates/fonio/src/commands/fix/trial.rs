@@ -1,0 +1,234 @@
+//! `fonio fix trial`: tests a setting on the machine in use.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_core::Unit;
+use fonio_experiment::{
+    Ended, ExperimentError, LiveOptions, LiveOutcome, LivePlan, LiveProgress, LiveResult, OfArm,
+    PressureShares, run_live,
+};
+use fonio_host::{Settings, Target, WriteBack};
+
+use crate::cli::fix::FixTrial;
+use crate::commands::run;
+use crate::exit::Exit;
+use crate::signals;
+
+/// Added to the time in which the kernel writes dirty pages back, so that a slice holds all of it: 40 s with the kernel's
+/// defaults.
+const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
+
+/// The default name of the folder for the slices.
+const RESULTS: &str = "fonio-live";
+
+/// Tests a setting.
+pub fn run(arguments: &FixTrial) -> Result<Exit> {
+    let candidate = &arguments.name;
+    let (listed, setting) = super::setting(candidate).with_context(|| {
+        format!("{} cannot be switched back and forth on a machine in use", candidate.name())
+    })?;
+    let earlier = earlier(arguments)?;
+    let of_earlier = earlier.as_ref().map(|(_, plan)| plan);
+    let path = arguments.target.clone().or_else(|| Some(of_earlier?.setting.target.path()));
+    ensure!(
+        setting.is_of_machine() || path.is_some(),
+        "{} is a setting of one device or mount: name it, or a folder on it, such as `fonio fix trial {} /mnt/sd`",
+        candidate.name(),
+        candidate.name()
+    );
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "recording and changing settings need root: run it with sudo"
+    );
+    let stop = run::begin()?;
+    let planned = Settings::plan(&setting, path.as_deref().unwrap_or(Path::new("/")))?;
+    if let Some(reason) = planned.target.cannot_switch() {
+        bail!("{} cannot be switched back and forth on a machine in use: {reason}", candidate.name());
+    }
+    let write_back = WriteBack::of_machine()?;
+    let default_carry_over = match planned.target {
+        Target::Scheduler { .. }
+        | Target::Queue { .. }
+        | Target::Concurrency { .. }
+        | Target::IoCost { .. } => write_back.interval,
+        _ => write_back.longest(),
+    };
+    let seconds = |given: Option<Duration>, of_earlier: Option<f64>, default: Duration| {
+        given.map(|time| time.as_secs_f64()).or(of_earlier).unwrap_or(default.as_secs_f64())
+    };
+    let plan = LivePlan {
+        version: LivePlan::VERSION,
+        fix: candidate.name(),
+        setting: planned,
+        unit: arguments.unit.clone().or_else(|| of_earlier?.unit.clone()),
+        slice_s: seconds(
+            arguments.slice,
+            of_earlier.map(|plan| plan.slice_s),
+            write_back.longest() + BESIDE_WRITE_BACK,
+        ),
+        carry_over_s: seconds(
+            arguments.carry_over,
+            of_earlier.map(|plan| plan.carry_over_s),
+            default_carry_over,
+        ),
+        order_seed: of_earlier
+            .map_or_else(|| arguments.seed.unwrap_or_else(new_seed), |plan| plan.order_seed),
+    };
+    let folder = match earlier {
+        Some((folder, _)) => folder,
+        None => run::results_directory(arguments.out.as_deref(), RESULTS)?,
+    };
+    eprintln!(
+        "Switching {} between {} and {}, for {} at most. Each slice is measured for {}, {} after a switch; seed of the order: {}. Slices go to {}.",
+        plan.setting.target,
+        plan.setting.old,
+        plan.setting.new,
+        Unit::S.format(arguments.lasting.as_secs_f64()),
+        Unit::S.format(plan.slice_s),
+        Unit::S.format(plan.carry_over_s),
+        plan.order_seed,
+        folder.display()
+    );
+    let options = LiveOptions { lasting: arguments.lasting, folder: &folder, stop: &stop };
+    let outcome = run_live(&plan, &options, &mut |progress| tell(&plan, &progress)).inspect_err(|_| {
+        // Removes a new folder; fails if it holds slices.
+        let _ = fs::remove_dir(&folder);
+    })?;
+    publish(outcome, arguments, &folder, listed.loses.sentence())
+}
+
+/// The folder and the plan of the test that goes on: that of `--resume`, or of a folder for the output that holds a test.
+fn earlier(arguments: &FixTrial) -> Result<Option<(PathBuf, LivePlan)>> {
+    let resume = arguments.resume.as_ref();
+    let Some(folder) = resume.or(arguments.out.as_ref()) else { return Ok(None) };
+    let plan = LivePlan::of_folder(folder)?;
+    ensure!(plan.is_some() || resume.is_none(), "{} holds no test that could go on", folder.display());
+    Ok(plan.map(|plan| (folder.clone(), plan)))
+}
+
+/// A seed that no load depends on. It is short, because people type it.
+fn new_seed() -> u64 {
+    RandomState::new().build_hasher().finish() % 1_000_000
+}
+
+fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
+    match progress {
+        LiveProgress::Slice { slice, blocked, left } => {
+            let value = if slice.with_setting { &plan.setting.new } else { &plan.setting.old };
+            eprintln!(
+                "slice {} (pair {}, {value}): blocked {} in each second; at most {} left",
+                slice.number,
+                slice.pair,
+                Unit::S.format(*blocked),
+                Unit::S.format(left.as_secs_f64().round()),
+            );
+        }
+        LiveProgress::Pair { paired } => {
+            let bounds = match (paired.low, paired.high) {
+                (None, None) => "too few pairs to bound it".to_owned(),
+                (low, high) => {
+                    let high = high.map_or_else(|| "any".to_owned(), |high| format!("{high:.2}"));
+                    format!("{:.2} to {high}", low.unwrap_or(0.0))
+                }
+            };
+            if let Some(ratio) = paired.ratio {
+                let pairs = if paired.pairs == 1 { "pair" } else { "pairs" };
+                eprintln!(
+                    "after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})",
+                    paired.pairs
+                );
+            }
+        }
+        LiveProgress::Note(text) => eprintln!("note: {text}"),
+        _ => {}
+    }
+}
+
+/// Prints the answer, and then why the test ended.
+fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &str) -> Result<Exit> {
+    let LiveOutcome { result, ended } = outcome;
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?;
+    } else {
+        show(&mut out, &result, folder, loses)?;
+    }
+    out.flush()?;
+    match ended {
+        Ended::Error(ExperimentError::Interrupted) => {
+            eprintln!(
+                "Stopped, and {} is {} again; `--resume {}` goes on.",
+                result.plan.setting.target,
+                result.plan.setting.old,
+                folder.display()
+            );
+            Ok(Exit::Command(signals::exit_code().unwrap_or(1)))
+        }
+        Ended::Error(error) => Err(error).context("the test ended early"),
+        _ if result.paired.pairs == 0 => Ok(Exit::NotValid),
+        _ => Ok(Exit::Fine),
+    }
+}
+
+fn show(out: &mut impl Write, result: &LiveResult, folder: &Path, loses: &str) -> io::Result<()> {
+    writeln!(out, "{}", result.verdict)?;
+    if let (Some(without), Some(with)) = (&result.without, &result.with) {
+        let setting = &result.plan.setting;
+        writeln!(
+            out,
+            "\n{:<34} {:>14} {:>14}",
+            "means of the pairs that count",
+            setting_text(&setting.old),
+            setting_text(&setting.new)
+        )?;
+        for (what, text) in ROWS {
+            if let (Some(without), Some(with)) = (text(without), text(with)) {
+                writeln!(out, "{what:<34} {without:>14} {with:>14}")?;
+            }
+        }
+        writeln!(
+            out,
+            "The sentence above rests on the first line and compares within pairs; the others only explain."
+        )?;
+    }
+    if result.slices_left_out > 0 {
+        writeln!(out, "Slices that do not count: {}.", result.slices_left_out)?;
+    }
+    writeln!(out, "{loses}")?;
+    writeln!(
+        out,
+        "\nSlices: {}; a recording of each is beside it, for `fonio report`.",
+        folder.join("slices.csv").display()
+    )
+}
+
+/// The value of a setting for the head of a column.
+fn setting_text(value: &str) -> String {
+    let short: String = value.chars().take(14).collect();
+    if short.len() < value.len() {
+        format!("{}…", &value.chars().take(13).collect::<String>())
+    } else {
+        short
+    }
+}
+
+/// A line of the table, and its value.
+type Row = (&'static str, fn(&OfArm) -> Option<String>);
+
+const ROWS: [Row; 6] = [
+    ("blocked on storage, in each second", |arm| Some(Unit::S.format(arm.blocked))),
+    ("waits of 100 ms and more, a minute", |arm| Some(format!("{:.1}", arm.long_per_min))),
+    ("pressure of I/O, some", |arm| share(arm.machine_pressure, |pressure| pressure.some)),
+    ("pressure of I/O, full", |arm| share(arm.machine_pressure, |pressure| pressure.full)),
+    ("pressure of I/O in the unit, some", |arm| share(arm.unit_pressure, |pressure| pressure.some)),
+    ("pressure of I/O in the unit, full", |arm| share(arm.unit_pressure, |pressure| pressure.full)),
+];
+
+fn share(pressure: Option<PressureShares>, of: fn(PressureShares) -> Option<f64>) -> Option<String> {
+    Some(Unit::Share.format(of(pressure?)?))
+}

@@ -1,0 +1,84 @@
+//! `fonio replay`: the I/O of a recording again, on other storage or with other settings.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use fonio_experiment::{CommandOptions, Replay as Replayed, replay};
+
+use crate::cli::Colour;
+use crate::cli::run::{Layer, Replay};
+use crate::commands::run::{Refusal, Tried, begin, roles, run_and_publish, setups};
+use crate::commands::{lab, model};
+use crate::exit::Exit;
+use crate::output;
+
+/// Replays in models, on devices or in folders.
+pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
+    if let Some(kernel) = &arguments.setup.guest {
+        return lab::run_setup(kernel, &arguments.setup);
+    }
+    if arguments.setup.places().iter().any(|place| place.starts_with(model::PREFIX)) {
+        return model::run(arguments, colour);
+    }
+    let at = &arguments.setup;
+    let stop = begin()?;
+    let recording = fs::canonicalize(&arguments.recording)
+        .with_context(|| format!("cannot find the recording {}", arguments.recording.display()))?;
+    let plan = replay::plan(&recording, layer(arguments.layer))?;
+    tell(&plan);
+    let setups = setups(at)?;
+    let fixes = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
+    let arms = Tried { candidates: fixes, refusal: Refusal::Error, best: None }.arms(&setups, None)?;
+    let roles = roles()?;
+    let options = CommandOptions {
+        command: &[],
+        replay: Some(Replayed { recording: &recording, plan: &plan, fast: arguments.fast }),
+        before_each: None,
+        seed: at.seed,
+        roles: &roles,
+        stop: &stop,
+    };
+    run_and_publish(&arms, &options, at, colour)
+}
+
+/// Says what is replayed, and what is not.
+fn tell(plan: &replay::Plan) {
+    let room = output::bytes(plan.room());
+    match plan {
+        replay::Plan::Blocks(plan) => {
+            let (accesses, threads) = (plan.len(), plan.threads.len());
+            eprintln!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
+            if plan.left_out + plan.of_other_devices > 0 {
+                eprintln!(
+                    "left out: {} discards and other operations, {} accesses of other devices",
+                    plan.left_out, plan.of_other_devices
+                );
+            }
+        }
+        replay::Plan::Calls(plan) => {
+            let (calls, files, threads) = (plan.len(), plan.files.len(), plan.threads.len());
+            eprintln!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
+            for (reason, count) in &plan.left_out {
+                let why = match reason {
+                    replay::calls::LeftOut::Failed => "failed in the recording",
+                    replay::calls::LeftOut::Elsewhere => {
+                        "are on other file systems than most of its writes and syncs"
+                    }
+                    replay::calls::LeftOut::Unknown => {
+                        "have a file or a place that the recording does not show"
+                    }
+                    replay::calls::LeftOut::Kind => "are of a kind that is not replayed, such as msync",
+                };
+                eprintln!("left out: {count} calls that {why}");
+            }
+        }
+    }
+}
+
+/// The layer in the words of the engine.
+pub fn layer(layer: Layer) -> replay::What {
+    match layer {
+        Layer::Blocks => replay::What::Blocks,
+        Layer::Calls => replay::What::Calls,
+    }
+}

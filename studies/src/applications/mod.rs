@@ -1,0 +1,311 @@
+//! `cargo studies applications`: apps are launched while an update is installed and a backup is written, under SmartIO and the
+//! kernel's schedulers in a guest; and the predictions of models of schedulers, CFQ among them, from the recordings.
+//!
+//! The recordings are kept: the guest runs again when the module or the load changes. The models replay the recordings that were made
+//! without a scheduler.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use fonio_analysis::compare::interval::compare_rounds;
+use serde_json::Value;
+use xtask::results::{Cell, StudyResult};
+
+use crate::schedulers::{self, interval};
+use crate::{process, smartio, tools};
+
+const KERNEL: &str = "6.12";
+const DEVICE: &str = "samsung_s5";
+const ROUNDS: u32 = 8;
+/// What runs beside the launches.
+const UPDATE: &str = include_str!("update.toml");
+
+/// What is launched.
+pub struct Load {
+    /// The workload and its scale.
+    workload: &'static str,
+    scale: &'static str,
+    /// The module's schedulers and those of the kernel, as fixes of a device without one.
+    fixes: &'static [&'static str],
+    /// The thread that launches.
+    thread: &'static str,
+    /// The phase with the launches.
+    launches: &'static str,
+    /// Spans that are measured too.
+    span: Option<&'static str>,
+    /// Whether models replay it.
+    is_replayed: bool,
+}
+
+/// Forty apps, one after the other.
+pub const FORTY_APPS: Load = Load {
+    workload: "fortyapps",
+    scale: "0.02",
+    fixes: &["smartio", "bfq", "mq-deadline", "kyber"],
+    thread: "launcher",
+    launches: "cold",
+    span: None,
+    is_replayed: true,
+};
+
+/// One app: its launch, and how long the feed takes after a drag.
+pub const FACEBOOK: Load = Load {
+    workload: "facebook",
+    scale: "1",
+    fixes: &["smartio", "bfq"],
+    thread: "ui",
+    launches: "launch",
+    span: Some("drag"),
+    is_replayed: false,
+};
+
+/// What was measured and predicted, by scheduler.
+pub struct Applications {
+    /// The command in the guest.
+    pub command: String,
+    /// Each scheduler; the first is none.
+    pub schedulers: Vec<OfScheduler>,
+}
+
+/// One scheduler. Each list has a value of each round.
+#[derive(Default)]
+pub struct OfScheduler {
+    /// Its name in the kernel.
+    pub name: String,
+    /// What the kernel did; `None` for a scheduler that it does not have.
+    pub kernel: Option<Measured>,
+    /// The mean response time of the launcher's reads in the model, in seconds.
+    pub model_read_s: Vec<f64>,
+}
+
+/// What the kernel did.
+#[derive(Default)]
+pub struct Measured {
+    /// The mean response time of the launcher's reads in seconds.
+    pub read_s: Vec<f64>,
+    /// Seconds that the launching program was blocked on storage.
+    pub blocked_s: Vec<f64>,
+    /// Seconds of the launches.
+    pub launches_s: Vec<f64>,
+    /// Seconds of all spans that the load names.
+    pub spans_s: Vec<f64>,
+    /// The share of the time in which processors were not idle.
+    pub active_share: Vec<f64>,
+    /// Ticks in which processors were idle and I/O was outstanding.
+    pub iowait_ticks: Vec<f64>,
+}
+
+impl Applications {
+    /// A scheduler by its name.
+    pub fn of(&self, name: &str) -> Result<&OfScheduler> {
+        self.schedulers.iter().find(|of| of.name == name).with_context(|| format!("{name} was not run"))
+    }
+}
+
+/// The options of `cargo studies applications`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Use this build of fonio instead of building it.
+    #[arg(long, value_name = "PROGRAM")]
+    fonio: Option<PathBuf>,
+}
+
+/// Launches forty apps.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
+}
+
+/// Measures, or takes what was measured with the same module before.
+pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
+    tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
+    process::outlive_signals()?;
+    let fonio = schedulers::fonio(fonio)?;
+    let built = smartio::module(KERNEL)?;
+    let folder = process::scratch("kernel/applications")?;
+    let guest = folder.join("guest");
+    std::fs::create_dir_all(&guest)?;
+    std::fs::copy(&built.module, guest.join("smartio-iosched.ko"))?;
+    std::fs::write(guest.join("update.toml"), UPDATE)?;
+    let command = format!(
+        "fonio run {} --scale {} --background guest/update.toml --on {DEVICE} --fix {} --runs {ROUNDS}",
+        load.workload,
+        load.scale,
+        load.fixes.join(",")
+    );
+    let inputs = [&std::fs::read(&built.module)?, UPDATE.as_bytes(), command.as_bytes()].concat();
+    let kept = format!("results-{}", schedulers::short(&inputs));
+    let results = folder.join(&kept);
+    if !results.join("summary.json").exists() {
+        let script = format!("insmod guest/smartio-iosched.ko && {command} --output {kept}");
+        let mut run = process::bound_to_this(&fonio);
+        run.args(["lab", "run", KERNEL, "--copy", "guest", "--bring", &kept, "--", "sh", "-c", &script]);
+        process::run(run.current_dir(&folder).stdout(Stdio::null()))?;
+    }
+    let summary: Value = serde_json::from_slice(&std::fs::read(results.join("summary.json"))?)?;
+    let mut found = Applications { command, schedulers: Vec::new() };
+    for variation in list(&summary, "variations")? {
+        let name = variation["name"].as_str().context("a setup has a name")?;
+        let scheduler = name.split_once(", ").map_or("none", |(_, fix)| fix);
+        let mut kernel = Measured::default();
+        for run in list(variation, "runs")? {
+            let recording = folder.join(run["recording"].as_str().context("a run has a recording")?);
+            let models: &[&str] =
+                if scheduler == "none" && load.is_replayed { &[] } else { &["--scheduler", "noop"] };
+            let replay = replay(&fonio, &recording, models)?;
+            kernel.read_s.push(of_thread(load.thread, &replay["recorded"])?);
+            kernel.blocked_s.push(number(&run["own"]["blocked_s"])?);
+            kernel.launches_s.push(number(&run["phases_s"][load.launches])?);
+            if let Some(span) = load.span {
+                kernel.spans_s.push(number(&run["spans_s"][span])?);
+            }
+            let report = json(&fonio, &["report", &recording.to_string_lossy(), "--json"])?;
+            let cpu = &report["analysis"]["machine"]["cpu"];
+            kernel.iowait_ticks.push(number(&cpu["iowait_ticks"])?);
+            kernel.active_share.push(number(&cpu["active_share"])?);
+            if scheduler == "none" && load.is_replayed {
+                for run in list(&replay, "runs")? {
+                    let name = run["scheduler"].as_str().context("a run has a scheduler")?;
+                    found
+                        .add(if name == "noop" { "none" } else { name })
+                        .model_read_s
+                        .push(of_thread(load.thread, &run["programs"])?);
+                }
+            }
+        }
+        found.add(scheduler).kernel = Some(kernel);
+    }
+    ensure!(!found.schedulers.is_empty(), "{} has no setups", results.display());
+    Ok(found)
+}
+
+impl Applications {
+    fn add(&mut self, name: &str) -> &mut OfScheduler {
+        let at = self.schedulers.iter().position(|of| of.name == name).unwrap_or_else(|| {
+            self.schedulers.push(OfScheduler { name: name.to_owned(), ..OfScheduler::default() });
+            self.schedulers.len() - 1
+        });
+        &mut self.schedulers[at]
+    }
+}
+
+fn replay(fonio: &Path, recording: &Path, more: &[&str]) -> Result<Value> {
+    let recording = recording.to_string_lossy();
+    let model = format!("model:{DEVICE}");
+    let mut words = vec!["replay", &recording, "--on", &model, "--json"];
+    words.extend(more);
+    json(fonio, &words)
+}
+
+fn json(fonio: &Path, words: &[&str]) -> Result<Value> {
+    let mut command = Command::new(fonio);
+    let out = command.args(words).stderr(Stdio::inherit()).output().context("cannot start fonio")?;
+    serde_json::from_slice(&out.stdout).with_context(|| format!("{} gave no JSON", process::shown(&command)))
+}
+
+/// The mean response time of a thread's reads.
+fn of_thread(name: &str, programs: &Value) -> Result<f64> {
+    let programs = programs.as_array().context("programs are a list")?;
+    let of = programs
+        .iter()
+        .find(|of| of["name"] == name)
+        .with_context(|| format!("the recording has no reads of {name}"))?;
+    Ok(number(&of["reads"]["sum_s"])? / number(&of["reads"]["count"])?)
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    value[name].as_array().with_context(|| format!("the results have no `{name}`"))
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().with_context(|| format!("the results have {value} in place of a number"))
+}
+
+fn show(found: &Applications) -> Result<()> {
+    let columns = [
+        "scheduler",
+        "a read of the launching program",
+        "the same in the model",
+        "model over kernel",
+        "it was blocked",
+        "cold launches",
+        "iowait ticks",
+    ];
+    let title = "apps launched during an installation and a backup";
+    let mut result = StudyResult::begin("applications", title, "cargo studies applications", &columns)?;
+    result.rounds = Some(ROUNDS.into());
+    for of in &found.schedulers {
+        let none = Measured::default();
+        let kernel = of.kernel.as_ref().unwrap_or(&none);
+        let cell = |values: &[f64], factor: f64, unit: &str, decimals: usize| {
+            let values: Vec<f64> = values.iter().map(|value| value * factor).collect();
+            if values.is_empty() { "–".into() } else { Cell::rounds(values, unit, decimals).with_range() }
+        };
+        let errors = of.model_read_s.iter().zip(&kernel.read_s).map(|(model, kernel)| model / kernel);
+        let cells = vec![
+            cell(&kernel.read_s, 1e3, "ms", 2),
+            cell(&of.model_read_s, 1e3, "ms", 2),
+            cell(&errors.collect::<Vec<_>>(), 1.0, "", 2),
+            cell(&kernel.blocked_s, 1e3, "ms", 0),
+            cell(&kernel.launches_s, 1.0, "s", 2),
+            cell(&kernel.iowait_ticks, 1.0, "", 0),
+        ];
+        result.row(&of.name, cells);
+    }
+    result.remark = compare(found)?;
+    println!("\n{}", result.remark);
+    result.keep(true)?;
+    Ok(())
+}
+
+/// How a figure is named, and where its values are.
+type Figure = (&'static str, fn(&Measured) -> &Vec<f64>);
+
+const COMPARED: [Figure; 3] = [
+    ("a read of the launching program", |of| &of.read_s),
+    ("it was blocked", |of| &of.blocked_s),
+    ("cold launches", |of| &of.launches_s),
+];
+
+/// Returns a sentence for each figure: SmartIO over each other scheduler, round by round. The load and the times at which
+/// requests meet differ from build to build of fonio, so other builds give other ratios.
+fn compare(found: &Applications) -> Result<String> {
+    let kernel =
+        |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));
+    let own = kernel("smartio")?;
+    let others: Vec<&OfScheduler> =
+        found.schedulers.iter().filter(|of| of.kernel.is_some() && of.name != "smartio").collect();
+    let mut text =
+        "SmartIO over each other one, mean ratio of the rounds with its interval at 95 %:".to_owned();
+    for (what, of) in COMPARED {
+        let pairs: Vec<(&[f64], &[f64])> = others
+            .iter()
+            .filter_map(|other| other.kernel.as_ref())
+            .map(|other| (of(other).as_slice(), of(own).as_slice()))
+            .collect();
+        let told: Vec<String> = others
+            .iter()
+            .zip(compare_rounds(&pairs))
+            .map(|(other, change)| format!("{} {}", other.name, interval(&change)))
+            .collect();
+        let _ = write!(text, " {what}: {}.", told.join("; "));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_launcher_is_found_among_programs() {
+        let programs = serde_json::json!([
+            { "name": "installer", "reads": { "count": 1, "sum_s": 9.0 } },
+            { "name": "launcher", "reads": { "count": 4, "sum_s": 2.0 } },
+        ]);
+        assert_eq!(of_thread("launcher", &programs).expect("it is there"), 0.5);
+        of_thread("launcher", &serde_json::json!([])).expect_err("nobody reads");
+    }
+}

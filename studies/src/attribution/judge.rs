@@ -1,0 +1,243 @@
+//! Compares a recording with the truth.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fonio_core::{
+    Bio, ByteCount, Content, DeviceId, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp,
+    ignore_rows, unit_name,
+};
+use fonio_system::{Cgroups, Task};
+
+use super::stack::Places;
+use super::truth::Truth;
+use super::writers::{Place, WRITERS};
+
+/// Targets: data right, data wrong, metadata and journal right.
+const DATA_RIGHT: f64 = 0.95;
+const DATA_WRONG: f64 = 0.01;
+const REST_RIGHT: f64 = 0.8;
+
+/// The rows of a recording.
+pub struct Judge {
+    place: Place,
+    /// Where the file system's device is on the disks. Bios of devices between are not judged a second time.
+    places: Places,
+    /// The unit of this process.
+    own_unit: Option<String>,
+    requests: Vec<Request>,
+    bios: Vec<Bio>,
+    paths: HashMap<u32, PathBuf>,
+    /// The rows of each thread, in order of time.
+    threads: HashMap<u32, Vec<Thread>>,
+    /// Bytes that were not said to be of the right unit: the unit, the file, and their number.
+    misses: std::cell::RefCell<BTreeMap<(String, String), u64>>,
+}
+
+impl RowSink for Judge {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.requests.push(row.clone());
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.bios.push(row.clone());
+        Ok(())
+    }
+    fn file(&mut self, row: &fonio_core::File) -> io::Result<()> {
+        if let Some(path) = &row.path {
+            self.paths.insert(row.file_id, path.into());
+        }
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        let rows = self.threads.entry(row.tid).or_default();
+        rows.push(row.clone());
+        rows.sort_by_key(|row| row.from);
+        Ok(())
+    }
+    ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
+}
+
+/// Bytes by how they were attributed.
+#[derive(Clone, Copy, Default)]
+pub struct Tally {
+    right: u64,
+    wrong: u64,
+    unknown: u64,
+    cause_known: u64,
+    unit_right: u64,
+    unit_wrong: u64,
+}
+
+/// What a recording says of a bio or request.
+struct Said<'a> {
+    content: Content,
+    path: Option<&'a Path>,
+    cause: Option<&'a Thread>,
+}
+
+impl Judge {
+    pub fn new(place: Place, places: Places) -> Judge {
+        let groups = Task::of(std::process::id()).cgroups();
+        Judge {
+            place,
+            places,
+            own_unit: groups.as_ref().and_then(Cgroups::telling).and_then(unit_name),
+            requests: Vec::new(),
+            bios: Vec::new(),
+            paths: HashMap::new(),
+            threads: HashMap::new(),
+            misses: std::cell::RefCell::default(),
+        }
+    }
+
+    pub fn tallies(&self, truth: &Truth) -> [(&'static str, Tally); 4] {
+        let [mut by_request, mut metadata, mut journal, mut by_bio] = [Tally::default(); 4];
+        let contents: HashMap<u64, Content> =
+            self.requests.iter().map(|row| (row.request_id, row.content)).collect();
+        for row in self.requests.iter().filter(|row| row.op == Op::Write) {
+            let Some(sector) = row.sector else { continue };
+            let at = row.queued.unwrap_or(row.order_time());
+            let said = self.said(row.content, row.file_id, row.cause_tid, at);
+            for sector in self.sectors(row.device, sector, row.bytes) {
+                match truth.at(sector) {
+                    Some(file) if file.as_os_str().is_empty() => {
+                        journal.add(&said, Content::FsJournal, Some(true), self.is_of_a_writer(&said));
+                    }
+                    Some(file) => {
+                        by_request.add(
+                            &said,
+                            Content::Data,
+                            is_of(&said, file),
+                            self.is_in_unit(&said, file),
+                        );
+                    }
+                    None => metadata.add(&said, Content::FsMetadata, Some(true), self.is_of_a_writer(&said)),
+                }
+            }
+        }
+        for row in self.bios.iter().filter(|row| row.op == Op::Write) {
+            let Some(sector) = row.sector else { continue };
+            let content = row.request_id.and_then(|id| contents.get(&id)).copied().unwrap_or_default();
+            let said = self.said(content, row.file_id, row.cause_tid, row.queued);
+            for sector in self.sectors(row.device, sector, row.bytes) {
+                if let Some(file) = truth.at(sector).filter(|file| !file.as_os_str().is_empty()) {
+                    let in_unit = self.is_in_unit(&said, file);
+                    if in_unit != Some(true) {
+                        let unit = said.unit().unwrap_or_else(|| "no unit".to_owned());
+                        let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
+                        *self.misses.borrow_mut().entry((unit, name.unwrap_or_default())).or_default() +=
+                            SECTOR_BYTES;
+                    }
+                    by_bio.add(&said, Content::Data, is_of(&said, file), in_unit);
+                }
+            }
+        }
+        [
+            ("data, by bios", by_bio),
+            ("data, by requests", by_request),
+            ("metadata", metadata),
+            ("journal", journal),
+        ]
+    }
+
+    /// The sectors of the file system's device that these sectors of a disk hold.
+    fn sectors(&self, disk: DeviceId, first: Sector, bytes: ByteCount) -> impl Iterator<Item = u64> {
+        let sectors = (0..bytes.0 / SECTOR_BYTES).map(move |step| first.0 + step);
+        sectors.filter_map(move |sector| self.places.at(disk, sector))
+    }
+
+    /// What was said to be of a wrong unit, or of none: the unit, the file, and the bytes.
+    pub fn misses(&self) -> Vec<(String, String, u64)> {
+        let misses = self.misses.borrow();
+        misses.iter().map(|((unit, file), bytes)| (unit.clone(), file.clone(), *bytes)).collect()
+    }
+
+    fn said(&self, content: Content, file: Option<u32>, cause: Option<u32>, at: Timestamp) -> Said<'_> {
+        let rows = cause.and_then(|tid| self.threads.get(&tid));
+        // As reports do: before its first row, a thread is what its first row says.
+        let cause = rows.and_then(|rows| rows.iter().rev().find(|row| row.from <= at).or(rows.first()));
+        let path = file.and_then(|id| self.paths.get(&id)).map(PathBuf::as_path);
+        Said { content, path, cause }
+    }
+
+    /// Whether the unit is that of the file's writer; `None` if it is not known.
+    fn is_in_unit(&self, said: &Said<'_>, file: &Path) -> Option<bool> {
+        let unit = said.unit()?;
+        let name = file.file_name()?.to_string_lossy();
+        let writer = WRITERS.iter().find(|kind| name.starts_with(**kind))?;
+        Some(unit == self.place.unit(writer))
+    }
+
+    /// Whether the unit is that of some writer, or ours, in which a file is deleted. Whose metadata is in a block, the device
+    /// does not show.
+    fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
+        let unit = said.unit()?;
+        Some(
+            self.own_unit.as_ref() == Some(&unit) || WRITERS.iter().any(|kind| unit == self.place.unit(kind)),
+        )
+    }
+}
+
+impl Said<'_> {
+    fn unit(&self) -> Option<String> {
+        let cause = self.cause?;
+        cause.unit.clone().or_else(|| unit_name(cause.cgroup.as_deref()?))
+    }
+}
+
+/// Whether a request or bio is said to be of the file and of its writer; `None` if that is not known.
+fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
+    let name = said.cause.and_then(|thread| thread.comm.as_deref());
+    let is_path = said.path.map(|path| path == file);
+    let is_name = name.map(|name| file.file_name().is_some_and(|of| of.to_string_lossy().starts_with(name)));
+    match (is_path, is_name) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    }
+}
+
+impl Tally {
+    /// Counts one sector with what was said of it; `verdict` is whether file and process are right, `in_unit` whether the
+    /// unit is.
+    fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
+        let place = match verdict {
+            _ if said.content == Content::Unknown => &mut self.unknown,
+            _ if said.content != expected => &mut self.wrong,
+            None => &mut self.unknown,
+            Some(true) => &mut self.right,
+            Some(false) => &mut self.wrong,
+        };
+        *place += SECTOR_BYTES;
+        let bytes = |is: bool| if is { SECTOR_BYTES } else { 0 };
+        self.cause_known += bytes(said.cause.is_some());
+        self.unit_right += bytes(in_unit == Some(true));
+        self.unit_wrong += bytes(in_unit == Some(false));
+    }
+
+    pub fn row(&self, is_data: bool) -> String {
+        let total = self.right + self.wrong + self.unknown;
+        if total == 0 {
+            return "none | – | – | – | – | – | – |".to_owned();
+        }
+        let share = |part: u64| part as f64 / total as f64;
+        let shown = |part: u64, missed: bool| {
+            format!("{:.1} %{}", share(part) * 100.0, if missed { "*" } else { "" })
+        };
+        let least = if is_data { DATA_RIGHT } else { REST_RIGHT };
+        let few = |part: u64| share(part) < least;
+        let many = |part: u64| is_data && share(part) > DATA_WRONG;
+        format!(
+            "{} KiB | {} | {} | {} | {} | {} | {} |",
+            total / 1024,
+            shown(self.right, few(self.right)),
+            shown(self.wrong, many(self.wrong)),
+            shown(self.unknown, false),
+            shown(self.cause_known, false),
+            shown(self.unit_right, is_data && few(self.unit_right)),
+            shown(self.unit_wrong, many(self.unit_wrong)),
+        )
+    }
+}

@@ -1,0 +1,223 @@
+//! `cargo studies attribution`: how much of the I/O of a file system fonio attributes to the right file, process and unit.
+//!
+//! Processes write to an ext4, xfs or btrfs on a loop device of its own: into the page cache, with fsync, with O_DIRECT, and
+//! through a mapping; then two, one after the other, with the same process id. Files are renamed, and one is deleted. Each
+//! writer has its own files and its own unit, so that the place of a request on the device shows whose it is (`truth.rs`).
+//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios
+//! of different files can become one request, which then counts for one of them; so data is compared by bios and by requests.
+//! A `*` marks a share that misses the target: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
+//! least 80 % right.
+//!
+//! With `--on-overlay`, they write through an overlay, and the paths must be those of the files in its upper folder.
+//! With `--short-lived`, the writers make files that they delete at once (`short.rs`).
+//!
+//! With `--lab` it runs in a whole Debian (`system.rs`): there the units are real ones of systemd, and one writer is in a container of Podman. With LVM or LUKS between the file
+//! system and the disks, the bios and requests of the disks are judged (`stack.rs`).
+
+mod device;
+mod judge;
+mod short;
+mod stack;
+mod system;
+mod truth;
+mod writers;
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use fonio_record::{RecordOptions, RecordSummary, Selector, record};
+use fonio_recording::{Recording, Tables};
+
+use device::{Device, FILE_SYSTEMS, Overlay};
+use judge::Judge;
+use stack::{Places, Stack};
+use truth::Truth;
+use writers::{Groups, Place, WRITERS};
+
+/// The file of the fsync writer that is deleted at the end.
+const DELETED: &str = "fsync-deleted";
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Records the writers, which are this program in another role.
+fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<RecordSummary> {
+    let options = RecordOptions {
+        select: vec![Selector::Device(device.path().into())],
+        command: Some(words.iter().map(Into::into).collect()),
+        ..RecordOptions::new(out)
+    };
+    let summary = record(&options, &mut |_| {})?;
+    for note in &summary.notes {
+        eprintln!("note: {note}");
+    }
+    if summary.command_exit != Some(0) {
+        return Err(format!("the writers failed: {:?}", summary.command_exit).into());
+    }
+    Ok(summary)
+}
+
+/// The options of `cargo studies attribution`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Measure on these file systems (default: ext4; in a whole Debian, all).
+    #[arg(value_name = "FILE-SYSTEM", value_parser = FILE_SYSTEMS)]
+    file_systems: Vec<String>,
+    /// How often the writers are recorded.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// Measure files that are deleted at once.
+    #[arg(long, conflicts_with_all = ["on_overlay", "lab"])]
+    short_lived: bool,
+    /// Write through an overlay, as programs in containers do.
+    #[arg(long)]
+    on_overlay: bool,
+    /// Measure in a whole Debian in a guest, with units of systemd and a container.
+    #[arg(long, conflicts_with = "on_overlay")]
+    lab: bool,
+    /// With --lab: measure on these layers (default: on the disk itself).
+    #[arg(long, value_name = "LAYER", requires = "lab", value_delimiter = ',', value_parser = system::LAYERS)]
+    on: Vec<String>,
+}
+
+/// Records writers, and judges the recording.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Arguments { file_systems, runs, short_lived, on_overlay, lab, on } = arguments;
+    if *lab {
+        return system::run(file_systems, on);
+    }
+    let file_systems = if file_systems.is_empty() { &["ext4".to_owned()][..] } else { file_systems };
+    for fs in file_systems {
+        let measured = if *short_lived { short::measure(fs) } else { measure(*runs, fs, *on_overlay) };
+        measured.map_err(anyhow::Error::from_boxed)?;
+    }
+    Ok(())
+}
+
+/// The name under which this program is a writer, or drives them.
+pub const ROLE: &str = "attribute";
+
+/// Is a writer, drives the writers, or measures in a guest.
+pub fn run_role(words: &[String]) -> anyhow::Result<()> {
+    role(words).map_err(anyhow::Error::from_boxed)
+}
+
+fn role(words: &[String]) -> Result<()> {
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
+        ["write", kind, dir, group] => Ok(writers::write(kind, Path::new(dir), Some(Path::new(group)))?),
+        ["drive", place, dir, files, truth] => {
+            drive(Place::of(place)?, Path::new(dir), Path::new(files), Path::new(truth))
+        }
+        ["guest", fs, stack, first, second] => {
+            let stack = Stack::of(stack)?;
+            head(&if stack == Stack::Nothing { fs.to_owned() } else { format!("{fs}, {}", stack.word()) });
+            let scratch = tempfile::tempdir()?;
+            let stacked = stack.make([first, second], scratch.path())?;
+            let device = Device::at(&stacked.path, fs)?;
+            round(1, fs, (&device, false), Place::Units, scratch.path())
+        }
+        ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
+        ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
+        _ => Err("this is a part of `cargo studies attribution`".into()),
+    }
+}
+
+fn head(fs: &str) {
+    println!("{fs}\n");
+    println!(
+        "| round | bytes of | written | right | wrong | unknown | cause known | unit right | unit wrong |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+}
+
+fn measure(rounds: u64, fs: &str, is_on_overlay: bool) -> Result<()> {
+    head(&if is_on_overlay { format!("{fs}, through an overlay") } else { fs.to_owned() });
+    for number in 1..=rounds {
+        let scratch = tempfile::tempdir()?;
+        let device = Device::over(&scratch.path().join("image"), fs)?;
+        round(number, fs, (&device, is_on_overlay), Place::Groups, scratch.path())?;
+    }
+    Ok(())
+}
+
+/// Records the writers once, and prints the table of that recording.
+fn round(
+    number: u64,
+    fs: &str,
+    (device, is_on_overlay): (&Device, bool),
+    place: Place,
+    scratch: &Path,
+) -> Result<()> {
+    let system = device.mounted(&scratch.join("mnt"))?;
+    let overlay = is_on_overlay.then(|| Overlay::over(&system.0, scratch)).transpose()?;
+    let (dir, files) = overlay.as_ref().map_or((&system.0, &system.0), |over| (&over.merged.0, &over.upper));
+    let (truth, out) = (scratch.join("truth"), scratch.join("recording"));
+    let own = std::env::current_exe()?;
+    let [role, drive, place_word] = [ROLE, "drive", place.word()].map(OsStr::new);
+    let words = [own.as_os_str(), role, drive, place_word, dir.as_ref(), files.as_ref(), truth.as_os_str()];
+    record_writers(device, &words, &out)?;
+    drop(overlay);
+    drop(system);
+    let truth = Truth::read(&truth, device.path(), fs)?;
+    let mut judge = Judge::new(place, Places::of(device.path())?);
+    Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
+    for (kind, tally) in judge.tallies(&truth) {
+        println!("| {number} | {kind} | {}", tally.row(kind.starts_with("data")));
+    }
+    for (unit, file, bytes) in judge.misses() {
+        eprintln!("note: {} KiB of {file} were said to be of {unit}", bytes / 1024);
+    }
+    Ok(())
+}
+
+/// Runs the writers in `dir`, notes where their files are on the device, and deletes one file. The paths are those in
+/// `files`: without an overlay, the same folder.
+fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
+    let groups = Groups::make(place)?;
+    let mut writers = Vec::new();
+    for kind in WRITERS.iter().filter(|kind| place.has(kind) && !kind.starts_with("reused")) {
+        writers.push(groups.start(kind, dir)?);
+    }
+    // One after the other: the second takes the process id of the first.
+    for kind in ["reused1", "reused2"] {
+        ended(groups.start(kind, dir)?)?;
+    }
+    for writer in writers {
+        ended(writer)?;
+    }
+    // As the kernel would do by itself, but within seconds: a worker and the journal's thread write what is dirty.
+    ran("sync", Command::new("sync").arg("-f").arg(files))?;
+    let mut lines = String::new();
+    for entry in fs::read_dir(files)? {
+        let path = entry?.path();
+        if path.is_file() {
+            let extents = ran("filefrag", Command::new("filefrag").args(["-v", "-b512"]).arg(&path))?;
+            for (first, sectors) in extents.lines().filter_map(truth::extent) {
+                lines += &format!("{first} {sectors} {}\n", path.display());
+            }
+        }
+    }
+    fs::write(truth, lines)?;
+    fs::remove_file(dir.join(DELETED))?;
+    ran("sync", Command::new("sync").arg("-f").arg(files))?;
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}
+
+fn ended(mut writer: std::process::Child) -> Result<()> {
+    if writer.wait()?.success() { Ok(()) } else { Err("a writer failed".into()) }
+}
+
+/// Runs a program and returns its output.
+fn ran(name: &str, command: &mut Command) -> Result<String> {
+    let out = command.stderr(Stdio::piped()).output().map_err(|error| format!("{name}: {error}"))?;
+    if !out.status.success() {
+        return Err(format!("{name}: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}

@@ -1,0 +1,230 @@
+//! Files that exist only for a moment: how many of their bytes have the path of the right one.
+//!
+//! Each writer makes files, writes them with fsync, and deletes them at once. It notes when it began and ended each file. A
+//! bio of data that the writer caused in that time is of that file.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fonio_core::{Bio, Content, Op, Request, RowSink, Thread, ignore_rows};
+use fonio_recording::{Recording, Tables};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::device::Device;
+use super::{ROLE, Result};
+
+/// The files that each writer makes.
+const FILES: usize = 400;
+
+/// What a writer does; its name is that of its process.
+const WRITERS: [(&str, Load); 5] = [
+    ("database1", Load::Journal),
+    ("database2", Load::Journal),
+    ("database3", Load::Journal),
+    ("compiler", Load::Temporary),
+    ("editor", Load::Replaced),
+];
+
+#[derive(Clone, Copy)]
+enum Load {
+    /// A rollback journal: the same name each time, beside the database.
+    Journal,
+    /// Another name each time, in one of several folders.
+    Temporary,
+    /// A file that replaces another one, which is so deleted without being named.
+    Replaced,
+}
+
+/// One file: when its writer began and ended it, in nanoseconds.
+struct Written {
+    began: u64,
+    ended: u64,
+    paths: Vec<PathBuf>,
+}
+
+/// Runs one writer in `dir`, and notes its files in `notes`.
+pub fn write(name: &str, dir: &Path, notes: &Path) -> Result<()> {
+    let (_, load) = WRITERS.iter().find(|(known, _)| *known == name).ok_or("no such writer")?;
+    let comm = std::ffi::CString::new(name)?;
+    // SAFETY: PR_SET_NAME reads a string that ends with NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, comm.as_ptr()) };
+    let dir = dir.join(name);
+    fs::create_dir(&dir)?;
+    let mut lines = String::new();
+    for number in 0..FILES {
+        let (path, replaces) = match load {
+            Load::Journal => (dir.join("notes.db-journal"), None),
+            Load::Temporary => {
+                let folder = dir.join(format!("part{}", number % 7));
+                fs::create_dir_all(&folder)?;
+                (folder.join(format!("cc{number:04}.o")), None)
+            }
+            Load::Replaced => (dir.join(format!("text.{number:04}.new")), Some(dir.join("text"))),
+        };
+        let began = nanos();
+        let mut file = File::create(&path)?;
+        file.write_all(&vec![number as u8; 8192])?;
+        file.sync_all()?;
+        drop(file);
+        match &replaces {
+            Some(replaced) => fs::rename(&path, replaced)?,
+            None => fs::remove_file(&path)?,
+        }
+        let names =
+            [Some(&path), replaces.as_ref()].map(|path| path.map_or("", |path| path.to_str().unwrap_or("")));
+        lines += &format!("{began} {} {} {}\n", nanos(), names[0], names[1]);
+    }
+    fs::write(notes.join(name), lines)?;
+    Ok(())
+}
+
+fn nanos() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Runs the writers at once.
+pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
+    let own = std::env::current_exe()?;
+    let start = |(name, _): &(&str, Load)| {
+        Command::new(&own).args([ROLE, "write-short", name]).arg(dir).arg(notes).spawn()
+    };
+    let children: io::Result<Vec<_>> = WRITERS.iter().map(start).collect();
+    for mut child in children? {
+        if !child.wait()?.success() {
+            return Err("a writer failed".into());
+        }
+    }
+    Ok(())
+}
+
+/// Records the writers once, and prints a row for each.
+pub fn measure(fs: &str) -> Result<()> {
+    println!("{fs}, {FILES} files of each writer\n");
+    println!("| writer | data written | right path | wrong path | no path |");
+    println!("|---|---|---|---|---|");
+    let scratch = tempfile::tempdir()?;
+    let device = Device::over(&scratch.path().join("image"), fs)?;
+    let system = device.mounted(&scratch.path().join("mnt"))?;
+    let (notes, out) = (scratch.path().join("notes"), scratch.path().join("recording"));
+    fs::create_dir(&notes)?;
+    let own = std::env::current_exe()?;
+    let [role, drive] = [ROLE, "drive-short"].map(OsStr::new);
+    let words = [own.as_os_str(), role, drive, system.0.as_os_str(), notes.as_os_str()];
+    let summary = super::record_writers(&device, &words, &out)?;
+    drop(system);
+    let mut judge = Judge::default();
+    Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
+    let mut all = Tally::default();
+    for (name, _) in WRITERS {
+        let written = written(&fs::read_to_string(notes.join(name))?)?;
+        let tally = judge.tally(name, &written);
+        println!("| {name} | {}", tally.row());
+        for (sum, part) in all.0.iter_mut().zip(tally.0) {
+            *sum += part;
+        }
+    }
+    println!("| all | {}", all.row());
+    println!("\nThe recorder used {} ms of a processor.\n", summary.capture_cpu.as_millis());
+    Ok(())
+}
+
+fn written(lines: &str) -> Result<Vec<Written>> {
+    let parse = |line: &str| -> Result<Written> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [began, ended, paths @ ..] = &words[..] else { return Err("a damaged list of files".into()) };
+        let paths = paths.iter().filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+        Ok(Written { began: began.parse()?, ended: ended.parse()?, paths })
+    };
+    lines.lines().map(parse).collect()
+}
+
+#[derive(Default)]
+struct Judge {
+    bios: Vec<Bio>,
+    /// The kind of data of each request.
+    contents: HashMap<u64, Content>,
+    /// The names of each file, in order of time.
+    paths: HashMap<u32, Vec<(u64, PathBuf)>>,
+    /// The threads with each name.
+    threads: HashMap<u32, String>,
+}
+
+impl RowSink for Judge {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        self.contents.insert(row.request_id, row.content);
+        Ok(())
+    }
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        self.bios.push(row.clone());
+        Ok(())
+    }
+    fn file(&mut self, row: &fonio_core::File) -> io::Result<()> {
+        if let Some(path) = &row.path {
+            self.paths.entry(row.file_id).or_default().push((row.from.0, path.into()));
+        }
+        Ok(())
+    }
+    fn thread(&mut self, row: &Thread) -> io::Result<()> {
+        if let Some(comm) = &row.comm {
+            self.threads.insert(row.tid, comm.clone());
+        }
+        Ok(())
+    }
+    ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
+}
+
+impl Judge {
+    fn is_data(&self, bio: &Bio) -> bool {
+        let content = bio.request_id.and_then(|id| self.contents.get(&id));
+        content.is_some_and(|content| {
+            !matches!(content, Content::FsJournal | Content::FsMetadata | Content::Swap | Content::Unknown)
+        })
+    }
+
+    fn tally(&self, writer: &str, written: &[Written]) -> Tally {
+        let (mut right, mut wrong, mut none) = (0, 0, 0);
+        for bio in self.bios.iter().filter(|bio| bio.op == Op::Write && self.is_data(bio)) {
+            let cause = bio.cause_tid.and_then(|tid| self.threads.get(&tid));
+            let at = written.partition_point(|file| file.began <= bio.queued.0).checked_sub(1);
+            let Some(file) = at.map(|at| &written[at]).filter(|file| bio.queued.0 <= file.ended) else {
+                continue;
+            };
+            if cause.is_none_or(|cause| cause != writer) {
+                continue;
+            }
+            let names = bio.file_id.and_then(|id| self.paths.get(&id));
+            let name = names.and_then(|names| {
+                let before = names.iter().rev().find(|(from, _)| *from <= bio.queued.0);
+                before.or(names.first())
+            });
+            let place = match name {
+                Some((_, path)) if file.paths.contains(path) => &mut right,
+                Some(_) => &mut wrong,
+                None => &mut none,
+            };
+            *place += bio.bytes.0;
+        }
+        Tally([right, wrong, none])
+    }
+}
+
+/// Bytes with the path of the right file, of a wrong one, and without a path.
+#[derive(Clone, Copy, Default)]
+struct Tally([u64; 3]);
+
+impl Tally {
+    fn row(self) -> String {
+        let total: u64 = self.0.iter().sum();
+        let share = |part: u64| match total {
+            0 => "–".to_owned(),
+            _ => format!("{:.1} %", part as f64 * 100.0 / total as f64),
+        };
+        let [right, wrong, none] = self.0.map(share);
+        format!("{} KiB | {right} | {wrong} | {none} |", total / 1024)
+    }
+}

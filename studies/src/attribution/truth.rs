@@ -1,0 +1,105 @@
+//! Where the data of each file and the journal are on the device: `filefrag`; for the journal, `debugfs` or `xfs_db`. On btrfs,
+//! `filefrag` prints addresses of the file system, and `btrfs inspect-internal` prints where these are on the device; btrfs has
+//! no journal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Result, ran};
+
+const SECTOR: u64 = 512;
+
+pub struct Truth {
+    /// First sector, sectors, and file; in order of place. The journal has an empty path.
+    extents: Vec<(u64, u64, PathBuf)>,
+}
+
+impl Truth {
+    pub fn read(path: &Path, device: &str, fs: &str) -> Result<Truth> {
+        let mut extents = Vec::new();
+        for line in fs::read_to_string(path)?.lines() {
+            let mut words = line.splitn(3, ' ');
+            let mut next = || words.next().ok_or("a damaged list of extents");
+            extents.push((next()?.parse()?, next()?.parse()?, PathBuf::from(next()?)));
+        }
+        match fs {
+            "xfs" => extents.push(log_of_xfs(device)?),
+            "btrfs" => {
+                let dump = ["inspect-internal", "dump-tree", "-t", "chunk", device];
+                let chunks = chunks(&ran("btrfs", Command::new("btrfs").args(dump))?);
+                for (first, sectors, file) in &mut extents {
+                    let holds = |&&(logical, length, _): &&(u64, u64, u64)| {
+                        (logical..logical + length).contains(&(*first * SECTOR))
+                    };
+                    let (logical, length, place) = chunks
+                        .iter()
+                        .find(holds)
+                        .ok_or_else(|| format!("{} is in no chunk", file.display()))?;
+                    if *first * SECTOR + *sectors * SECTOR > logical + length {
+                        return Err(format!("an extent of {} is in two chunks", file.display()).into());
+                    }
+                    *first = *first + place / SECTOR - logical / SECTOR;
+                }
+            }
+            _ => {
+                let blocks = ran("debugfs", Command::new("debugfs").args(["-R", "blocks <8>", device]))?;
+                for block in blocks.split_whitespace() {
+                    extents.push((block.parse::<u64>()? * 8, 8, PathBuf::new()));
+                }
+            }
+        }
+        extents.sort();
+        Ok(Truth { extents })
+    }
+
+    /// The file at a sector; an empty path for the journal, `None` for metadata.
+    pub fn at(&self, sector: u64) -> Option<&Path> {
+        let at = self.extents.partition_point(|(first, ..)| *first <= sector).checked_sub(1)?;
+        let (first, sectors, file) = &self.extents[at];
+        (sector < first + sectors).then_some(file.as_path())
+    }
+}
+
+/// First sector and length from a line of filefrag: `   0:        0..    2047:     278528..    280575:   2048:   last`.
+pub fn extent(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split(':');
+    fields.next()?.trim().parse::<u64>().ok()?;
+    let first = fields.nth(1)?.split("..").next()?.trim().parse().ok()?;
+    Some((first, fields.next()?.trim().parse().ok()?))
+}
+
+fn log_of_xfs(device: &str) -> Result<(u64, u64, PathBuf)> {
+    let ask = |commands: &[&str]| ran("xfs_db", Command::new("xfs_db").arg("-r").args(commands).arg(device));
+    let told = ask(&["-c", "sb 0", "-c", "print logstart logblocks"])?;
+    let numbers: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once('=')?.1.trim())).collect();
+    let [start, blocks] = numbers[..] else { return Err(format!("xfs_db printed {told:?}").into()) };
+    // Such as `0x64032 (409650)`.
+    let place = ask(&["-c", &format!("convert fsblock {start} daddr")])?;
+    let first = place.split(['(', ')']).nth(1).ok_or("xfs_db did not convert the place of the log")?;
+    Ok((first.parse()?, blocks.parse::<u64>()? * 8, PathBuf::new()))
+}
+
+/// The address, length and place on the device of each chunk, in bytes. A chunk takes these lines, among others:
+///
+/// ```text
+/// item 1 key (FIRST_CHUNK_TREE CHUNK_ITEM 13631488) itemoff 16105 itemsize 80
+///         length 8388608 owner 2 stripe_len 65536 type DATA|single
+///                 stripe 0 devid 1 offset 13631488
+/// ```
+fn chunks(dump: &str) -> Vec<(u64, u64, u64)> {
+    let (mut chunks, mut logical, mut length) = (Vec::new(), None, None);
+    for line in dump.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |word: &str| word.trim_end_matches(')').parse::<u64>().ok();
+        match words[..] {
+            [.., "CHUNK_ITEM", address, _, _, _, _] => logical = number(address),
+            ["length", bytes, ..] => length = number(bytes),
+            ["stripe", "0", "devid", "1", "offset", place] => {
+                chunks.extend(logical.zip(length).zip(number(place)).map(|((a, b), c)| (a, b, c)));
+            }
+            _ => {}
+        }
+    }
+    chunks
+}

@@ -1,0 +1,282 @@
+//! `cargo studies decisions`: the decisions of the kernel's schedulers in a guest, compared with those of their models in
+//! `fonio-sim`.
+//!
+//! The device takes one request at a time. As soon as one was issued, the kernel takes the next one out of the scheduler and
+//! holds it until the device is free; if there is none, it does so at the next insertion or completion. These are the instants
+//! of the decisions; `block_rq_issue` comes later.
+
+mod loads;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use fonio_sim::scheduler::vectors::answer;
+use xtask::results::{Cell, StudyResult};
+
+use self::loads::{LOADS, Load};
+use crate::smartio::sources;
+use crate::{process, schedulers, tools};
+
+const KERNEL: &str = "6.12";
+const DEVICE: &str = "samsung_s5";
+/// The kernel's tick, and the steps in which its phase is tried.
+const TICK_NS: u64 = 4_000_000;
+const TICK_STEP_NS: usize = 20_000;
+
+/// A recorded request.
+#[derive(Clone, Debug)]
+struct Request {
+    id: u64,
+    inserted: u64,
+    issued: u64,
+    completed: u64,
+    /// The rest of its line in a vector.
+    text: String,
+}
+
+/// The options of `cargo studies decisions`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Use this build of fonio instead of building it.
+    #[arg(long, value_name = "PROGRAM")]
+    fonio: Option<PathBuf>,
+}
+
+/// Records decisions, and keeps those that the models make too as vectors for tests.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    tools::ensure(&[tools::BUILD, tools::GUEST])?;
+    process::outlive_signals()?;
+    let fonio = schedulers::fonio(arguments.fonio.as_deref())?;
+    let folder = process::scratch("kernel/decisions")?;
+    std::fs::create_dir_all(folder.join("guest"))?;
+    std::fs::copy(sources().join("test/decisions.sh"), folder.join("guest/decisions.sh"))?;
+    let lines: String = LOADS.iter().map(Load::line).collect();
+    std::fs::write(folder.join("guest/loads"), lines)?;
+    let names: Vec<String> = LOADS.iter().map(|load| format!("{}.csv", load.file())).collect();
+    let script =
+        format!("fonio device emulate {DEVICE} --scheduler none -- sh guest/decisions.sh guest/loads");
+    let mut guest = process::bound_to_this(&fonio);
+    guest.args([
+        "lab",
+        "run",
+        KERNEL,
+        "--copy",
+        "guest",
+        "--bring",
+        &names.join(","),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    process::run(guest.current_dir(&folder))?;
+    compare_all(&folder)
+}
+
+fn compare_all(folder: &Path) -> Result<()> {
+    let title = "decisions of the kernel's schedulers that their models make too";
+    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first other one"];
+    let mut result = StudyResult::begin("decisions", title, "cargo studies decisions", &columns)?;
+    let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
+    for load in &LOADS {
+        let file = folder.join(load.file()).with_extension("csv");
+        let csv =
+            std::fs::read_to_string(&file).with_context(|| format!("there is no {}", file.display()))?;
+        let Beside { vector, issued, equal, .. } = best(load, &requests(&csv)?)?;
+        let all = issued.len();
+        let cells = vec![load.name.into(), load.settings.into(), Cell::count(all), Cell::count(equal)];
+        result.row(format!("`{}`", load.scheduler), cells);
+        let kept = observed.join(format!("{}-{KERNEL}.txt", load.file()));
+        if equal == all {
+            std::fs::write(&kept, &vector).with_context(|| format!("cannot write {}", kept.display()))?;
+        } else {
+            let other = issued.get(equal).map_or_else(|| "nothing".to_owned(), u64::to_string);
+            eprintln!(
+                "  the model: {}; the kernel issued {other}",
+                vector.lines().last().unwrap_or_default()
+            );
+            if kept.exists() {
+                eprintln!("  {} is an older observation", kept.display());
+            }
+        }
+    }
+    result.keep(true)?;
+    Ok(())
+}
+
+/// Compares at the phase of the kernel's tick at which most decisions are equal. The recording does not show the phase, and it
+/// matters only where ages of few ticks do.
+fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
+    let head = format!("scheduler {} {}", load.scheduler, load.settings);
+    let phases = if load.settings.contains("prio_aging_expire") { TICK_NS } else { 1 };
+    let mut best: Option<Beside> = None;
+    for phase in (0..phases).step_by(TICK_STEP_NS) {
+        let found = compare(head.trim_end(), requests, phase)?;
+        if best.as_ref().is_none_or(|best| best.equal < found.equal) {
+            best = Some(found);
+        }
+    }
+    best.context("there are no phases")
+}
+
+/// Reads the requests of a table.
+fn requests(csv: &str) -> Result<Vec<Request>> {
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().context("the table is empty")?.split(',').collect();
+    let mut found = Vec::new();
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        let field = |name: &str| {
+            let at = names.iter().position(|known| *known == name);
+            at.and_then(|at| fields.get(at).copied())
+                .with_context(|| format!("a request has no {name}: {line}"))
+        };
+        let number = |name: &str| -> Result<u64> {
+            field(name)?.parse().with_context(|| format!("{name} is not known: {line}"))
+        };
+        let class = match number("ioprio")? {
+            of if of >> 13 == 1 => format!("rt{}", of & 7),
+            of if of >> 13 == 3 => "idle".to_owned(),
+            of if of >> 13 == 2 => format!("be{}", of & 7),
+            _ => "be4".to_owned(),
+        };
+        let op = field("op")?;
+        let is_sync = op == "read" || field("flags")?.split('|').any(|flag| flag == "sync");
+        found.push(Request {
+            id: number("request_id")?,
+            inserted: number("inserted_ns")?,
+            issued: number("issued_ns")?,
+            completed: number("completed_ns")?,
+            text: format!(
+                "{op} {} sector={} bytes={} process={} {class}",
+                if is_sync { "sync" } else { "async" },
+                number("sector")?,
+                number("bytes")?,
+                number("tid")?
+            ),
+        });
+    }
+    ensure!(!found.is_empty(), "the table has no requests");
+    Ok(found)
+}
+
+/// A model that is asked beside a kernel.
+struct Beside {
+    /// The inputs with the model's answers.
+    vector: String,
+    /// What the kernel issued, in order.
+    issued: Vec<u64>,
+    /// How many of these the model decided too.
+    equal: usize,
+    /// Inserted, but not decided.
+    waiting: usize,
+    /// The decided request that the kernel holds until the device is free.
+    held: Option<u64>,
+}
+
+impl Beside {
+    /// Asks the model, if the kernel asks its scheduler; returns whether the kernel can have had the same answer.
+    fn ask(&mut self, now: u64) -> Result<bool> {
+        if self.held.is_some() || self.waiting == 0 {
+            return Ok(true);
+        }
+        self.vector = answer(&format!("{}dispatch {now}\n", self.vector))?;
+        let said = self.vector.trim_end().rsplit(' ').next().and_then(|word| word.parse().ok());
+        let Some(id) = said else { return Ok(true) };
+        self.held = Some(id);
+        self.waiting -= 1;
+        let is_equal = self.issued.get(self.equal) == Some(&id);
+        self.equal += usize::from(is_equal);
+        Ok(is_equal)
+    }
+}
+
+/// Asks the model whenever the kernel could ask its scheduler, and compares with what the kernel issued, up to the first
+/// difference. At which of these instants the kernel got no answer, the recording does not show: where the model holds requests
+/// back, it is asked again at the next event, at the latest when the kernel issued one.
+///
+/// `head` is the first line of the vector, which begins at the instant `start`.
+fn compare(head: &str, requests: &[Request], start: u64) -> Result<Beside> {
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    enum Event {
+        Insert,
+        Complete,
+        Issue,
+    }
+    let mut events: Vec<(u64, Event, usize)> = Vec::new();
+    for (at, request) in requests.iter().enumerate() {
+        events.push((request.inserted, Event::Insert, at));
+        events.push((request.issued, Event::Issue, at));
+        events.push((request.completed, Event::Complete, at));
+    }
+    events.sort_unstable();
+    let began = events.first().map_or(0, |(time, ..)| *time);
+    let issues = events.iter().filter(|(_, event, _)| *event == Event::Issue);
+    let issued = issues.map(|(.., at)| requests[*at].id).collect();
+    let vector = format!("{head}\n");
+    let mut beside = Beside { vector, issued, equal: 0, waiting: 0, held: None };
+    for (time, event, at) in events {
+        let (now, request) = (time - began + start, &requests[at]);
+        match event {
+            Event::Insert => {
+                let _ = writeln!(beside.vector, "insert {now} id={} {}", request.id, request.text);
+                beside.waiting += 1;
+            }
+            Event::Complete => {
+                let _ = writeln!(beside.vector, "complete {now} id={}", request.id);
+            }
+            Event::Issue => {
+                if !beside.ask(now)? || beside.held.take() != Some(request.id) {
+                    break;
+                }
+            }
+        }
+        if !beside.ask(now)? {
+            break;
+        }
+    }
+    Ok(beside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+request_id,op,flags,sector,bytes,inserted_ns,issued_ns,completed_ns,tid,ioprio
+1,read,,80,4096,100,110,200,7,16388
+2,write,sync,16,4096,120,210,300,8,24576
+3,read,,8,4096,130,310,400,7,8194
+";
+
+    #[test]
+    fn the_model_is_asked_when_the_kernel_asks() {
+        let requests = requests(TABLE).expect("a table");
+        let vector = "\
+scheduler noop
+insert 0 id=1 read sync sector=80 bytes=4096 process=7 be4
+dispatch 0 -> 1
+insert 20 id=2 write sync sector=16 bytes=4096 process=8 idle
+dispatch 20 -> 2
+insert 30 id=3 read sync sector=8 bytes=4096 process=7 rt2
+complete 100 id=1
+dispatch 110 -> 3
+complete 200 id=2
+complete 300 id=3
+";
+        let found = compare("scheduler noop", &requests, 0).expect("a vector");
+        assert_eq!((found.vector.as_str(), found.equal), (vector, 3));
+        // The idle class waits for the others, so that the real-time request goes before it.
+        let found = compare("scheduler mq-deadline", &requests, 0).expect("a vector");
+        assert_eq!(found.equal, 1);
+        assert!(found.vector.ends_with("dispatch 30 -> 3\n"), "{}", found.vector);
+    }
+
+    #[test]
+    fn an_incomplete_table_is_named() {
+        let error = requests("request_id,op\n1,read\n").expect_err("no instants");
+        assert!(error.to_string().contains("has no ioprio"), "{error}");
+    }
+}

@@ -1,0 +1,151 @@
+//! `cargo studies documents`: writes the tables of figures in documents from the results.
+//!
+//! `<!-- results: ID -->` … `<!-- end -->` holds the table of a result, and `<!-- papers: PREFIX -->` … `<!-- end -->` a
+//! line for each result whose id begins so. Nothing between the two lines is written by hand.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use xtask::results::{Machine, Origin, StudyResult};
+
+use crate::process;
+
+/// The options of `cargo studies documents`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Fail if a document differs, instead of writing it.
+    #[arg(long)]
+    check: bool,
+}
+
+const END: &str = "<!-- end -->";
+
+/// Writes the documents, or checks them.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let changed = changed()?;
+    for (path, text) in &changed {
+        let shown = path.strip_prefix(process::root()).unwrap_or(path).display();
+        if arguments.check {
+            println!("{shown} differs from the results");
+        } else {
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("{shown} was written");
+        }
+    }
+    ensure!(changed.is_empty() || !arguments.check, "run `cargo studies documents`, and read the difference");
+    Ok(())
+}
+
+/// Returns the documents that differ from the results, with the text that they should have.
+fn changed() -> Result<Vec<(PathBuf, String)>> {
+    let results: BTreeMap<String, StudyResult> =
+        StudyResult::all()?.into_iter().map(|result| (result.id.clone(), result)).collect();
+    let mut changed = Vec::new();
+    for (path, text) in all()? {
+        let should = written(&text, &results).with_context(|| path.display().to_string())?;
+        if should != text {
+            changed.push((path, should));
+        }
+    }
+    Ok(changed)
+}
+
+/// Reads the Markdown files at the top of the repository and in `docs`.
+fn all() -> Result<Vec<(PathBuf, String)>> {
+    let mut found = Vec::new();
+    for folder in [process::root().to_owned(), process::root().join("docs")] {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let text =
+                    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                found.push((path, text));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// A place in a document that is written from results.
+struct Block<'a> {
+    /// `results` or `papers`.
+    kind: &'a str,
+    /// An id, or how ids begin.
+    name: &'a str,
+}
+
+impl<'a> Block<'a> {
+    /// Reads the line that begins a block.
+    fn begun_by(line: &'a str) -> Option<Block<'a>> {
+        let (kind, name) = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?.split_once(": ")?;
+        ["results", "papers"].contains(&kind).then_some(Block { kind, name })
+    }
+
+    /// Returns the lines of the block.
+    fn text(&self, results: &BTreeMap<String, StudyResult>) -> Result<String> {
+        if self.kind == "results" {
+            let result =
+                results.get(self.name).with_context(|| format!("there is no result `{}`", self.name))?;
+            let origin = measured(&result.origin, &result.command);
+            return Ok(result.table() + &origin.map_or_else(String::new, |origin| format!("\n{origin}\n")));
+        }
+        let mut text = "| id | shows | result |\n|---|---|---|\n".to_owned();
+        let mut papers: Vec<_> = results.iter().filter(|(id, _)| id.starts_with(self.name)).collect();
+        papers.sort_by_key(|(id, _)| by_number(id));
+        for (id, result) in papers {
+            let origin = measured(&result.origin, &result.command);
+            let origin = origin.map_or_else(String::new, |origin| format!(" {origin}"));
+            let paper = id.trim_start_matches("paper-");
+            let _ = writeln!(text, "| `{paper}` | {} | {}{origin} |", result.title, result.remark);
+        }
+        Ok(text)
+    }
+}
+
+/// Returns an id without the number at its end, and the number, so that 4 comes before 10.
+fn by_number(id: &str) -> (&str, u32) {
+    let name = id.trim_end_matches(|c: char| c.is_ascii_digit());
+    (name, id[name.len()..].parse().unwrap_or(0))
+}
+
+/// Returns a sentence about the origin of a measured result. The text around a transcribed one says it.
+fn measured(origin: &Origin, command: &str) -> Option<String> {
+    let Origin::Measured { commit, changed, date, machine } = origin else { return None };
+    let Machine { kind, processors, memory_bytes, kernel } = machine;
+    let commit = commit.get(..10).unwrap_or(commit);
+    let changed = if *changed { " with changes" } else { "" };
+    let gib = *memory_bytes as f64 / f64::from(1 << 30);
+    Some(format!(
+        "Measured on {date} at {commit}{changed} by `{command}` ({kind}, {processors} processors, {gib:.0} GiB, Linux \
+         {kernel})."
+    ))
+}
+
+/// Returns the document with its blocks written from the results.
+fn written(text: &str, results: &BTreeMap<String, StudyResult>) -> Result<String> {
+    let mut out = String::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        out += line;
+        out.push('\n');
+        let Some(block) = Block::begun_by(line) else {
+            ensure!(line != END, "line {}: no block begins before this end", at + 1);
+            continue;
+        };
+        out += &block.text(results).with_context(|| format!("line {}", at + 1))?;
+        let is_end = |(_, line): &(usize, &str)| *line == END || Block::begun_by(line).is_some();
+        match lines.find(is_end) {
+            Some((_, END)) => out += &format!("{END}\n"),
+            _ => bail!("line {}: the block has no `{END}`", at + 1),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Documents and results agree, and the commands of studies in documents exist.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use clap::Parser as _;
+use fonio_testing::markdown;
+
+use super::*;
+use crate::CommandLine;
+
+#[test]
+fn the_documents_agree_with_the_results() {
+    let changed = changed().expect("documents and results can be read");
+    let paths: Vec<&Path> = changed.iter().map(|(path, _)| path.as_path()).collect();
+    assert!(paths.is_empty(), "run `cargo studies documents`: {paths:?}");
+}
+
+#[test]
+fn every_result_is_in_a_document() {
+    let texts: String = all().expect("the documents can be read").into_iter().map(|(_, text)| text).collect();
+    let blocks: Vec<Block<'_>> = texts.lines().filter_map(Block::begun_by).collect();
+    for result in StudyResult::all().expect("all results can be read") {
+        let id = result.id.as_str();
+        let shows = |block: &Block<'_>| match block.kind {
+            "results" => block.name == id,
+            _ => id.starts_with(block.name),
+        };
+        assert!(blocks.iter().any(shows), "no document shows the result {id}");
+    }
+}
+
+#[test]
+fn tables_of_figures_are_written_from_results() {
+    for (path, text) in all().expect("the documents can be read") {
+        let mut within = BTreeSet::new();
+        let mut is_within = false;
+        for (at, line) in text.lines().enumerate() {
+            is_within = Block::begun_by(line).is_some() || is_within && line != END;
+            if is_within {
+                within.insert(at + 1);
+            }
+        }
+        for table in markdown::figure_tables(&text) {
+            let head = text.lines().nth(table.line - 1).unwrap_or_default();
+            let is_exempt = NOT_MEASURED.iter().any(|known| head.starts_with(known));
+            assert!(
+                is_exempt || within.contains(&table.line),
+                "{}:{}: no result backs this table",
+                path.display(),
+                table.line
+            );
+        }
+    }
+}
+
+/// The heads of tables whose numbers are not measurements.
+const NOT_MEASURED: [&str; 1] = ["| request | answer |"];
+
+#[test]
+fn the_commands_of_studies_in_documents_are_valid() {
+    let mut count = 0;
+    for (path, text) in all().expect("the documents can be read") {
+        for command in markdown::commands(&text, &["cargo studies"]) {
+            count += 1;
+            // A word in capitals stands for one that the reader chooses.
+            let words = command.words[1..].iter().map(String::as_str);
+            let words = words.filter(|word| !word.chars().all(|c| c.is_ascii_uppercase()));
+            let parsed = CommandLine::try_parse_from(words.clone());
+            if let Err(error) = parsed.as_ref()
+                && words.count() > 1
+            {
+                panic!("{}:{}: {error}", path.display(), command.line);
+            }
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+fn results() -> BTreeMap<String, StudyResult> {
+    let text = r#"{ "schema": 1, "id": "paper-a", "title": "a figure", "command": "cargo studies paper a",
+        "origin": { "measured": { "commit": "0123456789abcdef", "changed": false, "date": "2026-11-25", "machine":
+            { "kind": "x86_64, virtual", "processors": 2, "memory_bytes": 25769803776, "kernel": "6.18.0" } } },
+        "columns": ["", "rate"],
+        "rows": [{ "name": "one", "cells": [{ "values": [1.5], "unit": "s", "decimals": 1 }] }],
+        "remark": "1 agrees." }"#;
+    let result: StudyResult = serde_json::from_str(text).expect("a result");
+    BTreeMap::from([(result.id.clone(), result)])
+}
+
+#[test]
+fn blocks_are_written() {
+    let text =
+        "# A\n\n<!-- results: paper-a -->\nold\n<!-- end -->\n\n<!-- papers: paper- -->\n<!-- end -->\nB\n";
+    let origin = "Measured on 2026-11-25 at 0123456789 by `cargo studies paper a` (x86_64, virtual, 2 processors, 24 GiB, Linux 6.18.0).";
+    let expected = format!(
+        "# A\n\n<!-- results: paper-a -->\n| | rate |\n|---|---|\n| one | 1.5 s |\n\n{origin}\n<!-- end -->\n\n\
+         <!-- papers: paper- -->\n| id | shows | result |\n|---|---|---|\n| `a` | a figure | 1 agrees. {origin} |\n\
+         <!-- end -->\nB\n"
+    );
+    let written_once = written(text, &results()).expect("a document");
+    assert_eq!(written_once, expected);
+    assert_eq!(written(&written_once, &results()).expect("a document"), expected);
+}
+
+#[test]
+fn figures_are_in_the_order_of_their_numbers() {
+    let mut ids = ["a-f10", "a-t2", "a-f4"];
+    ids.sort_by_key(|id| by_number(id));
+    assert_eq!(ids, ["a-f4", "a-f10", "a-t2"]);
+}
+
+#[test]
+fn unknown_results_and_open_blocks_are_refused() {
+    for (text, why) in [
+        ("<!-- results: b -->\n<!-- end -->\n", "no result `b`"),
+        ("<!-- results: paper-a -->\n", "has no `<!-- end -->`"),
+        ("<!-- results: paper-a -->\n<!-- results: paper-a -->\n<!-- end -->\n", "has no `<!-- end -->`"),
+        ("<!-- end -->\n", "no block begins"),
+    ] {
+        let error = format!("{:#}", written(text, &results()).expect_err("it is wrong"));
+        assert!(error.contains(why), "{error}");
+    }
+}

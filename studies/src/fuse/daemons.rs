@@ -1,0 +1,169 @@
+//! The measured daemons, and the resources that they use.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fonio_system::{MountTable, Task};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::confine::Confined;
+use crate::process;
+
+/// A source file of Debian's package libfuse3-dev; it is compiled here.
+const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
+
+/// How a directory is mounted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Daemon<'a> {
+    /// The directory itself, not mounted.
+    None,
+    Bindfs,
+    /// libfuse's example, with one thread.
+    Plain,
+    /// `fonio mount` with these options.
+    Fonio(&'a str),
+}
+
+/// The programs of the daemons.
+pub struct Programs {
+    pub fonio: PathBuf,
+    pub plain: PathBuf,
+}
+
+impl Programs {
+    /// Builds the programs.
+    pub fn build(folder: &Path) -> Result<Self> {
+        let fonio = crate::emulated::fonio()?;
+        let plain = folder.join("passthrough_ll");
+        let flags = Command::new("pkg-config").args(["--cflags", "--libs", "fuse3"]).output()?;
+        let flags = String::from_utf8(flags.stdout).context("pkg-config prints text")?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O2", "-w", PLAIN_SOURCE]).args(flags.split_whitespace()).arg("-o").arg(&plain);
+        process::run(&mut compiler)?;
+        Ok(Self { fonio, plain })
+    }
+}
+
+/// The resources that a daemon has used so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Used {
+    pub cpu_seconds: f64,
+    pub switches: u64,
+    /// Write calls to the file system below; only `fonio mount` counts them.
+    pub write_calls: Option<u64>,
+}
+
+impl Used {
+    /// Returns the resources used since `before`.
+    pub fn since(self, before: Self) -> Self {
+        let calls = self.write_calls.zip(before.write_calls);
+        Self {
+            cpu_seconds: self.cpu_seconds - before.cpu_seconds,
+            switches: self.switches.saturating_sub(before.switches),
+            write_calls: calls.map(|(after, before)| after - before),
+        }
+    }
+}
+
+/// A mounted directory, or the directory itself; it is unmounted when this is dropped.
+pub struct Mounted {
+    pub dir: PathBuf,
+    daemon: Option<Child>,
+    is_ours: bool,
+    fonio: PathBuf,
+}
+
+impl Mounted {
+    /// Mounts `source` at `dir`, in the confinement if there is one.
+    pub fn start(
+        daemon: Daemon<'_>,
+        programs: &Programs,
+        source: &Path,
+        dir: &Path,
+        confined: Option<&Confined>,
+    ) -> Result<Self> {
+        let fonio = programs.fonio.clone();
+        let mut command = match daemon {
+            Daemon::None => return Ok(Self { dir: source.to_owned(), daemon: None, is_ours: false, fonio }),
+            Daemon::Bindfs => {
+                let mut command = process::bound_to_this(Path::new("bindfs"));
+                command.arg("-f").arg(source).arg(dir);
+                command
+            }
+            Daemon::Plain => {
+                let mut command = process::bound_to_this(&programs.plain);
+                let named = format!("source={}", source.display());
+                command.args(["-f", "-s", "-o", &named]).arg(dir);
+                command
+            }
+            Daemon::Fonio(options) => {
+                let mut command = process::bound_to_this(&programs.fonio);
+                command.args(["mount", "--foreground", "--mount-options", options]).arg(source).arg(dir);
+                command.stdout(Stdio::piped());
+                command
+            }
+        };
+        let mut child = command.stdin(Stdio::null()).spawn()?;
+        if let Some(said) = child.stdout.take() {
+            BufReader::new(said).read_line(&mut String::new())?;
+        }
+        let is_ours = matches!(daemon, Daemon::Fonio(_));
+        let mounted = Self { dir: dir.to_owned(), daemon: Some(child), is_ours, fonio };
+        mounted.wait_until_there()?;
+        if let (Some(confined), Some(daemon)) = (confined, &mounted.daemon) {
+            confined.take_in(daemon.id())?;
+        }
+        Ok(mounted)
+    }
+
+    fn wait_until_there(&self) -> Result<()> {
+        for _ in 0..200 {
+            if MountTable::read()?.at(&self.dir).is_some() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        bail!("it did not mount within two seconds")
+    }
+
+    /// Returns the resources used so far; the context switches exclude those of threads that have ended.
+    pub fn used(&self) -> Used {
+        let Some(daemon) = &self.daemon else { return Used::default() };
+        let process = Task::of(daemon.id());
+        let ticks = process.stat().map_or(0, |stat| stat.user_ticks + stat.system_ticks);
+        let mut switches = 0;
+        for task in std::fs::read_dir(process.file("task")).into_iter().flatten().flatten() {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+            switches += lines.filter_map(|line| line.split('\t').nth(1)?.parse::<u64>().ok()).sum::<u64>();
+        }
+        let write_calls = if self.is_ours { self.write_calls() } else { None };
+        Used {
+            // A tick is a hundredth of a second.
+            cpu_seconds: ticks as f64 / 100.0,
+            switches,
+            write_calls,
+        }
+    }
+
+    fn write_calls(&self) -> Option<u64> {
+        let asked =
+            Command::new(&self.fonio).args(["mount", "stats", "--json"]).arg(&self.dir).output().ok()?;
+        let said: Value = serde_json::from_slice(&asked.stdout).ok()?;
+        said["write_calls_below"].as_u64()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            // Every daemon ends when its mount is removed.
+            let _ = Command::new("umount").arg(&self.dir).status();
+            let _ = daemon.wait();
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
+//! example of a plain passthrough with one thread; prints medians of one run.
+//!
+//! Rounds interleave the configurations, so that a slow moment of the machine does not fall on one of them alone.
+
+mod confine;
+mod daemons;
+mod on_device;
+mod once;
+mod place;
+mod work;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use fonio_host::Ledger;
+use xtask::results::{Cell, StudyResult};
+
+use crate::{process, tools};
+use confine::Confined;
+use daemons::{Daemon, Mounted, Programs, Used};
+pub use once::{BYTES, Found, Once, Plan, STACKS, Stack, run_in_guest};
+use place::Place;
+pub use place::Setup;
+use work::{WORKS, Work};
+
+const ROUNDS: usize = 5;
+
+/// The measured configurations, by their names in the table.
+const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
+    ("native", Daemon::None),
+    ("bindfs", Daemon::Bindfs),
+    ("plain", Daemon::Plain),
+    ("stock", Daemon::Fonio("mode=stock")),
+    ("extended", Daemon::Fonio("mode=extended")),
+    ("buffered", Daemon::Fonio("mode=buffered")),
+    ("no-thread", Daemon::Fonio("mode=buffered,thread=no")),
+    ("writeback", Daemon::Fonio("mode=writeback")),
+    ("auto", Daemon::Fonio("mode=auto")),
+    ("auto-device", Daemon::Fonio("mode=auto,io_uring=no")),
+    ("auto-alone", Daemon::Fonio("mode=auto,noallow_other")),
+];
+
+/// The options of `cargo studies fuse`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Measure these configurations (default: all).
+    #[arg(value_name = "NAME", value_parser = CONFIGURATIONS.map(|(name, _)| name))]
+    names: Vec<String>,
+    /// Write and read a quarter of the data.
+    #[arg(long)]
+    quick: bool,
+    /// Mount this directory instead of one in memory.
+    #[arg(long, value_name = "DIR", conflicts_with = "on")]
+    over: Option<PathBuf>,
+    /// Measure on an emulated device.
+    #[arg(long, value_name = "PROFILE")]
+    on: Option<String>,
+    /// Give the daemon this percentage of one processor, or with `study` as little as the study's phone needed.
+    #[arg(long, value_name = "PERCENT", requires = "on")]
+    cpu: Option<String>,
+}
+
+impl Arguments {
+    /// The divisor of all sizes.
+    fn scale(&self) -> u64 {
+        if self.quick { 4 } else { 1 }
+    }
+
+    fn configurations(&self) -> Vec<(&'static str, Daemon<'static>)> {
+        let wanted = |name: &str| {
+            self.names.is_empty() || name == "native" || self.names.iter().any(|word| word == name)
+        };
+        CONFIGURATIONS.into_iter().filter(|(name, _)| wanted(name)).collect()
+    }
+}
+
+/// Runs the benchmark.
+pub fn run(wanted: &Arguments) -> Result<()> {
+    if !process::is_root() {
+        bail!("the peers are mounted by root");
+    }
+    tools::ensure(&[tools::BUILD, tools::FUSE])?;
+    let folder = process::scratch("bench-fuse")?;
+    let programs = Programs::build(&folder)?;
+    Ledger::recover(&Ledger::default_dir())?;
+    process::outlive_signals()?;
+    if wanted.on.is_some() {
+        return on_device::run(wanted, &folder, &programs);
+    }
+    let place = match wanted.over.clone() {
+        Some(source) => Place::over(&folder, source)?,
+        None => Place::tmpfs(&folder)?,
+    };
+    let chosen = wanted.configurations();
+    let mut samples = vec![vec![Vec::new(); chosen.len()]; WORKS.len()];
+    for round in 0..ROUNDS {
+        for (column, (name, daemon)) in chosen.iter().enumerate() {
+            eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
+            let mounted = Mounted::start(*daemon, &programs, &place.source, &place.dir, None)
+                .with_context(|| format!("{name} does not mount"))?;
+            for (row, work) in WORKS.iter().enumerate() {
+                samples[row][column].push(measure(work, wanted.scale(), &mounted)?);
+            }
+        }
+    }
+    eprintln!();
+    println!("Medians of {ROUNDS} interleaved rounds over {}.", place.source.display());
+    println!(
+        "auto-device is without io_uring; auto-alone admits only root, as plain does, so that nobody checks permissions twice."
+    );
+    let command = format!("cargo studies fuse{}", if wanted.quick { " --quick" } else { "" });
+    let is_complete = !wanted.quick && wanted.over.is_none() && wanted.names.is_empty();
+    let columns: Vec<&str> = [""].into_iter().chain(chosen.iter().map(|(name, _)| *name)).collect();
+    let figures: [(&str, &str, Figure, usize); 4] = [
+        ("fuse-memory", "seconds of file operations over tmpfs", |sample| Some(sample.seconds), 3),
+        ("fuse-memory-cpu", "processor seconds of the daemon", |sample| Some(sample.used.cpu_seconds), 3),
+        (
+            "fuse-memory-switches",
+            "context switches of the daemon",
+            |sample| Some(sample.used.switches as f64),
+            0,
+        ),
+        (
+            "fuse-memory-writes",
+            "write calls of the daemon",
+            |sample| Some(sample.used.write_calls? as f64),
+            0,
+        ),
+    ];
+    for (at, (id, title, figure, decimals)) in figures.into_iter().enumerate() {
+        println!("\n{title}\n");
+        let mut result = StudyResult::begin(id, title, &command, &columns)?;
+        result.rounds = Some(ROUNDS as u64);
+        for (work, row) in WORKS.iter().zip(&samples) {
+            let cell = |column: &Vec<Sample>| Cell::rounds(column.iter().map(figure), "", decimals);
+            result.row(work.name, row.iter().map(cell).collect());
+        }
+        // The documents show the first.
+        result.keep(is_complete && at == 0)?;
+    }
+    Ok(())
+}
+
+/// A figure of a sample.
+type Figure = fn(&Sample) -> Option<f64>;
+
+/// The measurement of one work under one configuration.
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    seconds: f64,
+    /// The resources used by the daemon.
+    used: Used,
+}
+
+fn measure(work: &Work, scale: u64, mounted: &Mounted) -> Result<Sample> {
+    process::check_signals()?;
+    (work.prepare)(&mounted.dir, scale)?;
+    let before = mounted.used();
+    let started = Instant::now();
+    (work.run)(&mounted.dir, scale).with_context(|| format!("{} failed", work.name))?;
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Sample { seconds, used: mounted.used().since(before) })
+}
+
+fn median<T>(samples: &[T], of: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = samples.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

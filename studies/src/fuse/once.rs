@@ -1,0 +1,272 @@
+//! One write of a file through one stack, with the work of the daemon and the device for it.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_host::Ledger;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::on_device::{MIB, as_slow_as_the_studys};
+use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
+use crate::{process, tools};
+
+/// The measurements of one write.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Once {
+    /// Rate in 10^6 bytes per second, including fsync.
+    pub mb_s: f64,
+    pub used: Used,
+    /// Number of write requests to the device.
+    pub writes: Option<f64>,
+    /// Share of these requests that do not begin where the previous one ended.
+    pub random_share: Option<f64>,
+    /// Share of these requests below 64 KiB: the file's data arrive in larger ones.
+    pub small_share: Option<f64>,
+    /// Mean bytes of a run of requests in which each continues the previous one.
+    pub burst_bytes: Option<f64>,
+    /// Number of write requests of the file system's journal and metadata; `None` if the kind of data is unknown for some
+    /// requests.
+    pub own_writes: Option<f64>,
+}
+
+/// A file system with a scheduler, and the options of the mount on top of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Stack {
+    pub setup: Setup,
+    /// `None` for the file system itself.
+    pub options: Option<String>,
+}
+
+/// The study's experiment: one file is written, by 512 KiB, to bare devices and through stacks. A round measures each once,
+/// on new emulated devices, with its own seed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// Size of the file.
+    pub bytes: u64,
+    pub rounds: u64,
+    /// Slow the daemons' processor down until `stock` on the first of `raw` reaches the study's share of that device.
+    pub slow_daemons: bool,
+    /// The devices that are written without a file system.
+    pub raw: Vec<Setup>,
+    pub stacks: Vec<Stack>,
+}
+
+/// The results of a plan, in its order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// Rates of the bare devices in each round, in 10^6 bytes per second.
+    pub raw_mb_s: Vec<Vec<f64>>,
+    /// The daemons' share of a processor.
+    pub cpu_share: Option<f64>,
+    /// The writes through each stack, in each round.
+    pub writes: Vec<Vec<Once>>,
+}
+
+/// The number of a plan in this process.
+static PLANS: AtomicU32 = AtomicU32::new(0);
+
+impl Plan {
+    /// Runs the plan: here, or in a guest with the kernel `guest`. Returns the command line too, if it is one of fonio.
+    ///
+    /// # Errors
+    ///
+    /// The first failed measurement.
+    pub fn run(&self, guest: Option<&str>) -> Result<(Found, Option<String>)> {
+        let folder = process::scratch("paper-bfuse")?;
+        process::outlive_signals()?;
+        let Some(kernel) = guest else {
+            Ledger::recover(&Ledger::default_dir())?;
+            return Ok((Experiment::new(folder, crate::emulated::fonio()?).run(self)?, None));
+        };
+        tools::ensure(&[tools::BUILD, tools::GUEST])?;
+        let fonio = process::build_fonio()?;
+        let number = PLANS.fetch_add(1, Ordering::Relaxed);
+        let of = |name: &str| folder.join(format!("{name}-{number}.json"));
+        let (plan, found) = (of("plan"), of("found"));
+        std::fs::write(&plan, serde_json::to_vec_pretty(self)?)?;
+        let own = fonio_lab::stripped(&std::env::current_exe()?, &folder.join("studies"))?;
+        let mut command = process::bound_to_this(&fonio);
+        let kernel = kernel.trim_start_matches("lab:");
+        command.args(["lab", "run", kernel, "--bring"]).arg(&found).arg("--");
+        command.arg(&own).arg(STACKS).args([&plan, &found]).stdout(Stdio::null());
+        let shown = [
+            "fonio lab run",
+            kernel,
+            "--bring",
+            &within(&found),
+            "--",
+            &within(&own),
+            STACKS,
+            &within(&plan),
+            &within(&found),
+        ];
+        let shown = shown.join(" ");
+        process::run(&mut command)?;
+        let text = std::fs::read(&found).with_context(|| format!("cannot read {}", found.display()))?;
+        Ok((serde_json::from_slice(&text)?, Some(shown)))
+    }
+}
+
+/// The path as seen from the top of the repository.
+fn within(path: &Path) -> String {
+    path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
+}
+
+/// The name under which this program runs a plan in a guest, or is one write.
+pub const STACKS: &str = "stacks";
+
+/// Runs a plan, for [`Plan::run`] (`PLAN RESULT`), or is one write (`--write FILE BYTES`).
+pub fn run_in_guest(arguments: &[String]) -> Result<()> {
+    let [plan, found] = match arguments {
+        [write, path, bytes] if write == WRITE => return write_file(path, bytes),
+        [plan, found] => [plan, found],
+        _ => bail!("this is a part of `cargo studies paper`"),
+    };
+    process::outlive_signals()?;
+    let folder = PathBuf::from("/tmp/paper-bfuse");
+    std::fs::create_dir_all(&folder)?;
+    let plan: Plan = serde_json::from_slice(&std::fs::read(plan)?)?;
+    let result = Experiment::new(folder, "/usr/bin/fonio".into()).run(&plan)?;
+    Ok(std::fs::write(found, serde_json::to_vec_pretty(&result)?)?)
+}
+
+/// A plan that is being run.
+struct Experiment {
+    folder: PathBuf,
+    programs: Programs,
+    confined: Option<Confined>,
+}
+
+impl Experiment {
+    fn new(folder: PathBuf, fonio: PathBuf) -> Self {
+        Self { folder, programs: Programs { fonio, plain: PathBuf::new() }, confined: None }
+    }
+
+    fn run(mut self, plan: &Plan) -> Result<Found> {
+        let mut found = Found {
+            raw_mb_s: vec![Vec::new(); plan.raw.len()],
+            cpu_share: None,
+            writes: vec![Vec::new(); plan.stacks.len()],
+        };
+        for round in 1..=plan.rounds {
+            for (setup, rates) in plan.raw.iter().zip(&mut found.raw_mb_s) {
+                let setup = Setup { seed: round, ..setup.clone() };
+                rates.push(setup.raw_write(&self.programs.fonio, plan.bytes)? / 1e6);
+            }
+        }
+        if plan.slow_daemons {
+            let setup = plan.raw.first().context("the daemons are slowed down to a share of a device")?;
+            let raw = median(&found.raw_mb_s[0], |rate| *rate) * 1e6;
+            let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw, plan.bytes))?;
+            self.confined = Some(Confined::new(share)?);
+            found.cpu_share = Some(share.value());
+        }
+        for round in 1..=plan.rounds {
+            for (at, stack) in plan.stacks.iter().enumerate() {
+                eprintln!(
+                    "round {round} of {}: {}, {}, {}",
+                    plan.rounds,
+                    stack.setup.file_system,
+                    stack.setup.scheduler,
+                    stack.options.as_deref().unwrap_or("no mount")
+                );
+                let setup = Setup { seed: round, ..stack.setup.clone() };
+                let once = self.write(&setup, stack.options.as_deref(), plan.bytes);
+                found.writes[at].push(once.with_context(|| format!("{stack:?} failed"))?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes through the file system, and through a mount if there are `options`.
+    fn write(&self, setup: &Setup, options: Option<&str>, bytes: u64) -> Result<Once> {
+        process::check_signals()?;
+        let place = Place::emulated(&self.folder, &self.programs.fonio, setup)?;
+        let daemon = options.map_or(Daemon::None, Daemon::Fonio);
+        let mounted =
+            Mounted::start(daemon, &self.programs, &place.source, &place.dir, self.confined.as_ref())?;
+        let recording = self.folder.join("recording");
+        let before = mounted.used();
+        let mut record = Command::new(&self.programs.fonio);
+        record.arg("record").arg("--path").arg(&place.source).arg("--overwrite").arg("-o").arg(&recording);
+        record.arg("--").arg(std::env::current_exe()?).args([STACKS, WRITE]).arg(mounted.dir.join("file"));
+        let output = record.arg(bytes.to_string()).stdout(Stdio::null()).output();
+        let output = output.context("cannot start fonio record")?;
+        ensure!(output.status.success(), "fonio record: {}", String::from_utf8_lossy(&output.stderr));
+        let used = mounted.used().since(before);
+        drop(mounted);
+        let figures = self.figures(&recording)?;
+        let figure = |name: &str| figures.get(name).copied();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let seconds = said.lines().find_map(written_in).context("the writer says how long it took")?;
+        let writes = figure("latency.writes.service.count");
+        let random_share = figure("sequentiality.write.random_requests_share");
+        Ok(Once {
+            mb_s: bytes as f64 / seconds / 1e6,
+            used,
+            writes,
+            random_share,
+            small_share: figure("sizes.writes.below_64k_share"),
+            burst_bytes: writes
+                .zip(random_share)
+                .map(|(writes, share)| bytes as f64 / (writes * share).max(1.0)),
+            own_writes: figure("files.journal_writes")
+                .zip(figure("files.metadata_writes"))
+                .map(|(journal, metadata)| journal + metadata)
+                .filter(|_| figure("files.unknown_writes") == Some(0.0)),
+        })
+    }
+
+    fn figures(&self, recording: &Path) -> Result<std::collections::BTreeMap<String, f64>> {
+        let output = Command::new(&self.programs.fonio).args(["report", "--json"]).arg(recording).output()?;
+        let said: Value = serde_json::from_slice(&output.stdout).context("the report is JSON")?;
+        let figures = said["figures"].as_array().context("a report has figures")?;
+        let pairs = figures
+            .iter()
+            .filter_map(|figure| Some((figure["name"].as_str()?.to_owned(), figure["value"].as_f64()?)));
+        Ok(pairs.collect())
+    }
+}
+
+/// The argument with which this program writes a file under `fonio record`.
+const WRITE: &str = "--write";
+const RECORD_BYTES: usize = 512 << 10;
+
+/// Writes a file of `bytes` by 512 KiB, syncs it, and says how many seconds that took.
+fn write_file(path: &str, bytes: &str) -> Result<()> {
+    let bytes: u64 = bytes.parse().context("a size is a number")?;
+    let data = vec![0; RECORD_BYTES];
+    let started = Instant::now();
+    let mut file = File::create(path).with_context(|| format!("cannot write {path}"))?;
+    for _ in 0..bytes / RECORD_BYTES as u64 {
+        file.write_all(&data)?;
+    }
+    file.sync_all()?;
+    eprintln!("written in {} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Parses the line of [`write_file`].
+fn written_in(line: &str) -> Option<f64> {
+    line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
+}
+
+/// Large enough for rates to settle on a device of 39 MB/s, and small enough for a dozen stacks in minutes.
+pub const BYTES: u64 = 128 * MIB;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_writer_is_understood() {
+        assert_eq!(written_in("written in 3.25 s"), Some(3.25));
+        assert_eq!(written_in("note: nothing was lost"), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! `cargo studies`: experiments with a scientific answer, their results, and the tables of figures in documents.
+//!
+//! Each study is a folder with an `Arguments` and a `run`. What `cargo xtask` needs too is in its library.
+
+mod applications;
+mod attribution;
+mod compare;
+mod decisions;
+mod documents;
+mod emulator;
+mod fit;
+mod fuse;
+mod fuse_safety;
+mod guests;
+mod live;
+mod paper;
+mod receipt;
+mod sampled;
+mod schedulers;
+mod storebench;
+mod sync_policy;
+mod verdicts;
+mod veryquick;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::{emulated, process, smartio, tools};
+
+/// Run a study: an experiment with a scientific answer. `cargo xtask bench` measures the speed of fonio's own code.
+#[derive(Parser)]
+#[command(name = "cargo studies", disable_help_subcommand = true, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    study: Study,
+}
+
+#[derive(Subcommand)]
+enum Study {
+    /// Compare published tables and figures with ours.
+    ///
+    /// Without an ID, prints those that models and files alone can show: seconds, no privileges. Those that run workloads
+    /// on emulated devices run when they are named: root, about two minutes each. `all --full` takes hours.
+    ///
+    /// Example: cargo studies paper kim-t5 kim-f13
+    Paper(paper::Arguments),
+    /// Count the right verdicts of fonio on 40 situations whose cause is known.
+    ///
+    /// Each situation runs on an emulated device of its own and is recorded as `fonio check` does. Needs root and fio;
+    /// 20 minutes for all.
+    ///
+    /// Example: cargo studies verdicts backup
+    Verdicts(verdicts::Arguments),
+    /// Measure how many bytes recordings attribute to the right file, process and unit.
+    ///
+    /// Writers whose files have known places on a loop device are recorded, and the recording is judged. Needs root and
+    /// e2fsprogs (xfsprogs, btrfs-progs); a minute for each file system. With --lab it needs QEMU, and 20 minutes.
+    ///
+    /// Example: cargo studies attribution xfs --runs 3
+    Attribution(attribution::Arguments),
+    /// Compare sampled waits of threads with waits recorded by BPF.
+    ///
+    /// Records four loads of fio in both ways at the same time. Needs root and fio; a minute.
+    ///
+    /// Example: cargo studies sampled --seconds 10
+    Sampled(sampled::Arguments),
+    /// Compare the cost of SQLite transactions by fonio with a published table.
+    ///
+    /// Counts writes, flushes and KiB for each transaction on new file systems on loop devices. Needs root, sqlite3,
+    /// e2fsprogs and xfsprogs; five minutes.
+    ///
+    /// Example: cargo studies receipt ext4
+    Receipt(receipt::Arguments),
+    /// Cut the power of databases under a sync policy, and count the losses.
+    ///
+    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, and an interrupted run goes
+    /// on where it was.
+    ///
+    /// Example: cargo studies sync-policy --cuts 500
+    SyncPolicy(sync_policy::Arguments),
+    /// Run SQLite's own tests under each class of a sync policy.
+    ///
+    /// Fetches the sources of Debian's SQLite and builds its tests. Needs tcl-dev and a network; an hour.
+    ///
+    /// Example: cargo studies veryquick durable
+    Veryquick(veryquick::Arguments),
+    /// Compare the modes of `fonio mount` with the directory itself and with bindfs.
+    ///
+    /// Prints seconds, processor time, context switches and write calls, as medians of interleaved rounds. Needs root,
+    /// bindfs and libfuse3-dev; ten minutes.
+    ///
+    /// Example: cargo studies fuse --on samsung_s5 --cpu study stock buffered
+    Fuse(fuse::Arguments),
+    /// Test the promises of `fonio mount` on devices that refuse writes or lose power.
+    ///
+    /// Also runs random operations against a model file system, pjdfstest and fsx, and Debian's kernels in guests. Needs
+    /// root, a network for the suites, and QEMU for the kernels; two hours for all parts.
+    ///
+    /// Example: cargo studies fuse-safety errors power-cuts
+    FuseSafety(fuse_safety::Arguments),
+    /// Measure reads and writes together under SmartIO and the kernel's schedulers, and decide SmartIO's goals.
+    ///
+    /// Runs in guests whose clock counts instructions. Needs root and QEMU; hours for all cells, and finished cells are
+    /// kept.
+    ///
+    /// Example: cargo studies schedulers --quick
+    Schedulers(schedulers::Arguments),
+    /// Launch apps during an installation and a backup, under SmartIO and the kernel's schedulers.
+    ///
+    /// Also prints the predictions of models of schedulers, CFQ among them. Needs root and QEMU; 20 minutes.
+    ///
+    /// Example: cargo studies applications
+    Applications(applications::Arguments),
+    /// Compare the decisions of the kernel's schedulers with those of their models.
+    ///
+    /// Records decisions in a guest, and keeps those that the model makes too as tests of `fonio-sim`. Needs QEMU; ten
+    /// minutes.
+    ///
+    /// Example: cargo studies decisions
+    Decisions(decisions::Arguments),
+    /// Compare fio's figures of emulated cards with published numbers and with the model's time.
+    ///
+    /// Needs root and fio; ten minutes for all cards.
+    ///
+    /// Example: cargo studies emulator kingston ridata
+    Emulator(emulator::Arguments),
+    /// Fit profiles to emulated cards as black boxes, and test the fits.
+    ///
+    /// The tests are ones that the fit did not use. Needs root and fio; up to an hour for each card.
+    ///
+    /// Example: cargo studies fit kingston
+    Fit(fit::Arguments),
+    /// Count the wrong claims of `fonio compare`, on generated series or on recordings.
+    ///
+    /// Generated series take a second for each pair and need nothing. With --real, fio is recorded on an emulated eMMC: root,
+    /// half a minute for each pair.
+    ///
+    /// Example: cargo studies compare --pairs 50
+    Compare(compare::Arguments),
+    /// Count the wrong and the right claims of trials of a setting on the machine in use.
+    ///
+    /// Runs short trials on an emulated card under a load on which the effect of the setting is known. Needs root; 25
+    /// minutes for each case.
+    ///
+    /// Example: cargo studies live same --runs 5
+    Live(live::Arguments),
+    /// Compute StoreBench's results of models, or compare results of equal cards.
+    ///
+    /// Example: cargo studies storebench equal --runs 3
+    Storebench(storebench::Arguments),
+    /// Measure how well measurements in guests repeat, and how near they are to the model.
+    ///
+    /// Needs QEMU; half an hour for all parts.
+    ///
+    /// Example: cargo studies guests repeatable
+    Guests(guests::Arguments),
+    /// Write the tables of figures in README.md and docs from the results.
+    ///
+    /// The results are in studies/results, one file a table; each study writes its own. Takes no time, and needs nothing.
+    ///
+    /// Example: cargo studies documents --check
+    Documents(documents::Arguments),
+}
+
+type Role = fn(&[String]) -> anyhow::Result<()>;
+
+/// Programs that studies start as processes of their own; not for people.
+const ROLES: [(&str, Role); 6] = [
+    (attribution::ROLE, attribution::run_role),
+    (fuse::STACKS, fuse::run_in_guest),
+    (fuse_safety::SIDE, fuse_safety::run_side),
+    (sampled::SAMPLE, sampled::run_sample),
+    (sync_policy::SERVE, sync_policy::serve),
+    (verdicts::ACT, verdicts::run_act),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let role = ROLES.into_iter().find(|(name, _)| words.first().is_some_and(|word| word == name));
+    let outcome = match role {
+        Some((_, run)) => run(&words[1..]),
+        None => run(CommandLine::parse().study),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo studies: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(study: Study) -> anyhow::Result<()> {
+    match study {
+        Study::Paper(arguments) => paper::run(&arguments),
+        Study::Verdicts(arguments) => verdicts::run(&arguments),
+        Study::Attribution(arguments) => attribution::run(&arguments),
+        Study::Sampled(arguments) => sampled::run(&arguments),
+        Study::Receipt(arguments) => receipt::run(&arguments),
+        Study::SyncPolicy(arguments) => sync_policy::run(&arguments),
+        Study::Veryquick(arguments) => veryquick::run(&arguments),
+        Study::Fuse(arguments) => fuse::run(&arguments),
+        Study::FuseSafety(arguments) => fuse_safety::run(&arguments),
+        Study::Schedulers(arguments) => schedulers::run(&arguments),
+        Study::Applications(arguments) => applications::run(&arguments),
+        Study::Decisions(arguments) => decisions::run(&arguments),
+        Study::Emulator(arguments) => emulator::run(&arguments),
+        Study::Fit(arguments) => fit::run(&arguments),
+        Study::Compare(arguments) => compare::run(&arguments),
+        Study::Live(arguments) => live::run(&arguments),
+        Study::Storebench(arguments) => storebench::run(&arguments),
+        Study::Guests(arguments) => guests::run(&arguments),
+        Study::Documents(arguments) => documents::run(&arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn every_study_has_an_example_that_parses() {
+        for study in CommandLine::command().get_subcommands() {
+            let help = study.get_long_about().map(ToString::to_string).unwrap_or_default();
+            let example = help.rsplit("Example: cargo ").next().expect("a rest").trim();
+            assert!(example.starts_with("studies "), "{}: {help}", study.get_name());
+            if let Err(error) = CommandLine::try_parse_from(example.split(' ')) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
+}

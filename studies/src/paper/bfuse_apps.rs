@@ -1,0 +1,101 @@
+//! Figure 4 of Jeong and Won 2014: what a camcorder and a gallery do to the user partition of a Galaxy S3. Their
+//! databases are on another partition there, and in memory here, so that the device holds the user partition alone.
+
+use anyhow::Result;
+use fonio_analysis::{Analysis, Group};
+use serde::Deserialize;
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfGroup, OfRuns, Runs, Split};
+
+const PROFILE: &str = "galaxy_s3_emmc";
+const DB_IN_RAM: &str = "db-in-ram";
+/// The bound of the study's large requests.
+const LARGE: u64 = 256 * 1024;
+
+const SHARE: Quantity = Quantity::new("%", 0, 1.25, 5.0);
+const WHY_SIZES: &str = "this kernel merges up to the device's limit of 512 KiB";
+const WHY_SYNC: &str = "ext4's journal counts as synchronous here, and the video as buffered; the study does not say how it counts";
+const WHY_DATA: &str = "of the requests; ext4 commits its journal every 5 s with small requests, and the study's file system is not told";
+
+#[derive(Deserialize)]
+pub(super) struct UserPartition {
+    camera_writes_over_256k_percent: f64,
+    sequential_percent_above: f64,
+    buffered_percent_above: f64,
+    data_write_percent: DataWrites,
+}
+
+#[derive(Deserialize)]
+struct DataWrites {
+    camcorder: f64,
+}
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.bfuse.user_partition_io;
+    let mut rows = Vec::new();
+    for workload in ["camcorder", "gallery"] {
+        let analysis = measured(runs, workload)?;
+        let what = |what: &str| format!("{workload}, {what}");
+        let above = |what_: &str, percent: f64, ours: Option<f64>, why: &str| {
+            let shown = |share: f64| format!("{share:.1} %");
+            let ours = Measured::once(ours);
+            Row::within(what(what_), format!("more than {percent} %"), shown, (&ours, percent..=100.0), why)
+        };
+        if workload == "camcorder" {
+            let large = Measured::once(percent_above(&analysis, LARGE));
+            let published = told.camera_writes_over_256k_percent;
+            rows.push(SHARE.row(what("writes above 256 KiB"), published, &large, WHY_SIZES));
+        }
+        rows.push(above("sequential bytes", told.sequential_percent_above, sequential(&analysis), ""));
+        rows.push(above("buffered requests", told.buffered_percent_above, buffered(&analysis), WHY_SYNC));
+        if workload == "camcorder" {
+            let published = told.data_write_percent.camcorder;
+            let ours = Measured::once(data_writes(&analysis));
+            rows.push(SHARE.row(what("writes of data"), published, &ours, WHY_DATA));
+        }
+    }
+    Ok(rows)
+}
+
+fn measured(runs: &mut Runs, workload: &str) -> Result<Analysis> {
+    let series = runs.run(&[workload, "--on", PROFILE, "--fix", DB_IN_RAM, "--runs", "1", "--write-back"])?;
+    let recording = series.named(&format!("{PROFILE}, {DB_IN_RAM}"))?.first()?.recording.clone();
+    Ok(runs.report(&recording)?.analysis.clone())
+}
+
+/// The percentage of the writes that are larger.
+fn percent_above(analysis: &Analysis, bytes: u64) -> Option<f64> {
+    let row = &analysis.sizes_of(Group::Writes)?.bytes;
+    let curve = row.cdf.as_ref()?;
+    let at = curve.up_to.partition_point(|value| *value <= bytes);
+    let up_to = if at == 0 { 0.0 } else { curve.cumulative[at - 1] as f64 / row.count as f64 };
+    Some((1.0 - up_to) * 100.0)
+}
+
+fn sequential(analysis: &Analysis) -> Option<f64> {
+    let sides = [&analysis.sequentiality.read, &analysis.sequentiality.write];
+    let sequential: u64 = sides.iter().map(|side| side.sequential_bytes).sum();
+    percent(sequential, sides.iter().map(|side| side.bytes()).sum())
+}
+
+/// Reads, and writes for which no program waits.
+fn buffered(analysis: &Analysis) -> Option<f64> {
+    let count = |group| analysis.sizes_of(group).map_or(0, |row| row.bytes.count);
+    percent(count(Group::Reads) + count(Group::WriteAsync), count(Group::Reads) + count(Group::Writes))
+}
+
+/// The share of data among the requests of a workload that only writes. What is only read belongs to mounting.
+fn data_writes(analysis: &Analysis) -> Option<f64> {
+    let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
+    let (all, data) = written.fold((0, 0), |(all, data), kind| {
+        (all + kind.requests, data + if kind.content == "data" { kind.requests } else { 0 })
+    });
+    percent(data, all)
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64 * 100.0)
+}

@@ -1,0 +1,210 @@
+//! Figures 13 to 17 of Jeong and Won 2014: five file systems, three schedulers, and the steps from the phone's stack to
+//! bFUSE. All of them run at the same place, so that they can be compared.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use fonio_host::Filesystem;
+use serde::Deserialize;
+
+use super::bfuse_stack::{
+    BFQ, BUFFERED, DEADLINE, MANY_TIMES, NO_BUFFER, NO_CFQ, SHARE, STOCK, TIMES, Versions, WITH_FULL, each,
+    on, rate, raw_rate, slowed, stack, stock_rate, times,
+};
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::Runs;
+use crate::fuse::{Once, Stack};
+
+/// Gains over ext4 in percent, without a buffer.
+#[derive(Deserialize)]
+pub(super) struct OverExt4 {
+    xfs: f64,
+    f2fs: f64,
+    btrfs: Versions<f64>,
+}
+
+/// The last figure.
+#[derive(Deserialize)]
+pub(super) struct Last {
+    share_of_raw_percent: Shares,
+    gain_percent_over_stock: Versions<f64>,
+}
+
+/// Shares of the bare device's rate with both versions of Android.
+#[derive(Deserialize)]
+struct Shares {
+    ext4: Vec<f64>,
+    xfs: Vec<f64>,
+}
+
+/// The study's file systems, by their names in the kernel. The first is the phone's.
+const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
+const NONE: &str = "none";
+/// The study's schedulers: CFQ, deadline and NOOP.
+const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
+/// Our bound for "significantly worse".
+const CLEARLY_WORSE: f64 = 0.9;
+/// Our bound for a sequential pattern: at most this share of the writes does not continue the one before.
+const RANDOM_MOST: f64 = 0.1;
+const WHY_COPY: &str = "a copy costs the confined daemon as much as before, only its calls are fewer";
+const WHY_STOCK: &str = "the share of the CPU was chosen by stock's rate alone";
+const WHY_FILE_SYSTEM: &str =
+    "the file systems are twelve years younger; a simulated or confined processor hides their differences";
+
+/// The published number of a row.
+struct Told {
+    what: String,
+    quantity: Quantity,
+    number: f64,
+}
+
+/// The rows with numbers, in their order.
+fn told(published: &Published) -> Result<Vec<Told>> {
+    let (gain, over, last) = (
+        &published.bfuse.design.gain_percent,
+        &published.bfuse.filesystem_over_ext4_percent,
+        &published.bfuse.last,
+    );
+    let shares = &last.share_of_raw_percent;
+    let first = |shares: &[f64]| shares.first().copied().context("a share is published");
+    let mut told = Vec::new();
+    let mut add = |what: &str, quantity, number| told.push(Told { what: what.to_owned(), quantity, number });
+    add("f13: deadline over CFQ", TIMES, times(gain.deadline_over_cfq));
+    add("f13: bFUSE, deadline over CFQ", TIMES, times(gain.buffer_and_deadline_over_cfq));
+    add("f14: xfs over ext4", TIMES, times(over.xfs));
+    add("f14: f2fs over ext4", TIMES, times(over.f2fs));
+    add("f14: btrfs over ext4", TIMES, times(over.btrfs.ics));
+    for name in &FILE_SYSTEMS[..4] {
+        add(&format!("f16: 512 KiB unit over 4 KiB, {name}"), MANY_TIMES, times(gain.extended_io_unit));
+    }
+    add("f17: bFUSE on ext4", SHARE, first(&shares.ext4)?);
+    add("f17: bFUSE on xfs", SHARE, first(&shares.xfs)?);
+    add("f17: bFUSE over stock", MANY_TIMES, times(last.gain_percent_over_stock.ics));
+    Ok(told)
+}
+
+/// Statements without numbers.
+const WORSE: (&str, &str) = ("f14: nilfs2", "significantly worse than the rest");
+const COINCIDES: (&str, &str) = ("f14: throughput", "goes with the share of sequential requests");
+const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in all file systems");
+
+/// The writes through each stack, by file system, scheduler and options.
+type ByStack = BTreeMap<(&'static str, &'static str, &'static str), Vec<Once>>;
+
+/// Figures 13 to 17. For Btrfs, F2FS and NILFS2, the result of bFUSE is only drawn.
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = told(published)?;
+    if !runs.full() {
+        let numbers = told.into_iter().map(|told| told.quantity.cannot(told.what, told.number, WITH_FULL));
+        let words = [WORSE, COINCIDES, SEQUENTIAL].map(|(what, told)| Row::cannot(what, told, WITH_FULL));
+        return Ok(numbers.chain(words).collect());
+    }
+    let filesystems: Vec<Filesystem> =
+        FILE_SYSTEMS.iter().map(|name| name.parse().map_err(anyhow::Error::msg)).collect::<Result<_>>()?;
+    let at = runs.place_for(&filesystems);
+    let keys: Vec<(&str, &str, &str)> = FILE_SYSTEMS
+        .iter()
+        .flat_map(|name| {
+            let buffered = SCHEDULERS.map(|scheduler| (*name, scheduler, BUFFERED));
+            let steps = [(*name, BFQ, STOCK), (*name, BFQ, NO_BUFFER), (*name, DEADLINE, NO_BUFFER)];
+            steps.into_iter().chain(buffered)
+        })
+        .collect();
+    let stacks: Vec<Stack> =
+        keys.iter().map(|(name, scheduler, options)| stack(on(name, scheduler), Some(options))).collect();
+    let found = runs.stacks(&slowed(vec![on("ext4", DEADLINE)], stacks), &at)?;
+    let raw = raw_rate(&found.raw_mb_s[0]);
+    let by_stack: ByStack = keys.into_iter().zip(found.writes).collect();
+    let of = |name, scheduler, options| rate(&by_stack[&(name, scheduler, options)]);
+    let stock = |name| stock_rate(&by_stack[&(name, BFQ, STOCK)]);
+    let unit = |name| of(name, BFQ, NO_BUFFER);
+    let mut rows = Vec::new();
+    for Told { what, quantity, number } in told {
+        let subject = |start: &str| {
+            what.strip_prefix(start).and_then(|name| FILE_SYSTEMS.iter().find(|of| name.starts_with(**of)))
+        };
+        rows.push(if let Some(name) = subject("f14: ") {
+            quantity.effect(&what, number, &unit(name).over(&unit("ext4")), WHY_FILE_SYSTEM)
+        } else if let Some(name) = subject("f16: 512 KiB unit over 4 KiB, ") {
+            quantity.effect(&what, number, &unit(name).over(&stock(name)), WHY_COPY)
+        } else if let Some(name) = subject("f17: bFUSE on ") {
+            quantity.row(
+                &what,
+                number,
+                &of(name, DEADLINE, BUFFERED).over(&raw).times(100.0),
+                WHY_FILE_SYSTEM,
+            )
+        } else if what.starts_with("f17: bFUSE over stock") {
+            quantity.effect(&what, number, &of("ext4", DEADLINE, BUFFERED).over(&stock("ext4")), WHY_STOCK)
+        } else if what.starts_with("f13: bFUSE") {
+            quantity.effect(&what, number, &of("ext4", DEADLINE, BUFFERED).over(&unit("ext4")), NO_CFQ)
+        } else {
+            let gain = of("ext4", DEADLINE, NO_BUFFER).over(&unit("ext4"));
+            quantity.effect(&what, number, &gain, NO_CFQ).because(NO_CFQ)
+        });
+    }
+    rows.extend(in_words(&by_stack));
+    for name in FILE_SYSTEMS {
+        let rates = SCHEDULERS.map(|scheduler| {
+            let rate = of(name, scheduler, BUFFERED).over(&raw).value().unwrap_or(f64::NAN) * 100.0;
+            format!("{scheduler} {rate:.0} %")
+        });
+        let why = "only drawn in the study, as shares of the bare device";
+        rows.push(Row::ours_alone(format!("f17: bFUSE on {name}"), rates.join(", "), why));
+    }
+    Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())
+}
+
+/// The rows of statements, about mounts without a buffer.
+fn in_words(by_stack: &ByStack) -> [Row; 3] {
+    let unbuffered = |name| &by_stack[&(name, BFQ, NO_BUFFER)][..];
+    let rates = FILE_SYSTEMS.map(|name| rate(unbuffered(name)));
+    let random = FILE_SYSTEMS.map(|name| each(unbuffered(name), |once| once.random_share).value());
+    let (nilfs2, others) = (&rates[4], &rates[..4]);
+    let value = |rate: &Measured| rate.value().unwrap_or(f64::NAN);
+    let slowest = others.iter().min_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(nilfs2);
+    let list = |values: [f64; 5], digits: usize, unit: &str| {
+        let named =
+            FILE_SYSTEMS.iter().zip(values).map(|(name, value)| format!("{name} {value:.digits$}{unit}"));
+        named.collect::<Vec<_>>().join(", ")
+    };
+    // Of all pairs of file systems, the share in which the faster one has the larger share of sequential requests.
+    let pairs = (0..5).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let same_way = |(a, b): (usize, usize)| {
+        let faster = rates[a].value()? - rates[b].value()?;
+        let less_random = random[b]? - random[a]?;
+        Some(faster * less_random >= 0.0)
+    };
+    let pairs: Option<Vec<bool>> = pairs.map(same_way).collect();
+    let agreeing = pairs.map(|pairs| pairs.iter().filter(|same| **same).count() as f64 / pairs.len() as f64);
+    let sequential = random.map(|share| (1.0 - share.unwrap_or(f64::NAN)) * 100.0);
+    let most = random.iter().copied().collect::<Option<Vec<f64>>>();
+    let most = most.and_then(|shares| shares.into_iter().max_by(f64::total_cmp));
+    let rates_shown = list(rates.each_ref().map(value), 1, "");
+    [
+        Row::effect(
+            WORSE.0,
+            WORSE.1,
+            |ratio| format!("{ratio:.2} times the slowest of the others"),
+            (&nilfs2.over(slowest), 0.0..=CLEARLY_WORSE),
+            WHY_FILE_SYSTEM,
+        )
+        .noted(format!("MB/s: {rates_shown}")),
+        Row::within(
+            COINCIDES.0,
+            COINCIDES.1,
+            |share| format!("in {:.0} % of the pairs of file systems", share * 100.0),
+            (&Measured::once(agreeing), 1.0..=1.0),
+            WHY_FILE_SYSTEM,
+        ),
+        Row::within(
+            SEQUENTIAL.0,
+            SEQUENTIAL.1,
+            |_| list(sequential, 0, " %"),
+            (&Measured::once(most), 0.0..=RANDOM_MOST),
+            "journals, nodes and checkpoints are written between the data",
+        ),
+    ]
+}

@@ -1,0 +1,57 @@
+//! Table 1 of Jeong and Won 2014: the file systems of six phones, and which of them fonio can make. A configuration is no
+//! measurement: where fonio has it, it was chosen to be the same, so nothing is scored.
+
+use anyhow::Result;
+use fonio_host::Filesystem;
+use serde::Deserialize;
+
+use super::published::Published;
+use super::row::Row;
+use super::runs::Runs;
+
+/// A phone; a partition that it does not have is `None`.
+#[derive(Deserialize)]
+pub(super) struct Phone {
+    name: String,
+    year: u32,
+    data: String,
+    sdcard: String,
+    ext_sdcard: Option<String>,
+}
+
+/// The phones whose flash has a profile.
+const PROFILES: [(&str, &str); 2] = [("Nexus One", "internal_2010"), ("Galaxy S3", "galaxy_s3_emmc")];
+const FUSE: &str = "fuse";
+
+/// Table 1.
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for phone in &published.bfuse.phone {
+        let profile = PROFILES.iter().find(|(name, _)| *name == phone.name);
+        let device =
+            profile.map_or_else(|| "no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
+        let partitions = [
+            ("data", Some(&phone.data)),
+            ("sdcard", Some(&phone.sdcard)),
+            ("ext. sdcard", phone.ext_sdcard.as_ref()),
+        ];
+        for (partition, told) in partitions {
+            let Some(told) = told else { continue };
+            let what = format!("{} ({}), {partition}", phone.name, phone.year);
+            rows.push(match (told.parse::<Filesystem>(), told.as_str()) {
+                (Ok(filesystem), _) => Row::same(what, told, Some(told), true, "")
+                    .noted(format!("fonio run --fs {filesystem}"))
+                    .noted(runs.place_for(&[filesystem]).noted())
+                    .because(device.as_str()),
+                (_, FUSE) => Row::same(what, told, Some(told), true, "")
+                    .noted("fonio mount --mount-options mode=stock")
+                    .because(device.as_str()),
+                (_, "yaffs2") => {
+                    Row::cannot(what, told, "it is for flash without a controller, and not in Linux")
+                }
+                _ => Row::cannot(what, told, "the maker of the phone has not published it"),
+            });
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,555 @@
+//! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
+//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. Only with `--full`:
+//! they take minutes, and need root or a guest.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+use fonio_experiment::Layers as Measurements;
+use fonio_host::Filesystem;
+use serde::Deserialize;
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, RUNS_MIN, Row};
+use super::runs::{At, Runs};
+use crate::fuse::{BYTES, Found, Once, Plan, Setup, Stack};
+
+/// A figure for both versions of Android; we compare with the first.
+#[derive(Deserialize)]
+pub(super) struct Versions<T> {
+    pub(super) ics: T,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Layers {
+    ics: Ends,
+    loss_percent_raw_cfq: Versions<f64>,
+    loss_percent_ext4: Versions<f64>,
+    fuse_instead_of_vfat_loss_percent: f64,
+}
+
+/// The rates of the bare device and through FUSE.
+#[derive(Deserialize)]
+struct Ends {
+    raw_noop: f64,
+    fuse: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct IoUnit {
+    unit_4k: f64,
+    unit_512k: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Design {
+    pub(super) gain_percent: Gain,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Gain {
+    management_thread: f64,
+    pub(super) deadline_over_cfq: f64,
+    pub(super) buffer_and_deadline_over_cfq: f64,
+    pub(super) extended_io_unit: f64,
+}
+
+/// Values by file system, in the order of `filesystems`.
+#[derive(Deserialize)]
+pub(super) struct Calls {
+    filesystems: Vec<String>,
+    kb_written: f64,
+    pwrite_fuse: Vec<f64>,
+    pwrite_nobuf: Vec<f64>,
+    pwrite_bfuse: Vec<f64>,
+    io_fuse: Vec<f64>,
+    io_nobuf: Vec<f64>,
+    io_bfuse: Vec<f64>,
+    meta_journal_fuse: Vec<f64>,
+    meta_journal_nobuf: Vec<f64>,
+    meta_journal_bfuse: Vec<f64>,
+}
+
+const PROFILE: &str = "galaxy_s3_emmc";
+/// Linux 5.0 removed CFQ; BFQ was derived from it.
+pub(super) const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
+pub(super) const STOCK: &str = "mode=stock";
+pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
+pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
+/// The study's buffer sizes in MB, with its thread and without.
+const SIZES: [(f64, &str, &str); 6] = [
+    (
+        2.0,
+        "mode=buffered,io_unit=512K,buffer=2M,entry=2M,flush=10ms",
+        "mode=buffered,io_unit=512K,buffer=2M,entry=2M,flush=10ms,thread=no",
+    ),
+    (
+        4.0,
+        "mode=buffered,io_unit=512K,buffer=4M,entry=2M,flush=10ms",
+        "mode=buffered,io_unit=512K,buffer=4M,entry=2M,flush=10ms,thread=no",
+    ),
+    (STUDY_MB, BUFFERED, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms,thread=no"),
+    (
+        16.0,
+        "mode=buffered,io_unit=512K,buffer=16M,entry=2M,flush=10ms",
+        "mode=buffered,io_unit=512K,buffer=16M,entry=2M,flush=10ms,thread=no",
+    ),
+    (
+        32.0,
+        "mode=buffered,io_unit=512K,buffer=32M,entry=2M,flush=10ms",
+        "mode=buffered,io_unit=512K,buffer=32M,entry=2M,flush=10ms,thread=no",
+    ),
+    (
+        64.0,
+        "mode=buffered,io_unit=512K,buffer=64M,entry=2M,flush=10ms",
+        "mode=buffered,io_unit=512K,buffer=64M,entry=2M,flush=10ms,thread=no",
+    ),
+];
+const STUDY_MB: f64 = 8.0;
+/// Milliseconds between flushes; 10 was the best in the study.
+const INTERVALS: [(f64, &str); 4] = [
+    (1.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=1ms"),
+    (STUDY_MS, BUFFERED),
+    (100.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=100ms"),
+    (1000.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=1s"),
+];
+const STUDY_MS: f64 = 10.0;
+pub(super) const WITH_FULL: &str = "measured with --full, as root";
+
+/// Percentage points within which shares of the device count as equal.
+const NEAR: f64 = 10.0;
+pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
+const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
+/// Gains that differ by at most 10 percentage points count as equal.
+pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
+/// Gains by a factor of several.
+pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
+const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
+const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
+/// Requests of the file system itself, of all requests: a share, because the size of our file is another.
+const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
+
+/// Returns a file system on the study's device, under a scheduler.
+pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
+    Setup {
+        profile: Cow::Borrowed(PROFILE),
+        file_system: Cow::Borrowed(file_system),
+        scheduler: Cow::Borrowed(scheduler),
+        seed: 1,
+    }
+}
+
+/// The file system of the study's phone, under its best scheduler.
+const EXT4: Setup = on("ext4", DEADLINE);
+pub(super) const DEADLINE: &str = "mq-deadline";
+pub(super) const BFQ: &str = "bfq";
+
+/// Returns a mount with these options on top of a file system; without options, the file system itself.
+pub(super) fn stack(setup: Setup, options: Option<&str>) -> Stack {
+    Stack { setup, options: options.map(str::to_owned) }
+}
+
+/// Returns a plan with as many rounds as an effect needs, and with daemons as slow as the study's.
+pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
+    Plan { bytes: BYTES, rounds: RUNS_MIN as u64, slow_daemons: true, raw, stacks }
+}
+
+/// Writes through mounts with these options on ext4.
+fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = &'static str>) -> Result<Found> {
+    let stacks = options.into_iter().map(|options| stack(EXT4, Some(options))).collect();
+    let at = runs.place_for(&[]);
+    runs.stacks(&slowed(vec![EXT4], stacks), &at)
+}
+
+pub(super) fn each(once: &[Once], figure: impl Fn(&Once) -> Option<f64>) -> Measured {
+    Measured::runs(once.iter().map(figure))
+}
+
+pub(super) fn rate(once: &[Once]) -> Measured {
+    each(once, |once| Some(once.mb_s))
+}
+
+/// Returns the rate of `stock`, marked as used: it reaches the study's share by choice of the processor's share.
+pub(super) fn stock_rate(once: &[Once]) -> Measured {
+    rate(once).shaped(true)
+}
+
+/// Returns the rate of the bare device, marked as used: the profile was fitted to the study's rate.
+pub(super) fn raw_rate(mb_s: &[f64]) -> Measured {
+    Measured::runs(mb_s.iter().copied()).shaped(true)
+}
+
+/// Converts a gain in percent into a ratio.
+pub(super) fn times(percent: f64) -> f64 {
+    1.0 + percent / 100.0
+}
+
+/// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
+pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.bfuse.layers_mb_s;
+    let steps = [
+        ("BLK: raw device, bfq", 100.0 - told.loss_percent_raw_cfq.ics),
+        ("EXT4, bfq", 100.0 - told.loss_percent_ext4.ics),
+        ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told.ics.fuse / told.ics.raw_noop),
+    ];
+    const INSTEAD: &str = "FUSE on ext4 instead of VFAT";
+    let instead = 1.0 - told.fuse_instead_of_vfat_loss_percent / 100.0;
+    if !runs.full() {
+        let mut rows: Vec<Row> =
+            steps.iter().map(|(what, share)| SHARE.cannot(*what, *share, WITH_FULL)).collect();
+        rows.push(TIMES.cannot(INSTEAD, instead, WITH_FULL));
+        return Ok(rows);
+    }
+    let at = runs.place_for(&[]);
+    let mut rows = if at.is_guest() {
+        layers_in_guest(told, steps, runs, &at)?
+    } else {
+        layers_here(told, steps, runs, &at)?
+    };
+    // The stock daemon is as fast here as it is: nothing is chosen by a published rate.
+    let at = runs.place_for(&[Filesystem::Vfat]);
+    let (on_vfat, on_ext4) = (bench_layers(runs, "vfat", &at)?, bench_layers(runs, "ext4", &at)?);
+    let (vfat, fuse) = (of_layer(&on_vfat, "vfat")?, of_layer(&on_ext4, FUSE)?);
+    let shown = |measured: &Measured| measured.value().unwrap_or(f64::NAN);
+    let rates = format!("{:.1} and {:.1} MB/s", shown(&fuse), shown(&vfat));
+    let row = TIMES.effect(INSTEAD, instead, &fuse.over(&vfat), GUESTS_PROCESSOR);
+    rows.push(row.noted(rates).noted(at.noted()));
+    Ok(rows)
+}
+
+/// The layer of `fonio bench layers`.
+const FUSE: &str = "FUSE, mode=stock";
+const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated processor at full speed, one instruction each nanosecond; the phone's was slower";
+
+fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Rc<Measurements>> {
+    let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
+    let fixed = ["--scheduler", BFQ, "--mode", STOCK, "--range", &size, "--runs", &rounds];
+    runs.layers(&[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)
+}
+
+/// Returns the rate of writing through a layer in each round.
+fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
+    let layer = found.layers.iter().find(|layer| layer.name == name);
+    let layer = layer.with_context(|| format!("`fonio bench layers` has not measured {name}"))?;
+    Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
+}
+
+/// The layers in a guest, whose processor is slow for all of them.
+fn layers_in_guest(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+    let found = bench_layers(runs, "ext4", at)?;
+    let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
+    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.ics.raw_noop);
+    let names = ["device, scheduler bfq", "ext4", FUSE];
+    let rows = steps.iter().zip(names).map(|((what, told), name)| {
+        let of_raw = of_layer(&found, name)?.over(&raw).times(100.0);
+        let why = format!("{NO_CFQ}; {GUESTS_PROCESSOR}");
+        Ok(SHARE.row(*what, *told, &of_raw, &why).noted(note.clone()).noted(at.noted()))
+    });
+    rows.collect()
+}
+
+/// The layers on this machine, with a slow processor for the daemon.
+fn layers_here(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+    let bfq = || on("ext4", BFQ);
+    let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
+    let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
+    let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
+    let why = format!(
+        "{NO_CFQ}; the phone's kernel ran these layers on its slow CPU, only the daemon is slow here"
+    );
+    let raw = raw_rate(raw);
+    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.ics.raw_noop);
+    let measured =
+        [Measured::runs(block.iter().copied()), rate(&found.writes[0]), stock_rate(&found.writes[1])];
+    let rows = steps.iter().zip(&measured).map(|((what, told), measured)| {
+        let of_raw = measured.over(&raw).times(100.0);
+        SHARE.row(*what, *told, &of_raw, &why).noted(note.clone())
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    let share = found.cpu_share.unwrap_or(f64::NAN) * 100.0;
+    let chosen = format!("the daemon has {share:.2} % of a CPU, chosen by this share");
+    let last = rows.pop().map(|last| last.because(chosen));
+    rows.extend(last);
+    Ok(rows)
+}
+
+/// Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
+pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.bfuse.io_unit;
+    const SWITCHES: &str = "context switches";
+    const FEWER: &str = "fewer with larger units";
+    const FASTER: &str = "throughput";
+    const GROWS: &str = "grows with the unit";
+    let rates = [("4 KiB unit", told.unit_4k), ("512 KiB unit", told.unit_512k)];
+    if !runs.full() {
+        let words = [(SWITCHES, FEWER), (FASTER, GROWS)];
+        let words = words.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
+        return Ok(rates
+            .iter()
+            .map(|(what, rate)| RATE.cannot(*what, *rate, WITH_FULL))
+            .chain(words)
+            .collect());
+    }
+    // The study's units.
+    const UNITS: [(&str, &str); 8] = [
+        ("4", "mode=extended,io_unit=4K,io_uring=no"),
+        ("8", "mode=extended,io_unit=8K,io_uring=no"),
+        ("16", "mode=extended,io_unit=16K,io_uring=no"),
+        ("32", "mode=extended,io_unit=32K,io_uring=no"),
+        ("64", "mode=extended,io_unit=64K,io_uring=no"),
+        ("128", "mode=extended,io_unit=128K,io_uring=no"),
+        ("256", "mode=extended,io_unit=256K,io_uring=no"),
+        ("512", NO_BUFFER),
+    ];
+    let found = on_ext4(runs, UNITS.map(|(_, options)| options))?.writes;
+    let why = "most of what the daemon's CPU does here is making pages in the page cache below";
+    let [smallest, .., largest] = &found[..] else { bail!("there are several units") };
+    let of_units = |figure: &dyn Fn(&[Once]) -> Measured| -> Vec<Option<f64>> {
+        found.iter().map(|once| figure(once).value()).collect()
+    };
+    let rates_found = of_units(&rate);
+    let switches = of_units(&|once| each(once, |once| Some(once.used.switches as f64)));
+    Ok(vec![
+        RATE.row(rates[0].0, rates[0].1, &stock_rate(smallest), why),
+        RATE.row(rates[1].0, rates[1].1, &rate(largest), why),
+        steps(SWITCHES, FEWER, &switches, |before, after| after <= before)
+            .noted("of the daemon alone, 4 to 512 KiB"),
+        steps(FASTER, GROWS, &rates_found, |before, after| after >= before).noted("MB/s, 4 to 512 KiB"),
+    ])
+}
+
+/// Returns a row on the direction of a sweep: it agrees if every step goes that way.
+fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64) -> bool) -> Row {
+    let pairs: Option<Vec<bool>> = values.windows(2).map(|pair| Some(goes(pair[0]?, pair[1]?))).collect();
+    let share = pairs.map(|steps| steps.iter().filter(|step| **step).count() as f64 / steps.len() as f64);
+    let shown: Vec<String> = values.iter().map(|value| format!("{:.1}", value.unwrap_or(f64::NAN))).collect();
+    Row::within(
+        what,
+        told,
+        |_| shown.join(", "),
+        (&Measured::once(share), 1.0..=1.0),
+        "not every step goes that way",
+    )
+}
+
+/// Figure 10: the buffer with and without its thread, for its sizes; and the interval of flushes.
+pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    const WORDS: [(&str, &str); 3] = [
+        ("buffer without its thread", "slower than no buffer"),
+        ("the size of the buffer", "8 MB is the study's choice"),
+        ("the interval of flushes", "10 ms is the best"),
+    ];
+    const THREAD: &str = "buffer with its thread over none";
+    let gain = times(published.bfuse.design.gain_percent.management_thread);
+    if !runs.full() {
+        let words = WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
+        return Ok([TIMES.cannot(THREAD, gain, WITH_FULL)].into_iter().chain(words).collect());
+    }
+    let mut options = vec![NO_BUFFER];
+    options.extend(SIZES.iter().flat_map(|(_, with, without)| [*with, *without]));
+    options.extend(INTERVALS.iter().map(|(_, options)| *options));
+    let found = on_ext4(runs, options)?.writes;
+    let none = rate(&found[0]);
+    let (sizes, intervals) = found[1..].split_at(2 * SIZES.len());
+    let of_size = |at: usize, thread: bool| rate(&sizes[2 * at + usize::from(!thread)]).over(&none);
+    let at = SIZES.iter().position(|(mb, ..)| *mb == STUDY_MB).context("the study's size is swept")?;
+    let shown = |gains: &[Measured]| {
+        let gains = gains.iter().map(|gain| format!("{:.2}", gain.value().unwrap_or(f64::NAN)));
+        gains.collect::<Vec<_>>().join(", ")
+    };
+    let with: Vec<Measured> = (0..SIZES.len()).map(|at| of_size(at, true)).collect();
+    let without: Vec<Measured> = (0..SIZES.len()).map(|at| of_size(at, false)).collect();
+    let by_interval: Vec<Measured> = intervals.iter().map(|once| rate(once).over(&none)).collect();
+    let why = "long streams go past the page cache, which the study's did not";
+    let [thread, size, interval] = WORDS;
+    Ok(vec![
+        TIMES.effect(THREAD, gain, &with[at], why),
+        Row::effect(
+            thread.0,
+            thread.1,
+            |ratio| format!("{ratio:.2} times as fast as no buffer"),
+            (&without[at], 0.0..=1.0),
+            why,
+        )
+        .noted(format!("2 to 64 MB: {}", shown(&without))),
+        Row::effect(
+            size.0,
+            size.1,
+            |ratio| format!("{ratio:.2} times as fast as 2 MB"),
+            (&with[at].over(&with[0]), 1.0..=f64::INFINITY),
+            why,
+        )
+        .noted(format!("2 to 64 MB over no buffer: {}", shown(&with))),
+        Row::effect(
+            interval.0,
+            interval.1,
+            |ratio| format!("{ratio:.2} times as fast as 1 s"),
+            (&by_interval[1].over(&by_interval[3]), 1.0..=f64::INFINITY),
+            why,
+        )
+        .noted(format!("1, 10, 100, 1000 ms over no buffer: {}", shown(&by_interval))),
+    ])
+}
+
+/// Figures 11 and 12: the requests that reach the device, for the sizes of the buffer.
+pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    const WORDS: [(&str, &str); 3] = [
+        ("f11: random writes", "fewest with the 8 MB buffer"),
+        ("f11: random writes", "fewer than without a buffer"),
+        ("f12: bytes of a burst", "larger with the buffer"),
+    ];
+    if !runs.full() {
+        return Ok(WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL)).into());
+    }
+    let sizes = SIZES.iter().map(|(_, with, _)| *with);
+    let found = on_ext4(runs, std::iter::once(NO_BUFFER).chain(sizes))?.writes;
+    let random = |once: &[Once]| each(once, |once| once.random_share);
+    let shares: Vec<Measured> = found.iter().map(|once| random(once)).collect();
+    let at = 1 + SIZES.iter().position(|(mb, ..)| *mb == STUDY_MB).context("the study's size is swept")?;
+    let others = shares.iter().enumerate().filter(|(other, _)| *other > 0 && *other != at);
+    let least = others
+        .min_by(|(_, a), (_, b)| {
+            let of = |share: &Measured| share.value().unwrap_or(f64::INFINITY);
+            of(a).total_cmp(&of(b))
+        })
+        .map(|(_, share)| share)
+        .context("other sizes are swept")?;
+    let shown: Vec<String> =
+        shares.iter().map(|share| format!("{:.1} %", share.value().unwrap_or(f64::NAN) * 100.0)).collect();
+    let shown = format!("none, 2 to 64 MB: {}", shown.join(", "));
+    let why = "ext4 sorts what its page cache holds, whoever wrote it";
+    let burst = |once: &[Once]| each(once, |once| once.burst_bytes);
+    let [fewest, fewer, bursts] = WORDS;
+    let row = |(what, told): (&str, &str), ratio: &Measured, range, said: &str| {
+        Row::effect(what, told, |ratio| format!("{ratio:.2} times {said}"), (ratio, range), why)
+    };
+    Ok(vec![
+        row(fewest, &shares[at].over(least), 0.0..=1.0, "the least of the other sizes").noted(shown),
+        row(fewer, &shares[at].over(&shares[0]), 0.0..=1.0, "those without"),
+        row(bursts, &burst(&found[at]).over(&burst(&found[0])), 1.0..=f64::INFINITY, "those without"),
+    ])
+}
+
+/// The file system of the phones' sdcard partition before it was FUSE; the study's table does not have it.
+const VFAT: &str = "vfat";
+
+/// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
+pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.bfuse.calls;
+    let scale = BYTES as f64 / 1024.0 / told.kb_written;
+    let ways = [
+        ("FUSE", STOCK, [&told.pwrite_fuse, &told.io_fuse, &told.meta_journal_fuse]),
+        ("no buffer", NO_BUFFER, [&told.pwrite_nobuf, &told.io_nobuf, &told.meta_journal_nobuf]),
+        ("bFUSE", BUFFERED, [&told.pwrite_bfuse, &told.io_bfuse, &told.meta_journal_bfuse]),
+    ];
+    let names: Vec<&str> = told.filesystems.iter().map(String::as_str).chain([VFAT]).collect();
+    let found = if runs.full() {
+        counts(&names, ways.map(|(_, options, _)| options), runs)?
+    } else {
+        BTreeMap::new()
+    };
+    let mut rows = Vec::new();
+    for (at, name) in names.into_iter().enumerate() {
+        let found = found.get(name);
+        for (number, (way, _, told)) in ways.iter().enumerate() {
+            let once = found.map(|(writes, place)| (&writes[number], place));
+            let what = |of: &str| format!("{name}, {way}, {of}");
+            let [calls, requests, own] = told.map(|of| of.get(at).copied());
+            let told = calls.zip(requests).zip(own).map(|((calls, requests), own)| Counted {
+                calls: calls * scale,
+                requests: requests * scale,
+                own_percent: own / requests * 100.0,
+            });
+            match (told, once) {
+                (Some(told), Some((once, place))) => rows.extend(counted(told, what, once, place)),
+                (Some(told), None) => {
+                    rows.push(CALLS.cannot(what("calls"), told.calls, WITH_FULL));
+                    rows.push(REQUESTS.cannot(what("requests"), told.requests, WITH_FULL));
+                    rows.push(OWN.cannot(what(OWN_WRITES), told.own_percent, WITH_FULL));
+                }
+                (None, Some((once, place))) => {
+                    let shown = |count: Option<f64>| {
+                        count.map_or("an unknown number of".to_owned(), |count| format!("{count:.0}"))
+                    };
+                    let calls = shown(once.used.write_calls.map(|calls| calls as f64));
+                    let own = match once.own_writes {
+                        Some(own) => format!(", {own:.0} of journal and metadata"),
+                        None => String::new(),
+                    };
+                    let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
+                    let why = "the study has no numbers of it; it was the phones' file system for sdcards";
+                    rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
+                }
+                (None, None) => {}
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Writes once through mounts with each of `options` on each file system: in one plan on those of this kernel, and in
+/// one guest on the others.
+fn counts<'a>(
+    names: &[&'a str],
+    options: [&str; 3],
+    runs: &mut Runs,
+) -> Result<BTreeMap<&'a str, (Vec<Once>, At)>> {
+    let mut places = Vec::new();
+    for name in names {
+        places.push((*name, runs.place_for(&[name.parse().map_err(anyhow::Error::msg)?])));
+    }
+    let (guests, here): (Vec<_>, Vec<_>) = places.into_iter().partition(|(_, place)| place.is_guest());
+    let mut found = BTreeMap::new();
+    for places in [here, guests] {
+        let Some((_, place)) = places.first() else { continue };
+        let on_each = |name: &str| {
+            let setup = Setup { file_system: name.to_owned().into(), ..EXT4 };
+            options.map(|options| stack(setup.clone(), Some(options)))
+        };
+        let stacks = places.iter().flat_map(|(name, _)| on_each(name)).collect();
+        let plan = Plan { bytes: BYTES, rounds: 1, slow_daemons: false, raw: Vec::new(), stacks };
+        let writes: Vec<Once> = runs.stacks(&plan, place)?.writes.into_iter().flatten().collect();
+        for ((name, place), writes) in places.into_iter().zip(writes.chunks(options.len())) {
+            found.insert(name, (writes.to_vec(), place));
+        }
+    }
+    Ok(found)
+}
+
+const OWN_WRITES: &str = "journal and metadata";
+
+/// The study's numbers for one write of a file of our size.
+struct Counted {
+    calls: f64,
+    requests: f64,
+    /// Requests of the journal and of metadata, in percent of all.
+    own_percent: f64,
+}
+
+/// Returns the rows of one write: the daemon's write calls, the requests to the device, and those of the file system itself.
+fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
+    let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
+    let why = "every 10 ms what has come is flushed, also where an entry is not full";
+    let calls = CALLS.row(what("calls"), told.calls, &called, why).noted(place.noted());
+    let why = "this kernel merges requests up to the device's limit";
+    let mut row = REQUESTS.row(what("requests"), told.requests, &Measured::once(once.writes), why);
+    if let Some((writes, share)) = once.writes.zip(once.small_share) {
+        row = row.noted(format!("{:.0} of them below 64 KiB", writes * share));
+    }
+    let percent = once.own_writes.zip(once.writes).map(|(own, all)| own / all * 100.0);
+    let own = if percent.is_none() {
+        OWN.cannot(
+            what(OWN_WRITES),
+            told.own_percent,
+            "recordings do not know the kind of all data of this file system",
+        )
+    } else {
+        let why = "the file systems are twelve years younger, and our file is a quarter of the study's";
+        let own = OWN.row(what(OWN_WRITES), told.own_percent, &Measured::once(percent), why);
+        own.noted(format!("{:.0} of them", once.own_writes.unwrap_or(f64::NAN)))
+    };
+    [calls, row.noted(place.noted()), own.noted(place.noted())]
+}

@@ -1,0 +1,57 @@
+//! Tables IV and VI: the installed and launched apps.
+
+use anyhow::Result;
+
+use super::kim_io::used_in_fit;
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfRuns, Runs};
+
+const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
+
+/// Table IV: the bytes over the network and in packages are those of the table.
+pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let series = runs.run(&["appinstall", "--on", "samsung_s5", "--runs", "1"])?;
+    let run = series.named("samsung_s5")?.first()?;
+    let sizes = &published.kim.app_install_mb;
+    let total: f64 = sizes.values().sum();
+    let fitted = used_in_fit("appinstall", "packages_mb")?;
+    let packages = run.files.get("package").copied();
+    let count = Measured::once(packages.map(|files| files.count as f64)).shaped(fitted);
+    let bytes = Measured::once(packages.map(|files| files.bytes as f64 / 1e6)).shaped(fitted);
+    let fetched = Measured::once(run.fetched_bytes as f64 / 1e6).shaped(fitted);
+    let apps = Quantity::new("apps", 0, 1.0, 0.0);
+    Ok(vec![
+        apps.row("installed", sizes.len() as f64, &count, "the workload lists others"),
+        MB.row("packages", total, &bytes, "the workload lists other sizes"),
+        MB.row("fetched", total, &fetched, "the workload fetches other sizes"),
+    ])
+}
+
+/// Table VI: the sum over the ten apps and their first, cold launch.
+pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let series = runs.in_the_setup("applaunch", "internal_2010", "wifi", &["--runs", "1", "--write-back"])?;
+    let run = series.named("internal_2010")?.first()?;
+    let report = runs.report(&run.recording)?;
+    let launches = &published.kim.app_launch_io_mb;
+    let totals = &report.analysis.totals;
+    let of = |bytes: u64, figure| -> Result<Measured> {
+        Ok(Measured::once(bytes as f64 / 1e6).shaped(used_in_fit("applaunch", figure)?))
+    };
+    let (read, written) = (of(totals.read_bytes, "read_mb")?, of(totals.write_bytes, "write_mb")?);
+    Ok(vec![
+        MB.row(
+            "read",
+            launches.values().map(|launch| launch.read).sum(),
+            &read,
+            "what is read at random may have come with a readahead before",
+        ),
+        MB.row(
+            "written",
+            launches.values().map(|launch| launch.write).sum(),
+            &written,
+            "each file that is renewed durably takes a commit of the file system's journal",
+        ),
+    ])
+}

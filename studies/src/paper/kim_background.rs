@@ -1,0 +1,64 @@
+//! Figure 10: the data that self-syncing apps and widgets write in two hours.
+//!
+//! The pauses between rounds are shortened. The written data stay the same, except those of the file system's own
+//! timers, which run less often.
+
+use anyhow::Result;
+
+use super::kim_io::used_in_fit;
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfRuns, Runs, Split};
+
+const DEVICE: &str = "transcend";
+/// Factor on the pauses: a minute instead of two hours.
+const PACE: &str = "0.008";
+const PACE_FULL: &str = "0.03";
+
+const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
+const FACTOR: Quantity = Quantity::new("times", 0, 1.25, 0.0);
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let pace = if runs.full() { PACE_FULL } else { PACE };
+    let more = ["--pace", pace, "--runs", "1", "--write-back", "--fix", "db-in-ram"];
+    let series = runs.in_the_setup("background", DEVICE, "wifi", &more)?;
+    let run = series.named(DEVICE)?.first()?.clone();
+    let without = series.named(&format!("{DEVICE}, db-in-ram"))?.first()?.write_bytes as f64;
+    let report = runs.report(&run.recording)?;
+    let background = &published.kim.background;
+    let used = |figure| used_in_fit("background", figure);
+    let mb = |bytes: u64, figure| -> Result<Measured> {
+        Ok(Measured::once(bytes as f64 / 1e6).shaped(used(figure)?))
+    };
+    let written = mb(run.write_bytes, "storage_write_mb")?;
+    let received = mb(run.fetched_bytes, "network_rx_mb")?;
+    let write = &report.analysis.sequentiality.write;
+    let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
+    let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
+    let why = "what the apps sync is not published";
+    Ok(vec![
+        MB.row("written", background.storage_write_mb, &written, why),
+        MB.row("received", background.network_rx_mb, &received, why),
+        FACTOR.row(
+            "written over received",
+            background.storage_write_mb / background.network_rx_mb,
+            &written.over(&received),
+            why,
+        ),
+        Row::within(
+            "what is written",
+            "mostly SQLite's data and indices",
+            |kept| format!("{:.0} % is gone with the databases in memory", (1.0 - kept) * 100.0),
+            (&kept, 0.0..=0.5),
+            "settings and widgets weigh more here",
+        ),
+        Row::within(
+            "how it is written",
+            "at random",
+            |random| format!("{:.0} % of the bytes at random", random * 100.0),
+            (&random, 0.5..=1.0),
+            "the journal of the file system is written in order and counts here too",
+        ),
+    ])
+}

@@ -1,0 +1,146 @@
+//! Figures 4 and 5: run times over the devices. The study's text states how much longer than the best device the
+//! second-worst and the worst take; these are compared. `--on` runs one device in addition to the best.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use fonio_experiment::Series;
+
+use super::measured::Measured;
+use super::published::{Published, Spread};
+use super::row::{Quantity, Row};
+use super::runs::{At, OfRuns, Runs};
+
+/// The best device of the study.
+const BEST: &str = "internal_2010";
+/// The best device, a fast and a slow card, and the worst of the study.
+const FOUR: &str = "internal_2010,transcend,ridata,kingston";
+const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
+
+const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
+
+const WHY_SCALE: &str =
+    "how far the slowest card falls depends on how wide the writes spread, which is less at a small scale";
+
+/// The study's names of the apps of Figure 5, ours, and the share of the work that takes half a minute on a slow card.
+/// An installation has the size of its packages and cannot be scaled.
+const APPS: [(&str, &str, Option<&str>); 6] = [
+    ("email", "email", Some("0.1")),
+    ("maps", "maps", Some("0.3")),
+    ("facebook", "facebook", Some("0.05")),
+    ("rlbench", "rlbench", Some("0.005")),
+    ("pulse", "pulse", Some("0.3")),
+    ("app_install", "appinstall", None),
+];
+
+/// The share of WebBench's work.
+const WEBBENCH_SCALE: &str = "0.1";
+
+/// Runs WebBench on the devices.
+fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
+    let at = runs.place_for(&[]);
+    on_devices_at(&at, runs, link)
+}
+
+/// Runs WebBench on the devices, at a chosen place.
+pub(super) fn on_devices_at(at: &At, runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
+    measured(at, runs, "webbench", Some(WEBBENCH_SCALE), link)
+}
+
+fn measured(at: &At, runs: &mut Runs, workload: &str, scale: Option<&str>, link: &str) -> Result<Rc<Series>> {
+    let (devices, scale) = if runs.full() { (ALL, "1") } else { (FOUR, scale.unwrap_or("1")) };
+    let devices = runs.devices(BEST, devices);
+    runs.in_the_setup_at(at, workload, &devices, link, &["--runs", &Runs::repeat(), "--scale", scale])
+}
+
+/// Figure 4.
+pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for link in ["wifi", "usb"] {
+        let name = format!("webbench_{link}");
+        let spread = spread(published, &name)?;
+        let series = on_devices(runs, link)?;
+        rows.extend(of_spread(&format!("WebBench, {link}"), spread, &times(&series), &why(runs)));
+    }
+    Ok(rows)
+}
+
+/// Figure 5.
+pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (theirs, ours, scale) in APPS {
+        if scale.is_none() && !runs.full() {
+            let told = times_the_best(spread(published, theirs)?.with_worst);
+            rows.push(TIMES.cannot(ours, told, "130 MB to each device: with --full"));
+            continue;
+        }
+        let at = runs.place_for(&[]);
+        let series = measured(&at, runs, ours, scale, "wifi")?;
+        rows.extend(of_spread(ours, spread(published, theirs)?, &times(&series), &why(runs)));
+    }
+    Ok(rows)
+}
+
+fn spread<'a>(published: &'a Published, name: &str) -> Result<&'a Spread> {
+    let found = published.kim.runtime_spread_percent.get(name);
+    found.with_context(|| format!("no spread is published for {name}"))
+}
+
+/// Converts a time in percent above the best into a ratio.
+fn times_the_best(percent: f64) -> f64 {
+    percent / 100.0 + 1.0
+}
+
+/// Returns each device's run times, the shortest first.
+fn times(series: &Series) -> Vec<(String, Measured)> {
+    let mut times: Vec<(String, Measured)> =
+        series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
+    // A device that was not measured comes last, and its row says so.
+    let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
+    times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
+    times
+}
+
+fn why(runs: &Runs) -> String {
+    let processor = runs.processor_why();
+    if runs.full() { processor.to_owned() } else { format!("{processor}; and {WHY_SCALE}") }
+}
+
+fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &str) -> Vec<Row> {
+    let [(best, base), .., (worst, longest)] = times else { return Vec::new() };
+    let shown: Vec<String> = times
+        .iter()
+        .map(|(device, times)| format!("{device} {:.2} s", times.value().unwrap_or(f64::NAN)))
+        .collect();
+    let row = |which: &str, device: &str, times: &Measured, percent: f64| {
+        TIMES
+            .effect(format!("{what}, {which}"), times_the_best(percent), &times.over(base), why)
+            .noted(format!("{device} over {best}"))
+            .because(shown.join(", "))
+    };
+    let second = match times {
+        // Two devices have no second-worst.
+        [_, .., (second, times), _] => Some(row("second-worst", second, times, spread.without_worst)),
+        _ => None,
+    };
+    second.into_iter().chain([row("worst", worst, longest, spread.with_worst)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Verdict;
+    use super::*;
+
+    #[test]
+    fn spreads_are_compared_as_ratios() {
+        let times = [("a", 10.0), ("b", 11.0), ("c", 20.0), ("d", 100.0)]
+            .map(|(name, s)| (name.to_owned(), Measured::runs([s, s, s * 1.01])));
+        let spread = Spread { without_worst: 100.0, with_worst: 200.0 };
+        let rows = of_spread("app", &spread, &times, "");
+        assert_eq!(rows[0].published(), "2 times the best");
+        assert_eq!(rows[0].ours(), "2.00 times the best (2.00 to 2.00, n = 3, c over a)");
+        assert_eq!((rows[0].verdict(), rows[1].verdict()), (Verdict::Agrees, Verdict::Differs));
+        let two = of_spread("app", &spread, &times[2..], "");
+        assert_eq!(two.iter().map(Row::what).collect::<Vec<_>>(), ["app, worst"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Figures 13 and 14: the gains of places in memory, no syncs, RAID-0 and phase-change memory.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use fonio_experiment::Series;
+use fonio_host::Filesystem;
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfRuns, Runs};
+
+const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
+/// For published gains close to none.
+const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
+
+/// The workloads of both figures, and the shares of them that run.
+const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
+const RIDATA: &str = "ridata";
+
+/// Our bounds: the study shows bars without numbers.
+const NOTEWORTHY: f64 = 1.2;
+const SIGNIFICANT: f64 = 1.25;
+const COMPARABLE: f64 = 1.5;
+
+fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &str) -> Result<Rc<Series>> {
+    let scale = if runs.full() { "1" } else { scale };
+    let more = ["--scale", scale, "--runs", &Runs::repeat(), "--fix", fixes];
+    runs.in_the_setup(workload, card, "wifi", &more)
+}
+
+/// Returns the speedup of the workload by a fix, round by round.
+fn gain(series: &Series, card: &str, fix: &str) -> Result<Measured> {
+    Ok(series.named(card)?.wall_s().over(&series.named(&format!("{card}, {fix}"))?.wall_s()))
+}
+
+/// Figure 13.
+pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.kim.what_if;
+    let why = runs.processor_why();
+    let mut rows = Vec::new();
+    for (workload, scale) in WORKLOADS {
+        let fixes = "cache-in-ram,db-in-ram,all-in-ram,no-sync";
+        let series = measured(runs, workload, scale, RIDATA, fixes)?;
+        let gain = |fix| gain(&series, RIDATA, fix);
+        let cache = told.cache_in_ram_percent.get(workload);
+        let cache = cache.with_context(|| format!("no gain is published for {workload}"))? / 100.0 + 1.0;
+        let database = told.database_in_ram_factor.get(workload);
+        let database = *database.with_context(|| format!("no gain is published for {workload}"))?;
+        let (in_ram, all, unsynced) = (gain("db-in-ram")?, gain("all-in-ram")?, gain("no-sync")?);
+        rows.push(LITTLE.effect(format!("{workload}, cache in RAM"), cache, &gain("cache-in-ram")?, why));
+        rows.push(TIMES.effect(format!("{workload}, databases in RAM"), database, &in_ram, why));
+        rows.push(Row::no_effect(
+            format!("{workload}, all in RAM"),
+            &told.all_in_ram,
+            |more| format!("{more:.2} times as fast as databases in RAM"),
+            (&all.over(&in_ram), SIGNIFICANT),
+            why,
+        ));
+        rows.push(Row::no_effect(
+            format!("{workload}, no sync"),
+            &told.no_sync,
+            |more| format!("{more:.2} times as fast as databases in RAM"),
+            (&unsynced.over(&in_ram), COMPARABLE),
+            "what is not synced still reaches the card, some of it within the run",
+        ));
+    }
+    Ok(rows)
+}
+
+/// Figure 14. With bars C of the study, SQLite's databases on NILFS2: see [`log_structured`].
+pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let raid = &published.kim.pilot.raid0_factor_figure_14;
+    let mut rows = Vec::new();
+    for card in &raid.cards {
+        let mut unsynced = Vec::new();
+        for (workload, scale) in WORKLOADS {
+            let series = measured(runs, workload, scale, card, "raid0,no-sync,db-on-pcm")?;
+            let what = |fix: &str| format!("{card}, {workload}, {fix}");
+            let gain = |fix| gain(&series, card, fix);
+            rows.push(Row::effect(
+                what("RAID-0"),
+                format!("more than {} and less than {} times as fast", raid.min_above, raid.max_below),
+                |gain| format!("{gain:.2} times as fast"),
+                (&gain("raid0")?, raid.min_above..=raid.max_below),
+                "half of the writes go to the phone's flash, and the other half spreads over less of the card, which the study saw give more than 2 on some cards",
+            ));
+            for (fix, name, told) in [
+                ("no-sync", "selective sync", "noteworthy benefits"),
+                ("db-on-pcm", "databases on PCM", "significant gains"),
+            ] {
+                rows.push(Row::effect(
+                    what(name),
+                    told,
+                    |gain| format!("{gain:.2} times as fast"),
+                    (&gain(fix)?, NOTEWORTHY..=f64::INFINITY),
+                    "the databases' syncs are no large part of this run",
+                ));
+            }
+            unsynced.push(gain("no-sync")?);
+            rows.push(log_structured(published, runs, card, workload, scale)?);
+        }
+        let [webbench, facebook] = &unsynced[..] else { continue };
+        rows.push(Row::effect(
+            format!("{card}, the app that selective sync helps"),
+            "especially Facebook",
+            |more| format!("Facebook gains {more:.2} times what WebBench does"),
+            (&facebook.over(webbench), 1.0..=f64::INFINITY),
+            "what Facebook stores besides its database still goes to the card, at a small scale a larger part",
+        ));
+    }
+    Ok(rows)
+}
+
+/// Returns the row of a workload on NILFS2, with F2FS beside it. NILFS2 and ext3 are measured at the same place.
+fn log_structured(
+    published: &Published,
+    runs: &mut Runs,
+    card: &str,
+    workload: &str,
+    scale: &str,
+) -> Result<Row> {
+    let told = published.kim.pilot.nilfs2_factor_above.get(card);
+    let told = *told.with_context(|| format!("no gain of NILFS2 is published for {card}"))?;
+    let at = runs.place_for(&[Filesystem::Nilfs2, Filesystem::F2fs]);
+    let scale = if runs.full() { "1" } else { scale };
+    let repeat = Runs::repeat();
+    let more = ["--scale", scale, "--runs", &repeat];
+    let ext3 = runs.in_the_setup_at(&at, workload, card, "wifi", &more)?;
+    let others = ["--size", "448MiB", "--fs", "nilfs2,f2fs", "--link", "wifi"];
+    let others = runs.run_at(&at, &[&[workload, "--on", card], &others[..], &more[..]].concat())?;
+    let gain = |name: &str| -> Result<Measured> {
+        let on = others.named(&format!("{card} with {name}"))?;
+        Ok(ext3.named(card)?.wall_s().over(&on.wall_s()))
+    };
+    let f2fs = gain("f2fs")?.value().unwrap_or(f64::NAN);
+    let row = Row::effect(
+        format!("{card}, {workload}, SQLite on NILFS2"),
+        format!("more than {told} times as fast"),
+        |gain| format!("{gain:.2} times as fast"),
+        (&gain("nilfs2")?, told..=f64::INFINITY),
+        "each sync of NILFS2 writes a checkpoint",
+    );
+    let row = row.noted(format!("on F2FS {f2fs:.2} times")).noted(at.noted());
+    Ok(row.because("all files are on it here, only the databases were in the study"))
+}

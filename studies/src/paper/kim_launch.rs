@@ -1,0 +1,55 @@
+//! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states how much they
+//! vary.
+
+use anyhow::Result;
+use fonio_experiment::VariationResult;
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfRuns, Runs};
+
+const FOUR: &str = "internal_2010,transcend,kingston,pny";
+const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
+/// The card below the study's RAM disk.
+const CARD: &str = "pny";
+
+const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
+
+const WHY: &str = "a launch here is reads, 2 MiB of inflating and a small answer; what an app does besides (loading classes, drawing) would make all devices more alike";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let devices = runs.devices("internal_2010", if runs.full() { ALL } else { FOUR });
+    let series = runs.in_the_setup("applaunch", &devices, "wifi", &["--runs", &Runs::repeat()])?;
+    let mut rows = Vec::new();
+    for (app, percent) in published.kim.launch_spreads() {
+        let mut times: Vec<(Measured, &str)> = series
+            .variations
+            .iter()
+            .map(|variation| (launch(variation, app), variation.name.as_str()))
+            .collect();
+        // A device that was not measured comes last, and its row says so.
+        let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
+        times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
+        let [(shortest, first), .., (longest, last)] = &times[..] else { continue };
+        let row = TIMES.effect(app, percent / 100.0 + 1.0, &longest.over(shortest), WHY);
+        rows.push(row.noted(format!("{last} over {first}")));
+    }
+    let more = ["--runs", &Runs::repeat(), "--fix", "all-in-ram"];
+    let series = runs.in_the_setup("applaunch", CARD, "wifi", &more)?;
+    let cold = |name: &str| -> Result<Measured> {
+        Ok(series.named(name)?.each(|run| run.phases_s.get("cold").copied()))
+    };
+    rows.push(Row::no_effect(
+        "all in memory",
+        "launch times do not significantly change",
+        |gain| format!("{gain:.2} times as fast as on {CARD}"),
+        (&cold(CARD)?.over(&cold(&format!("{CARD}, all-in-ram"))?), 1.1),
+        "another study (Nguyen et al. 2015) finds launches bound by storage; without the app's own work ours are",
+    ));
+    Ok(rows)
+}
+
+fn launch(variation: &VariationResult, app: &str) -> Measured {
+    variation.each(|run| run.spans_s.get(&format!("cold-{app}")).copied())
+}

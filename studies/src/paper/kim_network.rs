@@ -1,0 +1,57 @@
+//! Table II: the rates of the phone's links, measured with sockets over the shaped link of `fonio run --link`.
+
+use anyhow::{Context, Result};
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfRuns, Runs};
+use crate::process;
+
+const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
+
+/// Bytes fetched and sent: enough for two seconds on the fastest link, so that its token bucket does not matter.
+const BYTES: u64 = 16_000_000;
+
+/// It stores nothing, because only the link is measured.
+const DEFINITION: &str = r#"
+name = "link"
+title = "A large object is fetched, then sent"
+about = "For the rates of a link alone."
+[places]
+data = "nothing"
+[[phase]]
+name = "receive"
+[[phase.thread]]
+name = "client"
+steps = [{ do = "get", size = "16MB" }]
+[[phase]]
+name = "send"
+[[phase.thread]]
+name = "client"
+steps = [{ do = "get", size = "1B", send = "16MB" }]
+"#;
+
+const WHY: &str =
+    "headers of packets count as payload in neither, and a token bucket lets a first burst pass";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let file = process::scratch("paper")?.join("link.toml");
+    std::fs::write(&file, DEFINITION).with_context(|| format!("cannot write {}", file.display()))?;
+    let file = file.to_str().context("the target directory's name is not text")?.to_owned();
+    let mut rows = Vec::new();
+    for (link, rates) in &published.kim.network_mb_s {
+        let arguments = [&file, "--on", "internal_2010", "--size", "448MiB", "--runs", "1", "--link", link];
+        let series = runs.run(&arguments)?;
+        let run = series.named("internal_2010")?.first()?;
+        for (what, phase, rate) in
+            [("to the phone", "receive", rates.rx), ("from the phone", "send", rates.tx)]
+        {
+            let seconds = Measured::once(run.phases_s.get(phase).copied());
+            // The link is shaped to the published rate.
+            let ours = Measured::once(BYTES as f64 / 1e6).over(&seconds).shaped(true);
+            rows.push(RATE.row(format!("{link}, {what}"), rate, &ours, WHY));
+        }
+    }
+    Ok(rows)
+}

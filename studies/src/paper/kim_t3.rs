@@ -1,0 +1,47 @@
+//! Table III: sequential and 4 KiB random throughput of eight cards, on a phone and on a desktop computer.
+//!
+//! The profiles were fitted to the phone's columns, and the desktop's follow from those by one ratio:
+//! `fonio device verify` shows the origin of every number.
+
+use anyhow::{Context, Result, ensure};
+use fonio_sim::profile::Profile;
+use fonio_sim::published::CARDS;
+use fonio_sim::verify::{Class, verify};
+
+use super::measured::Measured;
+use super::row::Quantity;
+use super::runs::Runs;
+use super::{Published, Row};
+
+/// The study publishes three digits.
+const TOLERANCE: f64 = 0.05;
+
+const TABLE: &str = "kim-t3 ";
+
+pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for card in &published.kim.card {
+        let profile =
+            Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
+        let known =
+            CARDS.iter().find(|known| known.name == card.name).context("it is a card of the study")?;
+        for (file, program) in [(card.phone_mb_s, known.phone), (card.desktop_mb_s, known.desktop)] {
+            let program = [program.seq_write, program.seq_read, program.rand_write, program.rand_read];
+            let file = [file.seq_write, file.seq_read, file.rand_write, file.rand_read];
+            ensure!(file == program, "{}: studies/published.toml and fonio-sim differ", card.name);
+        }
+        for check in verify(&profile)? {
+            let Some(what) = check.what.strip_prefix(TABLE) else { continue };
+            let (published, given) = check.numbers.context("rates are numbers")?;
+            let used = check.origin.class() != Class::Predicted;
+            let row = rate(published).row(what, published, &Measured::once(given).shaped(used), "");
+            rows.push(row.because([check.tolerance.as_str(), check.origin.explained()].join("; ")));
+        }
+    }
+    Ok(rows)
+}
+
+/// Rates far below 1 MB/s need more decimals.
+fn rate(mb_s: f64) -> Quantity {
+    Quantity::new("MB/s", if mb_s < 1.0 { 4 } else { 2 }, 1.0 + TOLERANCE, 0.0)
+}

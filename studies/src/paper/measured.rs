@@ -1,0 +1,130 @@
+//! Our results, run by run, marked if a published number had a part in them.
+//!
+//! Papers compute with [`Measured`] instead of bare numbers. A missing value stays missing, and a value shaped by a
+//! published number marks every value that is computed from it.
+
+/// A value of each run, in the order of the rounds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured {
+    runs: Vec<Option<f64>>,
+    used: bool,
+}
+
+impl Measured {
+    /// Makes a value from one number for each run. A number that is not finite is missing.
+    pub(super) fn runs(values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Measured {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        Measured { runs: values.into_iter().map(|value| finite(value.into())).collect(), used: false }
+    }
+
+    /// Makes a value that was measured once.
+    pub(super) fn once(value: impl Into<Option<f64>>) -> Measured {
+        Measured::runs([value])
+    }
+
+    /// Marks the value if a published number had a part in it: a fit, or a choice with that number in view. The mark
+    /// cannot be removed.
+    pub(super) fn shaped(mut self, by_published: bool) -> Measured {
+        self.used |= by_published;
+        self
+    }
+
+    /// Returns whether a published number had a part in it.
+    pub(super) fn is_used(&self) -> bool {
+        self.used
+    }
+
+    /// Returns the value of each run.
+    pub(super) fn each(&self) -> &[Option<f64>] {
+        &self.runs
+    }
+
+    /// Returns the number of runs.
+    pub(super) fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Returns the median of the runs: for an even number, the mean of the middle two. `None` if a run is missing.
+    pub(super) fn value(&self) -> Option<f64> {
+        let values = self.sorted()?;
+        let middle = values.len() / 2;
+        Some(if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 })
+    }
+
+    /// Returns the largest over the smallest of the runs. `None` if a run is missing or not above 0.
+    pub(super) fn spread(&self) -> Option<f64> {
+        let values = self.sorted()?;
+        (values[0] > 0.0).then(|| values[values.len() - 1] / values[0])
+    }
+
+    /// Returns the smallest and the largest of the runs.
+    pub(super) fn ends(&self) -> Option<(f64, f64)> {
+        let values = self.sorted()?;
+        Some((values[0], values[values.len() - 1]))
+    }
+
+    /// Divides this by `base`, round by round. The result lacks rounds in which the base is 0 and rounds that one of
+    /// them lacks.
+    pub(super) fn over(&self, base: &Measured) -> Measured {
+        let rounds = self.runs.len().max(base.runs.len());
+        let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();
+        let runs = (0..rounds).map(|round| {
+            let (own, base) = of(&self.runs, round).zip(of(&base.runs, round))?;
+            (base != 0.0).then(|| own / base)
+        });
+        Measured { used: self.used || base.used, ..Measured::runs(runs) }
+    }
+
+    /// Multiplies every run's value by `factor`.
+    pub(super) fn times(&self, factor: f64) -> Measured {
+        Measured {
+            runs: self.runs.iter().map(|run| run.map(|value| value * factor)).collect(),
+            used: self.used,
+        }
+    }
+
+    fn sorted(&self) -> Option<Vec<f64>> {
+        let mut values: Vec<f64> = self.runs.iter().copied().collect::<Option<_>>()?;
+        values.sort_by(f64::total_cmp);
+        (!values.is_empty()).then_some(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_run_makes_the_value_missing() {
+        for (runs, value) in [
+            (vec![Some(3.0), Some(1.0), Some(2.0)], Some(2.0)),
+            (vec![Some(1.0), Some(2.0)], Some(1.5)),
+            (vec![Some(1.0), None, Some(2.0)], None),
+            (vec![Some(f64::NAN)], None),
+            (vec![Some(f64::INFINITY)], None),
+            (vec![], None),
+        ] {
+            assert_eq!(Measured::runs(runs.clone()).value(), value, "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_made_round_by_round() {
+        let (own, base) = (Measured::runs([6.0, 8.0, 9.0]), Measured::runs([2.0, 4.0, 3.0]));
+        assert_eq!(own.over(&base), Measured::runs([3.0, 2.0, 3.0]));
+        assert_eq!(own.over(&base).spread(), Some(1.5));
+        assert_eq!(own.over(&Measured::runs([2.0, 0.0, 3.0])).value(), None, "no share of nothing");
+        assert_eq!(own.over(&Measured::runs([2.0, 4.0])).value(), None, "a round without a partner");
+        assert_eq!(own.times(2.0), Measured::runs([12.0, 16.0, 18.0]));
+    }
+
+    #[test]
+    fn a_shaped_part_marks_the_whole() {
+        let (free, shaped) = (Measured::once(2.0), Measured::once(1.0).shaped(true));
+        assert!(!free.over(&free).is_used());
+        assert!(free.over(&shaped).is_used(), "a fitted denominator");
+        assert!(shaped.over(&free).is_used());
+        assert!(shaped.times(2.0).is_used());
+        assert!(shaped.shaped(false).is_used(), "the mark stays");
+    }
+}

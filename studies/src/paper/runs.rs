@@ -1,0 +1,360 @@
+//! Runs workloads with `fonio run`, as a user would, and parses its output.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::rc::Rc;
+
+use anyhow::{Context, Result, bail};
+use fonio_analysis::addresses::sequentiality::SequentialShare;
+use fonio_analysis::requests::sizes::SizeRow;
+use fonio_analysis::{Analysis, Distribution, Group};
+use fonio_bench::result::Benchmark;
+use fonio_experiment::{Layers, RunFigures, Series, VariationResult};
+use fonio_host::Filesystem;
+use fonio_report::json::Report;
+use serde::de::DeserializeOwned;
+
+use super::measured::Measured;
+use super::row::RUNS_MIN;
+use crate::applications::{self, Applications, Load};
+use crate::fuse::{Found, Plan};
+use crate::{emulated, process, tools};
+
+/// Runs workloads; a run is not repeated if the same command has already run.
+#[derive(Default)]
+pub(super) struct Runs {
+    full: bool,
+    /// The share of a processor for the workloads, to imitate a phone's.
+    cpu: Option<String>,
+    /// The one device to run in addition to the best, if not all are wanted.
+    on: Option<String>,
+    /// The guest in which everything runs, such as `lab:6.12`.
+    guest: Option<String>,
+    /// fonio, if it is known where it is.
+    program: Option<PathBuf>,
+    series: BTreeMap<Vec<String>, Rc<Series>>,
+    reports: BTreeMap<PathBuf, Rc<Report>>,
+    layers: BTreeMap<String, Rc<Layers>>,
+    interference: BTreeMap<String, Rc<Benchmark>>,
+    /// The commands since the last call of [`Runs::commands`].
+    commands: Vec<String>,
+}
+
+/// The guest for what this kernel lacks.
+const GUEST: &str = "lab:6.12";
+
+/// Where something runs.
+#[derive(Clone, Debug)]
+pub(super) struct At {
+    /// `None` for this machine.
+    guest: Option<String>,
+    /// What this kernel lacks, if that is why it runs in a guest.
+    missing: Option<String>,
+}
+
+impl At {
+    /// Returns whether it runs in a guest.
+    pub(super) fn is_guest(&self) -> bool {
+        self.guest.is_some()
+    }
+
+    /// Returns where our number is from, for a row; empty for this machine.
+    pub(super) fn noted(&self) -> String {
+        match (&self.guest, &self.missing) {
+            (None, _) => String::new(),
+            (Some(guest), None) => format!("in {guest}"),
+            (Some(guest), Some(missing)) => format!("in {guest}, because {missing}"),
+        }
+    }
+}
+
+/// Finds setups by name.
+pub(super) trait Named {
+    /// Returns the setup of this name.
+    fn named(&self, name: &str) -> Result<&VariationResult>;
+}
+
+impl Named for Series {
+    fn named(&self, name: &str) -> Result<&VariationResult> {
+        let found = self.variations.iter().find(|variation| variation.name == name);
+        found.with_context(|| format!("`fonio run` has not run {name}"))
+    }
+}
+
+/// Figures of a setup's runs.
+pub(super) trait OfRuns {
+    /// Returns the first run.
+    fn first(&self) -> Result<&RunFigures>;
+
+    /// Returns a figure of each run.
+    fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
+
+    /// Returns the seconds of each run.
+    fn wall_s(&self) -> Measured {
+        self.each(|run| Some(run.wall_s))
+    }
+}
+
+impl OfRuns for VariationResult {
+    fn first(&self) -> Result<&RunFigures> {
+        self.runs.first().with_context(|| format!("{} was not run", self.name))
+    }
+
+    fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured {
+        Measured::runs(self.runs.iter().map(figure))
+    }
+}
+
+/// Figures of a group of requests.
+pub(super) trait OfGroup {
+    /// Returns the sizes of a group; `None` if it has no requests.
+    fn sizes_of(&self, group: Group) -> Option<&SizeRow>;
+
+    /// Returns the latencies of a group; `None` if it has no requests with a known latency.
+    fn service_of(&self, group: Group) -> Option<&Distribution>;
+}
+
+impl OfGroup for Analysis {
+    fn sizes_of(&self, group: Group) -> Option<&SizeRow> {
+        self.sizes.groups.iter().find(|row| row.group == group)
+    }
+
+    fn service_of(&self, group: Group) -> Option<&Distribution> {
+        self.latency.groups.iter().find(|row| row.group == group)?.service_ns.as_ref()
+    }
+}
+
+/// Bytes of one op, sequential and random.
+pub(super) trait Split {
+    /// Returns all bytes.
+    fn bytes(&self) -> u64;
+
+    /// Returns the random bytes, counted by pages of 4 KiB: only the first page of a request can be random.
+    fn random_page_bytes(&self) -> u64;
+}
+
+impl Split for SequentialShare {
+    fn bytes(&self) -> u64 {
+        self.sequential_bytes + self.random_bytes
+    }
+
+    fn random_page_bytes(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        (self.random_requests * PAGE).min(self.random_bytes)
+    }
+}
+
+impl Runs {
+    pub(super) fn new(
+        full: bool,
+        cpu: Option<String>,
+        on: Option<String>,
+        guest: Option<String>,
+        program: Option<PathBuf>,
+    ) -> Runs {
+        Runs { full, cpu, on, guest, program, ..Runs::default() }
+    }
+
+    /// Launches apps under schedulers in a guest.
+    pub(super) fn applications(&mut self, load: &Load) -> Result<Applications> {
+        let found = applications::measure(load, self.program.as_deref())?;
+        self.commands.push(found.command.clone());
+        Ok(found)
+    }
+
+    /// Returns where to run what needs these file systems: here if this kernel has them all and no guest was asked for.
+    pub(super) fn place_for(&self, filesystems: &[Filesystem]) -> At {
+        if self.guest.is_some() {
+            return At { guest: self.guest.clone(), missing: None };
+        }
+        let missing = filesystems.iter().find_map(|filesystem| filesystem.check_kernel().err());
+        At {
+            guest: missing.as_ref().map(|_| GUEST.to_owned()),
+            missing: missing.map(|error| error.to_string()),
+        }
+    }
+
+    /// Returns a guest, for what only a guest can show: the one that was asked for, or the usual one.
+    pub(super) fn guest(&self) -> At {
+        At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
+    }
+
+    /// Runs a plan of writes through stacks.
+    pub(super) fn stacks(&mut self, plan: &Plan, at: &At) -> Result<Found> {
+        let (found, command) = plan.run(at.guest.as_deref())?;
+        self.commands.extend(command);
+        Ok(found)
+    }
+
+    /// Runs `fonio bench layers` with these arguments.
+    pub(super) fn layers(&mut self, arguments: &[&str], at: &At) -> Result<Rc<Layers>> {
+        let mut words = vec!["bench", "layers"];
+        words.extend_from_slice(arguments);
+        words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
+        let command = format!("fonio {}", words.join(" "));
+        if let Some(known) = self.layers.get(&command) {
+            return Ok(Rc::clone(known));
+        }
+        self.commands.push(command.clone());
+        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+        let layers: Rc<Layers> = Rc::new(self.asked(&words)?);
+        self.layers.insert(command, Rc::clone(&layers));
+        Ok(layers)
+    }
+
+    /// Runs `fonio bench interference` with these arguments.
+    pub(super) fn interference(&mut self, arguments: &[&str], at: &At) -> Result<Rc<Benchmark>> {
+        let mut words = vec!["bench", "interference"];
+        words.extend_from_slice(arguments);
+        words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
+        let command = format!("fonio {}", words.join(" "));
+        if let Some(known) = self.interference.get(&command) {
+            return Ok(Rc::clone(known));
+        }
+        self.commands.push(command.clone());
+        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+        let found: Rc<Benchmark> = Rc::new(self.asked(&words)?);
+        self.interference.insert(command, Rc::clone(&found));
+        Ok(found)
+    }
+
+    /// Returns the number of runs that an effect needs: fewer runs show none.
+    pub(super) fn repeat() -> String {
+        RUNS_MIN.to_string()
+    }
+
+    /// Returns the best device of the study and the requested one, if there is one; otherwise `all`.
+    pub(super) fn devices(&self, best: &str, all: &str) -> String {
+        self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
+    }
+
+    /// Returns a figure from the report on each of a setup's runs.
+    pub(super) fn each_report(
+        &mut self,
+        variation: &VariationResult,
+        figure: impl Fn(&Analysis) -> Option<f64>,
+    ) -> Result<Measured> {
+        let mut figures = Vec::new();
+        for run in &variation.runs {
+            figures.push(figure(&self.report(&run.recording)?.analysis));
+        }
+        Ok(Measured::runs(figures))
+    }
+
+    /// Returns how the processor of the runs differs from the phone's: why storage may take more, or less, of a run.
+    pub(super) fn processor_why(&self) -> &'static str {
+        if self.slowed() {
+            "one share of a processor stands for all apps, of which some had the phone's work more than others"
+        } else {
+            "this machine's processor takes a small part of the time that the phone's took, so that storage is nearly all of the run"
+        }
+    }
+
+    /// Returns whether the workloads run on less than this machine's processor.
+    pub(super) fn slowed(&self) -> bool {
+        self.cpu.is_some()
+    }
+
+    /// Returns whether everything is requested, however long it takes.
+    pub(super) fn full(&self) -> bool {
+        self.full
+    }
+
+    /// Returns the command lines since the last call.
+    pub(super) fn commands(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.commands)
+    }
+
+    /// Runs a workload in the setup of the first study: its cards held ext3 under Linux 2.6.35, which mounted it with
+    /// `data=writeback`. All devices are as large as the phone's own flash, so that their file systems are alike.
+    pub(super) fn in_the_setup(
+        &mut self,
+        workload: &str,
+        devices: &str,
+        link: &str,
+        more: &[&str],
+    ) -> Result<Rc<Series>> {
+        let at = self.place_for(&[]);
+        self.in_the_setup_at(&at, workload, devices, link, more)
+    }
+
+    /// Like [`Runs::in_the_setup`], at a chosen place.
+    pub(super) fn in_the_setup_at(
+        &mut self,
+        at: &At,
+        workload: &str,
+        devices: &str,
+        link: &str,
+        more: &[&str],
+    ) -> Result<Rc<Series>> {
+        let setup = ["--size", "448MiB", "--fs", "ext3", "--mount-options", "data=writeback", "--link", link];
+        self.run_at(at, &[&[workload, "--on", devices], &setup[..], more].concat())
+    }
+
+    /// Runs `fonio run` with these arguments.
+    pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
+        let at = self.place_for(&[]);
+        self.run_at(&at, arguments)
+    }
+
+    /// Like [`Runs::run`], at a chosen place.
+    pub(super) fn run_at(&mut self, at: &At, arguments: &[&str]) -> Result<Rc<Series>> {
+        let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        if let Some(share) = &self.cpu {
+            arguments.extend(["--cpu".to_owned(), share.clone()]);
+        }
+        if let Some(guest) = &at.guest {
+            arguments.extend(["--in".to_owned(), guest.clone()]);
+        }
+        self.commands.push(format!("fonio run {}", arguments.join(" ")));
+        if let Some(known) = self.series.get(&arguments) {
+            return Ok(Rc::clone(known));
+        }
+        let out = process::scratch("paper-runs")?.join(format!("{}", self.series.len()));
+        let mut words: Vec<&OsStr> = vec!["run".as_ref()];
+        words.extend(arguments.iter().map(OsStr::new));
+        if out.exists() {
+            std::fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+        }
+        words.extend(["--output".as_ref(), out.as_os_str()]);
+        let series: Series = self.asked(&words)?;
+        let invalid = series.variations.iter().flat_map(|variation| &variation.runs).find(|run| !run.valid);
+        if let Some(run) = invalid {
+            bail!("the measurement in {} is not valid: {}", run.recording.display(), run.verdict);
+        }
+        let series = Rc::new(series);
+        self.series.insert(arguments, Rc::clone(&series));
+        Ok(series)
+    }
+
+    /// Runs `fonio report` on a recording.
+    pub(super) fn report(&mut self, recording: &Path) -> Result<Rc<Report>> {
+        if let Some(known) = self.reports.get(recording) {
+            return Ok(Rc::clone(known));
+        }
+        let report: Rc<Report> = Rc::new(self.asked(&["report".as_ref(), recording.as_os_str()])?);
+        self.reports.insert(recording.to_owned(), Rc::clone(&report));
+        Ok(report)
+    }
+
+    /// Runs fonio with these arguments and `--json`, and returns its answer.
+    fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
+        let program = match &self.program {
+            Some(program) => program,
+            None => {
+                let in_guest = words.contains(&OsStr::new("--in"));
+                tools::ensure(&[tools::DEMO, tools::PAPER, if in_guest { tools::GUEST } else { &[] }])?;
+                // Guests need no root.
+                self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
+            }
+        };
+        // If this process is killed, the run ends and undoes what it made.
+        let mut command = process::bound_to_this(program);
+        command.args(words).arg("--json").stderr(Stdio::inherit());
+        let output = command.output().context("cannot start fonio")?;
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} gave no result ({})", process::shown(&command), output.status))
+    }
+}

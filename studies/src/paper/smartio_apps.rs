@@ -1,0 +1,53 @@
+//! Figure 10, and the gains of Figure 13: what SmartIO does for apps that are launched.
+//!
+//! The study compares with CFQ, which current kernels no longer have: in the guest, BFQ stands for it, and a model in virtual
+//! time beside that. The study's apps were launched alone or in daily use; ours are launched while others are installed.
+
+use anyhow::{Context, Result};
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::Runs;
+use crate::applications::{self, Applications};
+
+const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
+
+const WHY: &str = "the guest's processor is busy for most of the time, and an installer writes beside";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let (iowait, delay) = (&published.smartio.iowait, &published.smartio.app_delay);
+    let found = runs.applications(&applications::FORTY_APPS)?;
+    let kernel = |of: fn(&applications::Measured) -> &Vec<f64>| ratio(&found, of);
+    let model = |name: &str| Ok::<_, anyhow::Error>(Measured::runs(found.of(name)?.model_read_s.clone()));
+    let left = |percent: f64| 1.0 - percent / 100.0;
+    let s5 = iowait.reduction_percent.get("samsung_s5").context("the S5 has a published reduction")?;
+    let cold = &delay.cold_launch;
+    // The models' author had read the study.
+    let models = model("smartio")?.over(&model("cfq")?).shaped(true);
+    Ok(vec![
+        TIMES.effect("iowait, SmartIO over BFQ", left(*s5), &kernel(|of| &of.iowait_ticks)?, WHY),
+        TIMES.effect("cold launches, SmartIO over BFQ", left(cold.mean), &kernel(|of| &of.launches_s)?, WHY),
+        TIMES.effect(
+            "their waits for storage, SmartIO over BFQ",
+            left(cold.disk_io_part_mean),
+            &kernel(|of| &of.blocked_s)?,
+            "the program also waits for its own syncs, which no scheduler can shorten",
+        ),
+        TIMES.effect(
+            "a read of theirs, SmartIO over CFQ, by models",
+            left(cold.disk_io_part_mean),
+            &models,
+            "the recorded programs wait for most reads one by one",
+        ),
+    ])
+}
+
+/// What SmartIO's runs have over BFQ's.
+pub(super) fn ratio(found: &Applications, of: fn(&applications::Measured) -> &Vec<f64>) -> Result<Measured> {
+    let values = |name: &str| {
+        let kernel = found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;
+        Ok::<_, anyhow::Error>(Measured::runs(of(kernel).clone()))
+    };
+    Ok(values("smartio")?.over(&values("bfq")?))
+}

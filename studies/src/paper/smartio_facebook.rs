@@ -1,0 +1,68 @@
+//! Figure 15: seconds until Facebook is ready, and until its timeline is.
+//!
+//! The launch on the Samsung Galaxy S5 is the number for choosing the share of the processor (`--cpu`): it is not a
+//! gain.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use super::measured::Measured;
+use super::published::{Facebook, Published};
+use super::row::{Quantity, Row};
+use super::runs::{Named, OfRuns, Runs};
+use super::smartio_apps::ratio;
+use crate::applications;
+
+/// The study's phones that have a profile.
+const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
+/// The share is chosen from this phone's launch.
+const FITTED: &str = "samsung_s5";
+
+const SECONDS: Quantity = Quantity::new("s", 2, 1.5, 0.1);
+const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
+
+const WHY: &str =
+    "what the app computes is not published; phones with slower processors than the S5 take longer still";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.smartio.facebook_s;
+    let mut rows = Vec::new();
+    for (phone, profile) in PHONES {
+        let series =
+            runs.run(&["facebook", "--on", profile, "--link", "usb", "--scheduler", "bfq", "--runs", "1"])?;
+        let run = series.named(profile)?.first()?;
+        let fitted = phone == FITTED && runs.slowed();
+        let launch = Measured::once(run.phases_s.get("launch").copied()).shaped(fitted);
+        let drags = Measured::once(run.spans_s.get("drag").map(|seconds| seconds / DRAGS));
+        let with_cfq = |times: &BTreeMap<String, [f64; 2]>| times.get(phone).map(|[cfq, _]| *cfq);
+        if let Some(seconds) = with_cfq(&told.cold_launch) {
+            rows.push(SECONDS.row(format!("{phone}, cold launch"), seconds, &launch, WHY));
+        }
+        if let Some(seconds) = with_cfq(&told.timeline) {
+            rows.push(SECONDS.row(format!("{phone}, timeline"), seconds, &drags, WHY));
+        }
+    }
+    rows.extend(gains(told, runs)?);
+    Ok(rows)
+}
+
+/// What SmartIO changes, in a guest beside an installer and a backup; BFQ stands for CFQ. In the study, the app ran alone; then, no
+/// write would be there to wait for.
+fn gains(told: &Facebook, runs: &mut Runs) -> Result<Vec<Row>> {
+    let found = runs.applications(&applications::FACEBOOK)?;
+    let [cfq, smartio] = told.cold_launch.get(FITTED).context("the S5 has a published launch")?;
+    let launch = ratio(&found, |of| &of.launches_s)?;
+    let drags = ratio(&found, |of| &of.spans_s)?.value().context("each round has a value")?;
+    Ok(vec![
+        TIMES.effect(format!("{FITTED}, cold launch, SmartIO over BFQ"), smartio / cfq, &launch, WHY),
+        Row::ours_alone(
+            format!("{FITTED}, timeline, SmartIO over BFQ"),
+            format!("{drags:.2} times"),
+            "published for the Razr and the S4 only",
+        ),
+    ])
+}
+
+/// The first load of the feed and five drags.
+const DRAGS: f64 = 6.0;

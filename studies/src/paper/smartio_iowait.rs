@@ -1,0 +1,34 @@
+//! Figure 3: iowait as a share of the time in which the processors were active or waiting.
+//!
+//! The study's numbers come from days of use of thousands of phones; ours are shares of single apps on one emulated
+//! phone.
+
+use anyhow::Result;
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::Row;
+use super::runs::{Named, Runs};
+
+const DEVICE: &str = "samsung_s5";
+const WORKLOADS: [&str; 4] = ["facebook", "email", "messages", "pulse"];
+
+pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let told = &published.smartio.iowait;
+    let [least, most] = told.share_range_percent;
+    let mut rows = Vec::new();
+    for workload in WORKLOADS {
+        let series = runs.run(&[workload, "--on", DEVICE, "--link", "usb", "--runs", "1"])?;
+        let percent: Measured = runs.each_report(series.named(DEVICE)?, |analysis| {
+            Some(analysis.machine.cpu.as_ref()?.iowait_of_not_idle_share? * 100.0)
+        })?;
+        rows.push(Row::within(
+            workload,
+            format!("{least:.0} to {most:.0} % on 40 % of the phones, S5 {} %", told.s5_percent_of_active),
+            |percent| format!("{percent:.0} %"),
+            (&percent, least..=most),
+            "one app that writes while nothing else runs waits more of its time than a phone does over days",
+        ));
+    }
+    Ok(rows)
+}

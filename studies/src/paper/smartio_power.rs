@@ -1,0 +1,78 @@
+//! Figure 14: power. Nobody measured it here; this is an estimate from measured shares of time and published currents.
+//!
+//! The phone takes a current for its screen, one while its processor is awake, and one more while it runs. A scheduler changes for
+//! how long the processor runs and how long everything takes. The flash does the same work under each, and the published
+//! currents do not have it.
+
+use anyhow::{Context, Result};
+
+use super::measured::Measured;
+use super::published::Published;
+use super::row::{Quantity, Row};
+use super::runs::Runs;
+use crate::applications::FORTY_APPS;
+
+const TIMES: Quantity = Quantity::new("times", 2, 1.02, 0.0);
+
+/// Currents in mA: the power profile of the Galaxy S5 in the LineageOS project's `android_device_samsung_klte-common` (in Android's
+/// format, source.android.com/docs/core/power/values), commit 0d1f6afda254.
+struct Profile {
+    screen_on: f64,
+    screen_full: f64,
+    cpu_idle: f64,
+    /// At the highest and the lowest speed.
+    cpu_active: [f64; 2],
+}
+
+const S5: Profile = Profile { screen_on: 65.0, screen_full: 202.0, cpu_idle: 3.1, cpu_active: [348.0, 56.0] };
+
+impl Profile {
+    /// The mean current, with the screen at half of its brightness.
+    fn current(&self, active_share: f64, cpu_active: f64) -> f64 {
+        self.screen_on + self.screen_full / 2.0 + self.cpu_idle + active_share * cpu_active
+    }
+}
+
+const WHY: &str = "in this estimate, a shorter run with the same work takes less energy but more power; the study does not say \
+                   what took less";
+
+pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
+    let found = runs.applications(&FORTY_APPS)?;
+    let told = 1.0 - published.smartio.app_delay.power_mean / 100.0;
+    let mut rows = Vec::new();
+    for (speed, cpu_active) in ["highest", "lowest"].into_iter().zip(S5.cpu_active) {
+        let of = |name: &str, value: fn(f64, f64) -> f64| {
+            let kernel =
+                found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;
+            let currents = kernel.active_share.iter().map(|share| S5.current(*share, cpu_active));
+            Ok::<_, anyhow::Error>(Measured::runs(
+                currents.zip(&kernel.launches_s).map(|(current, seconds)| value(current, *seconds)),
+            ))
+        };
+        let ratio = |value| Ok::<_, anyhow::Error>(of("smartio", value)?.over(&of("bfq", value)?));
+        let power = ratio(|current, _| current)?;
+        let what = format!("mean power, SmartIO over BFQ, estimated, the processor at its {speed} speed");
+        rows.push(TIMES.effect(what, told, &power, WHY));
+        let energy =
+            ratio(|current, seconds| current * seconds)?.value().context("each round has a value")?;
+        rows.push(Row::ours_alone(
+            format!("energy of the launches, SmartIO over BFQ, the processor at its {speed} speed"),
+            format!("{energy:.2} times"),
+            "the study has only the power",
+        ));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_current_has_its_parts() {
+        let profile =
+            Profile { screen_on: 60.0, screen_full: 200.0, cpu_idle: 5.0, cpu_active: [300.0, 50.0] };
+        assert_eq!(profile.current(0.0, 300.0), 165.0);
+        assert_eq!(profile.current(0.5, 300.0), 315.0);
+    }
+}

@@ -1,0 +1,306 @@
+//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one scheduler on one device, in one guest.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use fonio_lab::{Archive, Guest, Initramfs, Shape, Streams, Task};
+use serde_json::Value;
+
+use super::KERNEL;
+use crate::emulated::in_guest;
+use crate::process;
+use crate::smartio::Built;
+
+/// A scheduler with its settings.
+pub struct Variant {
+    /// The name in tables and files.
+    pub name: &'static str,
+    /// The kernel's name of the scheduler.
+    pub scheduler: &'static str,
+    /// Settings of the scheduler and the queue, and fio's options for I/O classes, as `compare.sh` takes them.
+    pub words: &'static [&'static str],
+    /// Whether it is the kernel's with its default settings.
+    pub is_stock: bool,
+}
+
+impl Variant {
+    /// Whether SmartIO's reads are compared with its reads: it is the kernel's, tuned or not, without I/O classes, which
+    /// somebody would have to set for each program, and with the queue's usual settings.
+    pub fn is_rival(&self) -> bool {
+        self.scheduler != SMARTIO
+            && !self.has_small_requests()
+            && !self.words.iter().any(|word| CLASSES.contains(word))
+    }
+
+    /// Whether the queue splits large requests; only the part `files` has any.
+    pub fn has_small_requests(&self) -> bool {
+        self.words == SMALL
+    }
+}
+
+const fn stock(name: &'static str) -> Variant {
+    Variant { name, scheduler: name, words: &[], is_stock: true }
+}
+
+const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'static str]) -> Variant {
+    Variant { name, scheduler, words, is_stock: false }
+}
+
+const CLASSES: [&str; 4] =
+    ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
+
+/// Requests of at most 64 KiB: a setting of the queue, above the folder of those of the scheduler.
+const SMALL: &[&str] = &["../max_sectors_kb=64"];
+
+/// The schedulers. Tuned as `Documentation/block` of Linux 6.12 advises: deadline-iosched.rst (`fifo_batch`: "when low
+/// latency is the primary concern, smaller is better"; `writes_starved`), kyber-iosched.rst (the target of reads),
+/// bfq-iosched.rst (`low_latency` and `slice_idle` off for throughput on flash; `strict_guarantees` where guarantees are
+/// more important), ioprio.rst (classes).
+pub const VARIANTS: [Variant; 14] = [
+    stock("none"),
+    stock("mq-deadline"),
+    stock("kyber"),
+    stock("bfq"),
+    tuned("mq-deadline, batch 1, starved 16", "mq-deadline", &["fifo_batch=1", "writes_starved=16"]),
+    tuned("kyber, reads 100 µs", "kyber", &["read_lat_nsec=100000"]),
+    tuned("bfq, throughput", "bfq", &["low_latency=0", "slice_idle=0"]),
+    tuned("bfq, strict", "bfq", &["strict_guarantees=1"]),
+    tuned("mq-deadline, ionice", "mq-deadline", &CLASSES),
+    tuned(
+        "smartio, the study's rules",
+        "smartio",
+        &[
+            "hold_us_max=0",
+            "turn_wait_ms_max=0",
+            "read_time_percent_max=0",
+            "sync_write_wait_ms_max=100",
+            "seq_read_requests_max=2",
+            "rand_read_requests_max=4",
+            "seq_write_requests_max=4",
+            "rand_write_requests_max=2",
+        ],
+    ),
+    tuned(SMARTIO, "smartio", &[]),
+    tuned("mq-deadline, requests of 64 KiB", "mq-deadline", SMALL),
+    tuned("bfq, requests of 64 KiB", "bfq", SMALL),
+    tuned("smartio, requests of 64 KiB", "smartio", SMALL),
+];
+/// The variant that is to win.
+pub const SMARTIO: &str = "smartio";
+/// How a profile is emulated: options of `fonio device emulate`, each followed by a space.
+///
+/// Where a program reads what was never written, these devices read no flash, and reads would not meet writes on their dies; so
+/// all that the parts read is written. The guest's processor serves the device, and is too slow for UFS 3.1 at its speed; the
+/// bounds of schedulers stay what they are. The Galaxy S5 and the A1 card have one die and are as they were when the policy was
+/// tuned.
+pub fn emulated(profile: &str) -> &'static str {
+    match profile {
+        "emmc51" => "--written 2GiB ",
+        "ufs31" => "--written 2GiB --dilate 2 ",
+        _ => "",
+    }
+}
+
+/// Values by run and operation (`1x1 read`, in µs), for each start.
+pub type Values = BTreeMap<String, Vec<f64>>;
+
+/// Where and how one part is measured.
+pub struct Cell {
+    /// The device's profile; of no meaning for `cost`.
+    pub profile: &'static str,
+    /// The scheduler.
+    pub variant: &'static Variant,
+    /// The part: of `compare.sh`, or a script of its own.
+    pub part: &'static str,
+    /// I/Os of each process.
+    pub ios: u32,
+    /// How often the part starts.
+    pub starts: u32,
+}
+
+impl Cell {
+    /// The name in messages and files.
+    pub fn name(&self) -> String {
+        format!("{} {} {}", self.profile, self.variant.name, self.part)
+    }
+
+    /// The script that measures it, and those that it reads.
+    pub fn scripts(&self) -> &'static [&'static str] {
+        match self.part {
+            "many" => &["many.sh", "compare.sh"],
+            "files" => &["files.sh", "compare.sh"],
+            _ => &["compare.sh"],
+        }
+    }
+
+    /// The file with the cell's results. Other inputs have other files.
+    pub fn file(&self, folder: &Path, versions: &str) -> PathBuf {
+        let name: String = self
+            .name()
+            .chars()
+            .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+            .collect();
+        folder.join(format!("{name}-{}x{}-{versions}.json", self.ios, self.starts))
+    }
+
+    /// Runs the cell in a guest.
+    pub fn measure(&self, fonio: &Path, folder: &Path, built: &Built) -> Result<Values> {
+        let mut words: Vec<String> = vec![self.part.to_owned(), self.variant.scheduler.to_owned()];
+        words.extend([self.ios.to_string(), self.starts.to_string()]);
+        words.extend(self.variant.words.iter().map(|word| (*word).to_owned()));
+        let text = if self.part == "cost" {
+            in_memory(&words, folder, built)?
+        } else {
+            on_profile(self, &words, fonio, folder)?
+        };
+        values(&text).with_context(|| format!("{}: the guest said:\n{text}", self.name()))
+    }
+}
+
+/// On an emulated device.
+fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Result<String> {
+    let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
+    let fs = if cell.part == "files" { "--fs ext4 --mount " } else { "" };
+    let how = emulated(cell.profile);
+    let script = format!(
+        "{load}fonio device emulate {} {how}{fs}--scheduler none -- sh \"$PWD/guest/{}\" \"$@\"",
+        cell.profile,
+        cell.scripts()[0]
+    );
+    let mut command = process::bound_to_this(fonio);
+    command
+        .current_dir(folder)
+        .args(["lab", "run", KERNEL, "--copy", "guest", "--", "sh", "-c", &script, "sh"]);
+    Ok(in_guest(command.args(words))?.0)
+}
+
+/// On a device in memory.
+fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
+    let archive = Archive::open()?;
+    let announce = |_: &str| ();
+    let userland = archive.userland(&["busybox-static", "fio", "mount"], &announce)?;
+    let mut files = Initramfs::new(&userland)?;
+    files.add_tool("fio")?;
+    let place = PathBuf::from("/root/smartio");
+    for name in ["smartio-iosched.ko", "compare.sh"] {
+        files.add_copy(&folder.join("guest").join(name), &place.join(name))?;
+    }
+    let guest = Guest {
+        kernel: built.files.clone(),
+        shape: Shape::Bench,
+        memory_mib: 1024,
+        modules: vec!["null_blk", "mq-deadline", "kyber-iosched", "bfq"],
+        wishes: Vec::new(),
+        files,
+        disks: Vec::new(),
+        card: None,
+    };
+    let script = "insmod smartio-iosched.ko && exec sh compare.sh \"$@\"";
+    let mut all = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
+    all.extend_from_slice(words);
+    let task = Task { words: &all, folder: &place, bring: &[], to: Path::new("/") };
+    let said = folder.join(format!("{}.said", words[1]));
+    let file = || std::fs::File::create(&said).with_context(|| format!("cannot make {}", said.display()));
+    let streams = Streams { out: Box::new(file()?), err: Box::new(std::io::stderr()) };
+    let stop = process::outlive_signals()?;
+    let ended = guest.run_to(&archive, &task, streams, &stop, &announce)?;
+    ensure!(ended.code == 0, "the script in the guest failed with code {}", ended.code);
+    let text = std::fs::read_to_string(&said)?;
+    std::fs::remove_file(&said)?;
+    Ok(text)
+}
+
+/// What the script printed: fio's JSON objects, and lines `== NAME VALUE`.
+fn values(text: &str) -> Result<Values> {
+    let mut found = Values::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '=']) {
+        rest = &rest[at..];
+        if let Some(line) = rest.strip_prefix("== ") {
+            let line = line.lines().next().unwrap_or(line);
+            let (name, value) = line.split_once(' ').context("a value has a name")?;
+            found.entry(name.to_owned()).or_default().push(value.trim().parse()?);
+            rest = &rest[3 + line.len()..];
+            continue;
+        }
+        let mut said = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let one = said.next().context("fio gives JSON")??;
+        rest = &rest[said.byte_offset()..];
+        for (name, value) in of_jobs(&one) {
+            found.entry(name).or_default().push(value);
+        }
+    }
+    ensure!(!found.is_empty(), "there are no results");
+    Ok(found)
+}
+
+/// The values of one run of fio: by job and operation, the mean and longest response in µs, I/Os per second of all processes
+/// together, and 99th percentiles in µs: of fsync, and of the process with the longest one where fio was asked for it.
+fn of_jobs(run: &Value) -> Values1 {
+    let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
+    let mut values = Values1::new();
+    let longest = |values: &mut Values1, name: String, ns: f64| {
+        let value = values.entry(name).or_default();
+        *value = value.max(ns / 1e3);
+    };
+    for job in run["jobs"].as_array().map_or(&[][..], Vec::as_slice) {
+        let name = job["jobname"].as_str().unwrap_or_default();
+        for op in ["read", "write"] {
+            let side = &job[op];
+            let number = |field: &Value| field.as_f64().unwrap_or(0.0);
+            let count = number(&side["total_ios"]);
+            if count > 0.0 {
+                let sum = sums.entry(format!("{name} {op}")).or_default();
+                sum.0 += count;
+                sum.1 += count * number(&side["lat_ns"]["mean"]) / 1e3;
+                sum.2 = sum.2.max(number(&side["runtime"]) / 1e3);
+                longest(&mut values, format!("{name} {op} max"), number(&side["lat_ns"]["max"]));
+                if let Some(p99) = side["clat_ns"]["percentile"]["99.000000"].as_f64() {
+                    longest(&mut values, format!("{name} {op} p99"), p99);
+                }
+            }
+        }
+        if let Some(p99) = job["sync"]["lat_ns"]["percentile"]["99.000000"].as_f64() {
+            values.insert(format!("{name} fsync p99"), p99 / 1e3);
+            values.insert(format!("{name} fsyncs"), job["sync"]["total_ios"].as_f64().unwrap_or(0.0));
+        }
+    }
+    for (name, (count, total, seconds)) in sums {
+        if seconds > 0.0 {
+            values.insert(format!("{name} iops"), count / seconds);
+        }
+        values.insert(name, total / count);
+    }
+    values
+}
+
+type Values1 = BTreeMap<String, f64>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_script() {
+        let text = r#"note: fio says something
+            {"jobs": [{"jobname": "1x1", "read": {"total_ios": 2, "runtime": 500, "lat_ns": {"mean": 1000, "max": 2000},
+                                     "clat_ns": {"percentile": {"99.000000": 1500}}}},
+                      {"jobname": "1x1", "read": {"total_ios": 6, "runtime": 1000, "lat_ns": {"mean": 3000, "max": 9000}},
+                       "sync": {"total_ios": 60, "lat_ns": {"percentile": {"99.000000": 7000}}}}]}
+            == late_ns 42
+            "#;
+        let expected = [
+            ("1x1 fsync p99", 7.0),
+            ("1x1 fsyncs", 60.0),
+            ("1x1 read", 2.5),
+            ("1x1 read iops", 8.0),
+            ("1x1 read max", 9.0),
+            ("1x1 read p99", 1.5),
+            ("late_ns", 42.0),
+        ];
+        let expected: Values = expected.map(|(name, value)| (name.to_owned(), vec![value])).into();
+        assert_eq!(values(text).expect("values"), expected);
+        assert!(values("nothing").is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! The tables of a profile: one result each, with the value of each start.
+
+use anyhow::Result;
+use xtask::results::{Cell, StudyResult};
+
+use super::cell::VARIANTS;
+use super::figures::slowdowns as over_alone;
+use super::{Results, TUNED_ON};
+
+/// A column: its title, the part, its values by name, the divisor of the values or the name of the values alone, and the
+/// decimals.
+struct Column(&'static str, &'static str, &'static str, Per, usize);
+
+#[derive(Clone, Copy)]
+enum Per {
+    /// The values are divided by a number.
+    Unit(f64),
+    /// They are divided by those of one process alone.
+    Alone(&'static str),
+}
+
+use Per::{Alone, Unit};
+
+/// Response of reads and writes together, in multiples of the response alone.
+const SLOWDOWNS: [Column; 10] = [
+    Column("one of each, sequential: read", "seq", "1x1 read", Alone("read-alone read"), 2),
+    Column("write", "seq", "1x1 write", Alone("write-alone write"), 2),
+    Column("random: read", "rand", "1x1 read", Alone("read-alone read"), 2),
+    Column("write", "rand", "1x1 write", Alone("write-alone write"), 2),
+    Column("four of each, sequential: read", "seq", "4x4 read", Alone("read-alone read"), 2),
+    Column("write", "seq", "4x4 write", Alone("write-alone write"), 2),
+    Column("random: read", "rand", "4x4 read", Alone("read-alone read"), 2),
+    Column("write", "rand", "4x4 write", Alone("write-alone write"), 2),
+    Column("a read and 32 writes: read", "deep", "beside read", Alone("one-alone read"), 2),
+    Column("writes/s", "deep", "beside write iops", Unit(1.0), 0),
+];
+
+/// Four readers and four writers for a second, and loads with 32 requests at a time. Late is how long after its bound a
+/// write went at most; the bound of a synchronous write is 25 ms under smartio.
+const RATES: [Column; 13] = [
+    Column("sequential: reads/s", "many", "many-seq read iops", Unit(1.0), 0),
+    Column("p99, ms", "many", "many-seq read p99", Unit(1e3), 2),
+    Column("longest, ms", "many", "many-seq read max", Unit(1e3), 1),
+    Column("writes/s", "many", "many-seq write iops", Unit(1.0), 0),
+    Column("random: reads/s", "many", "many-rand read iops", Unit(1.0), 0),
+    Column("p99, ms", "many", "many-rand read p99", Unit(1e3), 2),
+    Column("longest, ms", "many", "many-rand read max", Unit(1e3), 1),
+    Column("writes/s", "many", "many-rand write iops", Unit(1.0), 0),
+    Column("short program, µs", "many", "short read", Unit(1.0), 0),
+    Column("reads alone/s", "deep", "reads read iops", Unit(1.0), 0),
+    Column("writes alone/s", "deep", "writes write iops", Unit(1.0), 0),
+    Column("endless reads: writes/s", "deep", "endless write iops", Unit(1.0), 0),
+    Column("late, ms", "deep", "late_ns", Unit(1e6), 3),
+];
+
+/// A reader with pauses of 1 ms, during an fsync each second and during a copy (ext4).
+const FILES: [Column; 4] = [
+    Column("reads during fsync, times as long as alone", "files", "fsync read", Alone("paced read"), 2),
+    Column("reads during a copy", "files", "copy read", Alone("paced read"), 2),
+    Column("p99 of fsync, ms", "files", "copy fsync p99", Unit(1e3), 1),
+    Column("copied, MiB/s", "files", "copy_mib_s", Unit(1.0), 1),
+];
+
+/// Prints and keeps the tables of a profile. The documents show all of the profile on which the policy was tuned, and the
+/// slowdowns of the others.
+pub(super) fn show(profile: &str, results: &Results, command: &str, is_complete: bool) -> Result<()> {
+    let is_tuned = profile == TUNED_ON;
+    let (slowdowns, rates) = (format!("schedulers-{profile}"), format!("schedulers-{profile}-rates"));
+    let files = if is_tuned { "schedulers-files".to_owned() } else { format!("schedulers-{profile}-files") };
+    for (id, what, columns, is_shown) in [
+        (slowdowns, "response of reads and writes together over that alone", &SLOWDOWNS[..], true),
+        (rates, "rates and percentiles of reads and writes", &RATES, is_tuned),
+        (files, "reads with pauses during fsync and a copy", &FILES, is_tuned),
+    ] {
+        let titles: Vec<&str> =
+            ["scheduler"].into_iter().chain(columns.iter().map(|column| column.0)).collect();
+        println!("\n{profile}: {what}; medians of the starts\n");
+        let mut result = StudyResult::begin(&id, &format!("{what}, on {profile}"), command, &titles)?;
+        for variant in &VARIANTS {
+            let of = |Column(_, part, name, per, decimals): &Column| {
+                let values = results.get(&(profile, variant.name, *part))?;
+                let values = match per {
+                    Alone(alone) => over_alone(values, name, alone)?,
+                    Unit(per) => values.get(*name)?.iter().map(|value| value / per).collect(),
+                };
+                Some(Cell::rounds(values, "", *decimals))
+            };
+            let cells: Vec<Option<Cell>> = columns.iter().map(of).collect();
+            if cells.iter().any(Option::is_some) {
+                result.row(variant.name, cells.into_iter().map(|cell| cell.unwrap_or("–".into())).collect());
+            }
+        }
+        if !result.rows.is_empty() {
+            result.keep(is_complete && is_shown)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `cargo studies veryquick`: SQLite's own tests, without the library and under each class.
+//!
+//! apt fetches the sources of Debian's SQLite into the target folder, into lists of its own, and nothing is installed. The tests'
+//! program contains SQLite, so the library comes into it through `SQLITE_EXTRA_INIT`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use xtask::results::{Cell, StudyResult};
+
+use crate::process;
+
+/// Calls the library's function if the environment names the library, so that one program serves for all runs.
+const EXTRA: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int fonio_test_extra_init(const char *unused){
+  const char *path = getenv("FONIO_SYNC_LIBRARY");
+  if( !path ) return 0;
+  void *library = dlopen(path, RTLD_NOW);
+  int (*init)(const char*) = library ? (int(*)(const char*))dlsym(library, "fonio_sqlite_sync_extra_init") : 0;
+  if( !init ){ fprintf(stderr, "%s\n", dlerror()); return 1; }
+  return init(unused);
+}
+"#;
+
+/// The key of the sources.
+const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// The classes that are compared.
+const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
+
+/// SQLite refuses to run its tests as root.
+const USER: &str = "nobody";
+
+/// The options of `cargo studies veryquick`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Test these classes of a sync policy (default: all).
+    #[arg(value_name = "CLASS", value_parser = CLASSES)]
+    classes: Vec<String>,
+}
+
+/// Runs the tests without the library, and under each class.
+pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
+    ensure!(
+        Path::new("/usr/include/tcl8.6/tcl.h").exists(),
+        "the tests need Tcl's headers: apt-get install tcl-dev"
+    );
+    let library = process::build_sync_library()?;
+    let folder = process::scratch("veryquick")?;
+    let sources = sources(&folder)?;
+    let fixture = fixture(&folder, &sources)?;
+    // Others must be able to reach the folder of the run and the library.
+    let place = tempfile::tempdir()?;
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let own = place.path().join("library.so");
+    fs::copy(&library, &own)?;
+    let test = sources.join("test/veryquick.test");
+    let without = run_once(place.path(), None, &own, &fixture, &test)?;
+    let title = "failures of SQLite's own tests under a sync policy";
+    let mut result =
+        StudyResult::begin("veryquick", title, "cargo studies veryquick", &["class", "tests", "failures"])?;
+    let cells = |run: &Said| vec![Cell::count(run.tests), Cell::count(run.failed.len())];
+    result.row("without the library", cells(&without));
+    let mut is_worse = false;
+    for class in
+        CLASSES.into_iter().filter(|class| classes.is_empty() || classes.iter().any(|word| word == class))
+    {
+        let with = run_once(place.path(), Some(class), &own, &fixture, &test)?;
+        result.row(format!("`{class}`"), cells(&with));
+        for name in with.failed.difference(&without.failed) {
+            eprintln!("  {name} fails only with the library");
+            is_worse |= class == "durable";
+        }
+        for name in without.failed.difference(&with.failed) {
+            eprintln!("  {name} fails only without it");
+        }
+    }
+    result.keep(classes.is_empty())?;
+    ensure!(!is_worse, "the class durable fails tests that pass without the library");
+    Ok(())
+}
+
+/// What a run of the tests said.
+struct Said {
+    tests: u64,
+    failed: BTreeSet<String>,
+}
+
+fn run_once(place: &Path, class: Option<&str>, library: &Path, fixture: &Path, test: &Path) -> Result<Said> {
+    let name = class.unwrap_or("none");
+    let folder = place.join(name);
+    fs::create_dir(&folder)?;
+    let policy = place.join(format!("{name}.toml"));
+    let mut tests = if process::is_root() {
+        process::run(Command::new("chown").arg(USER).arg(&folder))?;
+        let mut tests = Command::new("setpriv");
+        tests.args(["--reuid", USER, "--regid", "nogroup", "--clear-groups"]).arg(fixture);
+        tests
+    } else {
+        Command::new(fixture)
+    };
+    if let Some(class) = class {
+        fs::write(&policy, format!("[[database]]\npath = '{}'\nclass = '{class}'\n", folder.display()))?;
+        tests.env("FONIO_SYNC_LIBRARY", library).env("FONIO_SYNC_POLICY", &policy);
+    }
+    tests.arg(test).env("HOME", &folder).current_dir(&folder).stdin(Stdio::null());
+    let out = tests.output().context("cannot start the tests")?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let last = process::scratch("veryquick")?.join(format!("{name}.txt"));
+    fs::write(&last, text.as_bytes())?;
+    let total = text.lines().find_map(|line| line.split_once(" errors out of "));
+    let Some((_, rest)) = total else {
+        bail!("the tests ended early ({}); see {}", out.status, last.display());
+    };
+    let tests =
+        rest.split(' ').next().and_then(|number| number.parse().ok()).context("no number of tests")?;
+    let failed = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("!Failures on these tests: "))
+        .flat_map(str::split_whitespace)
+        .map(str::to_owned)
+        .collect();
+    Ok(Said { tests, failed })
+}
+
+/// The sources of Debian's SQLite; fetched once.
+fn sources(folder: &Path) -> Result<PathBuf> {
+    let found = || -> Result<Option<PathBuf>> {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.join("test/veryquick.test").exists() {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    };
+    if let Some(found) = found()? {
+        return Ok(found);
+    }
+    let apt = folder.join("apt");
+    fs::create_dir_all(apt.join("lists/partial"))?;
+    fs::create_dir_all(apt.join("cache/archives/partial"))?;
+    fs::write(apt.join("sources.list"), source_list()?)?;
+    for words in [["update"].as_slice(), &["source", "--download-only", "sqlite3"]] {
+        let mut get = Command::new("apt-get");
+        for (name, place) in [
+            ("Dir::Etc::SourceList", "sources.list"),
+            ("Dir::State::Lists", "lists"),
+            ("Dir::Cache", "cache"),
+        ] {
+            get.arg("-o").arg(format!("{name}={}", apt.join(place).display()));
+        }
+        get.args(["-o", "Dir::Etc::SourceParts=/dev/null", "-qq"]).args(words);
+        process::run(get.current_dir(folder))?;
+    }
+    let script = "for archive in sqlite3_*.orig.tar.xz; do tar -xf \"$archive\"; done";
+    process::run(Command::new("sh").args(["-c", script]).current_dir(folder))?;
+    found()?.context("the sources have no test/veryquick.test")
+}
+
+/// Where apt finds Debian 12's sources: at this machine's own mirror.
+fn source_list() -> Result<String> {
+    let mut own = Command::new("apt-get");
+    let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    let mirror = said.lines().find(|uri| uri.trim_end_matches('/').ends_with("/debian"));
+    let mirror = mirror.context("this machine's apt has no mirror of Debian, which has the sources")?;
+    Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
+}
+
+/// The tests' program; built once.
+fn fixture(folder: &Path, sources: &Path) -> Result<PathBuf> {
+    let build = folder.join("build");
+    let fixture = build.join("testfixture");
+    if fixture.exists() {
+        return Ok(fixture);
+    }
+    fs::create_dir_all(&build)?;
+    fs::write(build.join("extra.c"), EXTRA)?;
+    let script = format!(
+        "set -e
+        {}/configure --enable-all --enable-load-extension CFLAGS=-O1
+        cc -c extra.c -o extra.o
+        make testfixture OPTS=-DSQLITE_EXTRA_INIT=fonio_test_extra_init LIBS='-Wl,-E extra.o -lm -ldl -lz -lpthread'",
+        sources.display()
+    );
+    println!("building SQLite's tests in {}", build.display());
+    let log = fs::File::create(build.join("log"))?;
+    let made = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(&build)
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .status()?;
+    ensure!(made.success(), "cannot build SQLite's tests; see {}", build.join("log").display());
+    Ok(fixture)
+}

@@ -1,0 +1,171 @@
+//! Whether settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio fix undo`: the part *keep* of
+//! `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are on a user's machine, so it runs in a whole
+//! Debian.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, ensure};
+use fonio_lab::{Archive, System, SystemOptions};
+
+use crate::lab::system::{ok, text};
+use crate::process;
+
+const DISK_BYTES: u64 = 256 << 20;
+const DISK: &str = "/dev/disk/by-id/virtio-disk1";
+
+/// A file system on a second disk with a line in fstab, as people write them, and a unit.
+const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc/fstab && \
+    printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
+    printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
+    systemctl daemon-reload && systemctl enable --now backup.service && mount /mnt/card && \
+    mkdir -p /srv/logs /srv/app /srv/files /srv/hot /mnt/card/app && echo first | tee /srv/logs/log /srv/app/notes /srv/hot/file >/srv/files/file && \
+    systemctl disable --now fstrim.timer";
+
+/// The settings that are kept, and where.
+const FIXES: [&str; 18] = [
+    "noatime /mnt/card",
+    "commit-30s /mnt/card",
+    "lazytime /mnt/card",
+    "mq-deadline /mnt/card",
+    "swappiness=10",
+    "dirty-limit=64MiB",
+    "fstrim",
+    "journald-in-ram=16MiB",
+    "journald-sync=10m",
+    "swap-in-ram=64MiB",
+    // Without it, no weight would have an effect there.
+    "io-cost /mnt/card",
+    "io-weight=50 backup.service",
+    "io-max=5MiB backup.service",
+    "io-class=idle backup.service",
+    "folder-in-ram=16MiB /srv/logs",
+    "folder-on=/mnt/card/app /srv/app",
+    "bfuse /srv/files",
+    "hot-range=16MiB /srv/hot",
+];
+
+/// What they give the machine.
+const VALUES: [&str; 16] = [
+    "io.cost is on",
+    "noatime",
+    "commit=30",
+    "lazytime",
+    "[mq-deadline]",
+    "\n10\n67108864\n33554432\n0",
+    "\nenabled\nactive\n",
+    "the journal is in memory",
+    "SyncIntervalSec=600s",
+    "partition 64M 100",
+    "\nIOWeight=50\n",
+    "5242880",
+    "/srv/logs tmpfs active active",
+    "/srv/app ext4",
+    "/srv/files fuse.fonio active",
+    "/srv/hot ext4",
+];
+
+/// What the control group and the processes of the unit have.
+const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
+    /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
+
+/// What the machine has now.
+const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.cost is on; findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
+    cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
+    systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
+    test -e /run/log/journal/$(cat /etc/machine-id)/system.journal && echo the journal is in memory; \
+    systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep = | sort -u; \
+    swapon --show=TYPE,SIZE,PRIO --noheadings | tr -s ' '; \
+    of() { findmnt -n -o TARGET,FSTYPE $1 | tr -s ' ' | tr '\\n' ' '; shift; systemctl is-active $* | tr '\\n' ' '; echo; }; \
+    of /srv/logs fonio-folder-in-ram-srv-logs.service fonio-folder-in-ram-srv-logs.timer; of /srv/app; of /srv/hot; \
+    of /srv/files fonio-bfuse-srv-files.service; \
+    systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
+
+/// What programs write to the folders between the changes.
+const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
+
+/// What the folders hold after two of these.
+const WRITTEN: &str =
+    "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
+
+/// The files in which settings are kept.
+const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
+    find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
+
+/// Runs in one guest. Returns the number of broken promises.
+pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
+    let archive = Archive::open()?;
+    let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
+    let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), stop)?;
+    println!("Settings that are kept, in a whole Debian with Linux {}:\n", system.release());
+    let system = &mut system;
+    let stripped = process::scratch("lab-keep")?.join("fonio");
+    process::run(process::bound_to_this(Path::new("strip")).arg("-o").arg(&stripped).arg(fonio))?;
+    system.put(&stripped, "/usr/local/bin/fonio")?;
+    std::fs::remove_file(&stripped)?;
+    let with_disk = |script: &str| format!("DISK={DISK}; {script}");
+    ok(system, "chmod +x /usr/local/bin/fonio")?;
+    ok(system, &with_disk(PREPARE))?;
+    let in_force = with_disk(IN_FORCE);
+    let (force_before, files_before) = (text(system, &in_force)?, text(system, FILES)?);
+    let mut broken = 0;
+    let mut show = |what: &str, holds: bool, differs: &str| {
+        broken += u32::from(!holds);
+        println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
+        if !holds {
+            println!("{differs}");
+        }
+    };
+    for fix in FIXES {
+        let command = format!("fonio fix apply {fix} --keep");
+        println!("$ {command}\n{}", text(system, &command)?);
+    }
+    println!();
+    let (force_kept, files_kept) = (text(system, &in_force)?, text(system, FILES)?);
+    show("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
+    let of_unit = text(system, OF_UNIT)?;
+    show("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
+    text(system, WRITE)?;
+    system.reboot()?;
+    let now = text(system, &in_force)?;
+    show("in force after a reboot", now == force_kept, &format!("{force_kept}\n{now}"));
+    let now = text(system, FILES)?;
+    show(
+        "the files in /etc are the same after it",
+        in_etc(&now) == in_etc(&files_kept),
+        &format!("{files_kept}\n{now}"),
+    );
+    let of_unit = text(system, OF_UNIT)?;
+    show("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
+    let written = text(system, WRITE)?;
+    let of_all = written.matches("first\nmore\nmore\n").count();
+    show("the folders have what was written before it", of_all == 4, &written);
+    println!("\n$ fonio fix\n{}\n", text(system, "fonio fix | sed -n '1,/^$/p'")?);
+    let undone = text(system, "fonio fix undo")?;
+    println!("\n$ fonio fix undo\n{undone}\n");
+    let now = text(system, &in_force)?;
+    show("undone after a reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
+    let now = text(system, FILES)?;
+    show("the files byte for byte as before", now == files_before, &format!("{files_before}\n{now}"));
+    let written = text(system, WRITTEN)?;
+    let expected = ["first\nmore\nmore\n"; 4].concat() + "new";
+    show("the folders on the disk have all that was written", written.trim() == expected, &written);
+    system.reboot()?;
+    let now = text(system, &in_force)?;
+    show("after another reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
+    // The guest itself has a drop-in for the mount of its modules.
+    let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
+    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
+    println!("\nPromised: each of these.\n");
+    Ok(broken)
+}
+
+/// Whether the unit has the weight, the limit and the class of [`FIXES`].
+fn has_of_unit(said: &str) -> bool {
+    ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
+}
+
+/// The lines of a listing without the files until the next boot.
+fn in_etc(listing: &str) -> Vec<&str> {
+    listing.lines().filter(|line| !line.starts_with("/run/")).collect()
+}

@@ -1,0 +1,64 @@
+//! Whether blocked threads are recorded on Debian's kernels, by BPF and without: the part *waits* of `cargo xtask lab test`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::emulated::in_guest;
+use crate::process;
+
+const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
+
+/// A shell that waits for one program after another, each of which is blocked in fsync. The guest's clock has the
+/// recording end when the shell does.
+const SCRIPT: &str = "cat >/tmp/script <<'END'\nat=0; while test $at -lt 40; do dd if=/dev/zero of=$FONIO_MOUNT/log \
+    bs=4k count=1 conv=fsync,notrunc 2>/dev/null; at=$((at + 1)); done\nEND\n\
+    fonio record --blocked $BLOCKED -o /tmp/recording -- sh /tmp/script >&2 && fonio report /tmp/recording --json";
+
+/// Runs on each kernel. Returns the number of kernels whose verdict is wrong.
+pub fn run(fonio: &Path) -> Result<u32> {
+    println!("A shell that runs 40 programs, each blocked in fsync, recorded on Debian's kernels:\n");
+    let mut broken = 0;
+    for kernel in KERNELS {
+        for (how, is_right) in [("bpf", by_bpf as fn(&Value) -> bool), ("tracefs", by_tracefs)] {
+            process::check_signals()?;
+            let mut command = process::bound_to_this(fonio);
+            let script = format!("BLOCKED={how}; {SCRIPT}");
+            command.args(["device", "emulate", "transcend", "--fs", "ext4", "--mount", "--in", kernel]);
+            command.args(["--", "sh", "-c", &script]);
+            let (text, _) = in_guest(&mut command)?;
+            let report =
+                text.lines().find(|line| line.starts_with("{\"schema\"")).context("fonio gave no JSON")?;
+            let report: Value = serde_json::from_str(report)?;
+            let analysis = &report["analysis"];
+            let verdict = analysis["verdict"].as_str().context("a report has a verdict")?;
+            let is_right = is_right(analysis);
+            broken += u32::from(!is_right);
+            println!(
+                "{kernel:<12} {how:<8} {}\n             {verdict}",
+                if is_right { "right" } else { "WRONG *" }
+            );
+        }
+    }
+    println!(
+        "\nPromised: each verdict by BPF names the shell, the program for which it waits, and the call. Without BPF, the report \
+         names the program and the call.\n"
+    );
+    Ok(broken)
+}
+
+/// Whether the verdict names the shell and the program for which it waits.
+fn by_bpf(analysis: &Value) -> bool {
+    let verdict = analysis["verdict"].as_str().unwrap_or_default();
+    analysis["verdict_id"] == "blocked"
+        && verdict.contains("sh was blocked")
+        && verdict.contains("waiting for dd, which was blocked in fsync of")
+}
+
+/// Whether the program that was blocked for longest is the one that calls fsync, and was blocked in it.
+fn by_tracefs(analysis: &Value) -> bool {
+    let first = &analysis["blocked"]["programs"][0];
+    let mostly = &first["operations"][0];
+    first["name"] == "dd" && mostly["blocked_in"] == "fsync" && mostly["waits"].as_u64() >= Some(40)
+}

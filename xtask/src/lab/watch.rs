@@ -1,0 +1,69 @@
+//! Whether the watch sees requests and their files on Debian's kernels: the part *watch* of `cargo xtask lab test`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::emulated::in_guest;
+use crate::process;
+
+const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
+
+/// The bytes that are written to each of the three files.
+const BYTES: u64 = 4 << 20;
+
+/// Watches the emulated device while files are written through the page cache, past it, and by the kernel for `sync`.
+const SCRIPT: &str = r#"device=$(grep " $FONIO_MOUNT " /proc/mounts | cut -d' ' -f1)
+echo "devices = [\"${device#/dev/}\"]" >/tmp/watch.toml
+place="--state /tmp/state --run /tmp/run --config /tmp/watch.toml"
+fonio watch run $place >&2 &
+sleep 3
+dd if=/dev/zero of=$FONIO_MOUNT/buffered bs=64k count=64 conv=fsync 2>/dev/null
+dd if=/dev/zero of=$FONIO_MOUNT/direct bs=64k count=64 oflag=direct 2>/dev/null
+dd if=/dev/zero of=$FONIO_MOUNT/left bs=64k count=64 2>/dev/null
+sync
+sleep 1
+kill $!
+wait $!
+fonio watch report wear --json $place"#;
+
+/// Runs on each kernel. Returns the number of kernels on which something is missing.
+pub fn run(fonio: &Path) -> Result<u32> {
+    println!(
+        "dd writes 4 MiB through the page cache, 4 MiB past it, and 4 MiB for the kernel to write, watched on Debian's kernels:\n"
+    );
+    let mut broken = 0;
+    for kernel in KERNELS {
+        process::check_signals()?;
+        let mut command = process::bound_to_this(fonio);
+        command.args(["device", "emulate", "transcend", "--fs", "ext4", "--mount", "--in", kernel]);
+        command.args(["--", "sh", "-c", SCRIPT]);
+        let (text, _) = in_guest(&mut command)?;
+        let json = text.find("\n{").context("fonio gave no JSON")?;
+        let mut values = serde_json::Deserializer::from_str(&text[json..]).into_iter::<Value>();
+        let report = values.next().context("fonio gave no JSON")??;
+        let devices = &report["wear"]["devices"];
+        let is_right = sees_both(&devices[0]);
+        broken += u32::from(!is_right);
+        println!("{kernel:<12} {}", if is_right { "right" } else { "WRONG *" });
+        if !is_right {
+            println!("{report:#}");
+        }
+    }
+    println!(
+        "\nPromised: the files that were written through the page cache are named, and all bytes are those of dd, but for the journal.\n"
+    );
+    Ok(broken)
+}
+
+/// Whether the device has the files, and dd all bytes.
+fn sees_both(device: &Value) -> bool {
+    let written = |rows: &str, key: &str, name: &str| {
+        let mut rows = device[rows].as_array()?.iter();
+        let row = rows.find(|row| row[key].as_str().is_some_and(|found| found.ends_with(name)))?;
+        row["written"].as_u64()
+    };
+    ["/buffered", "/left"].iter().all(|file| written("files", "file", file) == Some(BYTES))
+        && written("parties", "party", "dd") >= Some(3 * BYTES)
+}

@@ -1,0 +1,28 @@
+//! Names and times the parts of a command.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+/// The environment variable that names a file to which each part adds a line: its seconds and its name.
+pub const PARTS: &str = "FONIO_PARTS";
+
+/// Runs a part of a command, and prints its name before and its time afterwards.
+pub fn part<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
+    println!("== {name}");
+    let result = body()?;
+    let seconds = began.elapsed().as_secs_f64();
+    println!("== {name}: fine, {seconds:.0} s");
+    if let Some(file) = std::env::var_os(PARTS) {
+        let mut parts = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&file)
+            .with_context(|| format!("cannot open {}", file.display()))?;
+        writeln!(parts, "{seconds:.1}\t{name}")?;
+    }
+    Ok(result)
+}

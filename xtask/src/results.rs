@@ -1,0 +1,421 @@
+//! Results of studies and benchmarks: `studies/results/ID.json`, written by the command and read by the documents.
+//!
+//! A result is one table with its raw values, and says when, on which commit and on which kind of machine it was measured.
+//! Figures that were in documents before results were kept are *transcribed*: they have the commit and the file from which
+//! they were copied instead, and are replaced when their study runs again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::process;
+
+/// The version of the format. A change that an older reader would misunderstand increments it.
+///
+/// Version 1: the fields of [`StudyResult`].
+pub const SCHEMA: u32 = 1;
+
+/// A table of figures with its raw values and its origin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StudyResult {
+    /// [`SCHEMA`] of the program that wrote it.
+    pub schema: u32,
+    /// Name of the file, without its extension.
+    pub id: String,
+    /// A phrase that says what the table shows.
+    pub title: String,
+    /// The command line that measures it.
+    pub command: String,
+    /// When and where it was measured.
+    pub origin: Origin,
+    /// Seed of the first round, if the study has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// How often each row was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
+    /// Titles of the columns; the first is that of the rows' names.
+    pub columns: Vec<String>,
+    /// The rows, each with a cell for every column but the first.
+    pub rows: Vec<Row>,
+    /// Prose about the result; empty if the table says everything.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remark: String,
+}
+
+/// When and where a result was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Origin {
+    /// By the command.
+    Measured {
+        /// The commit of the sources.
+        commit: String,
+        /// Whether the sources had changes that were not committed.
+        changed: bool,
+        /// The day, as YYYY-MM-DD in UTC.
+        date: String,
+        /// The machine.
+        machine: Machine,
+    },
+    /// Copied from a document of the time before results were kept.
+    Transcribed {
+        /// The commit with that document.
+        commit: String,
+        /// Its path in the repository.
+        file: String,
+    },
+}
+
+/// A kind of machine. It names no host and no path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Architecture, and whether it is virtual.
+    pub kind: String,
+    /// Number of processors.
+    pub processors: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Release of the kernel.
+    pub kernel: String,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// The figures, in the order of the columns.
+    pub cells: Vec<Cell>,
+}
+
+/// A figure of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// A quantity. A table shows the median of its values.
+    Quantity(Quantity),
+    /// A word, or a figure that is not one quantity.
+    Text(String),
+}
+
+/// The values of a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantity {
+    /// The value of each round, in order; `None` if that round has none.
+    pub values: Vec<Option<f64>>,
+    /// The unit, as tables show it; empty for a count.
+    pub unit: String,
+    /// Decimals that tables show.
+    pub decimals: usize,
+    /// Whether tables show the smallest and the largest value too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub range: bool,
+}
+
+impl Cell {
+    /// Makes a figure that was measured once.
+    pub fn once(value: impl Into<Option<f64>>, unit: &str, decimals: usize) -> Cell {
+        Cell::rounds([value], unit, decimals)
+    }
+
+    /// Makes a figure with a value of each round. A value that is not finite is missing.
+    pub fn rounds(
+        values: impl IntoIterator<Item = impl Into<Option<f64>>>,
+        unit: &str,
+        decimals: usize,
+    ) -> Cell {
+        let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+        let values = values.into_iter().map(|value| finite(value.into())).collect();
+        Cell::Quantity(Quantity { values, unit: unit.to_owned(), decimals, range: false })
+    }
+
+    /// Returns a figure whose smallest and largest value are shown too.
+    #[must_use]
+    pub fn with_range(self) -> Cell {
+        match self {
+            Cell::Quantity(quantity) => Cell::Quantity(Quantity { range: true, ..quantity }),
+            Cell::Text(_) => self,
+        }
+    }
+
+    /// Makes a count.
+    pub fn count(count: impl TryInto<u32>) -> Cell {
+        Cell::once(count.try_into().ok().map(f64::from), "", 0)
+    }
+
+    /// Returns the figure as tables show it: a dash for a missing value.
+    pub fn shown(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Quantity(Quantity { values, unit, decimals, range }) => {
+                let Some([low, median, high]) = points(values) else { return "–".to_owned() };
+                let number = |value: f64| grouped(&format!("{value:.decimals$}"));
+                let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+                let range =
+                    if *range { format!(" ({} to {})", number(low), number(high)) } else { String::new() };
+                number(median) + &unit + &range
+            }
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+/// Returns the smallest value, the median and the largest; `None` if a round has no value.
+fn points(values: &[Option<f64>]) -> Option<[f64; 3]> {
+    let mut sorted: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
+}
+
+/// Separates thousands with commas.
+fn grouped(number: &str) -> String {
+    let (whole, rest) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let mut text = String::new();
+    for (at, digit) in whole.char_indices() {
+        let is_boundary = (whole.len() - at).is_multiple_of(3);
+        if is_boundary && text.ends_with(|c: char| c.is_ascii_digit()) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + rest
+}
+
+impl StudyResult {
+    /// Starts a result of this moment, on this machine.
+    ///
+    /// # Errors
+    ///
+    /// If git does not name the commit, or the machine cannot be described.
+    pub fn begin(id: &str, title: &str, command: &str, columns: &[&str]) -> Result<StudyResult> {
+        let origin = Origin::Measured {
+            commit: said_by(Command::new("git").args(["rev-parse", "HEAD"]))?,
+            changed: !said_by(Command::new("git").args(["status", "--porcelain", "--untracked-files=no"]))?
+                .is_empty(),
+            date: said_by(Command::new("date").args(["--utc", "+%F"]))?,
+            machine: Machine::this()?,
+        };
+        Ok(StudyResult {
+            schema: SCHEMA,
+            id: id.to_owned(),
+            title: title.to_owned(),
+            command: command.to_owned(),
+            origin,
+            seed: None,
+            rounds: None,
+            columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+            rows: Vec::new(),
+            remark: String::new(),
+        })
+    }
+
+    /// Adds a row, and prints it.
+    ///
+    /// # Panics
+    ///
+    /// If it has not one cell for each column but the first.
+    pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
+        assert_eq!(cells.len() + 1, self.columns.len(), "{}: a cell for each column", self.id);
+        if self.rows.is_empty() {
+            print!("{}", self.head());
+        }
+        let row = Row { name: name.into(), cells };
+        println!("{}", row.line());
+        self.rows.push(row);
+    }
+
+    /// Returns the table in Markdown.
+    pub fn table(&self) -> String {
+        let lines = self.rows.iter().map(|row| row.line() + "\n");
+        lines.fold(self.head(), |text, line| text + &line)
+    }
+
+    fn head(&self) -> String {
+        format!("{}\n|{}\n", line(&self.columns), "---|".repeat(self.columns.len()))
+    }
+
+    /// Writes the result and returns its path. The result of a run that measured only a part goes to the folder of
+    /// generated files, so that it does not replace a complete one.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn keep(&self, is_complete: bool) -> Result<PathBuf> {
+        let folder = if is_complete { folder() } else { process::scratch("results")? };
+        let path = folder.join(&self.id).with_extension("json");
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("\nThe result is in {}.", path.display());
+        Ok(path)
+    }
+
+    /// Reads a result.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, has another version, or is damaged.
+    pub fn read(path: &Path) -> Result<StudyResult> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        parse(&text).with_context(|| format!("{} is not a result", path.display()))
+    }
+
+    /// Reads all kept results, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// The first that cannot be read.
+    pub fn all() -> Result<Vec<StudyResult>> {
+        let folder = folder();
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        paths.sort();
+        paths.iter().map(|path| StudyResult::read(path)).collect()
+    }
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let cells = self.cells.iter().map(Cell::shown);
+        line(&[self.name.clone()].into_iter().chain(cells).collect::<Vec<_>>())
+    }
+}
+
+/// Returns a line of a table in Markdown.
+fn line(cells: &[String]) -> String {
+    let cells = cells.iter().map(|cell| if cell.is_empty() { "| ".to_owned() } else { format!("| {cell} ") });
+    cells.collect::<String>() + "|"
+}
+
+impl Machine {
+    fn this() -> Result<Machine> {
+        let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
+        let memory = read("/proc/meminfo")?;
+        let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+        let kib: u64 = total.and_then(|word| word.parse().ok()).context("/proc/meminfo has no MemTotal")?;
+        let is_virtual = read("/proc/cpuinfo")?.contains(" hypervisor");
+        Ok(Machine {
+            kind: format!("{}, {}", std::env::consts::ARCH, if is_virtual { "virtual" } else { "physical" }),
+            processors: u32::try_from(std::thread::available_parallelism()?.get())?,
+            memory_bytes: kib * 1024,
+            kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+        })
+    }
+}
+
+/// The folder of the kept results.
+fn folder() -> PathBuf {
+    process::root().join("studies/results")
+}
+
+fn said_by(command: &mut Command) -> Result<String> {
+    let out = command
+        .current_dir(process::root())
+        .output()
+        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    ensure!(out.status.success(), "{} failed: {}", process::shown(command), out.status);
+    Ok(String::from_utf8(out.stdout)?.trim().to_owned())
+}
+
+fn parse(text: &str) -> Result<StudyResult> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    // The version first: the other fields may have changed.
+    let Version { schema } = serde_json::from_str(text)?;
+    ensure!(schema == SCHEMA, "it has version {schema} of the format; this program reads version {SCHEMA}");
+    let result: StudyResult = serde_json::from_str(text)?;
+    let cells = result.columns.len().saturating_sub(1);
+    let wrong = result.rows.iter().find(|row| row.cells.len() != cells);
+    ensure!(wrong.is_none(), "the row `{}` has not {cells} cells", wrong.map_or("", |row| &row.name));
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> StudyResult {
+        StudyResult {
+            schema: SCHEMA,
+            id: "sample".to_owned(),
+            title: "a sample".to_owned(),
+            command: "cargo studies sample".to_owned(),
+            origin: Origin::Transcribed { commit: "abc".to_owned(), file: "README.md".to_owned() },
+            seed: Some(1),
+            rounds: Some(3),
+            columns: ["", "rate", "verdict"].map(str::to_owned).into(),
+            rows: vec![Row {
+                name: "one".to_owned(),
+                cells: vec![Cell::rounds([3.0, 1234.5, 2000.0], "MB/s", 1), "agrees".into()],
+            }],
+            remark: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_result_is_read_as_it_was_written() {
+        let result = sample();
+        assert_eq!(parse(&serde_json::to_string(&result).unwrap()).unwrap(), result);
+        assert_eq!(result.table(), "| | rate | verdict |\n|---|---|---|\n| one | 1,234.5 MB/s | agrees |\n");
+    }
+
+    #[test]
+    fn other_versions_and_damaged_results_are_refused() {
+        let text = serde_json::to_string(&sample()).unwrap();
+        for (from, to, why) in [
+            ("\"schema\":1", "\"schema\":2,\"new\":0", "version 2"),
+            ("\"id\"", "\"unknown\":0,\"id\"", "unknown field"),
+            (",\"agrees\"", "", "has not 2 cells"),
+            ("\"rows\"", "\"lines\"", "unknown field"),
+        ] {
+            let changed = text.replace(from, to);
+            assert_ne!(changed, text);
+            let error = format!("{:#}", parse(&changed).unwrap_err());
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn figures_are_shown_with_their_unit() {
+        for (cell, shown) in [
+            (Cell::once(0.27, "%", 2), "0.27 %"),
+            (Cell::once(1_234_567.0, "", 0), "1,234,567"),
+            (Cell::once(-1234.5, "s", 1), "-1,234.5 s"),
+            (Cell::once(-123.0, "", 0), "-123"),
+            (Cell::rounds([1.0, 4.0], "", 1), "2.5"),
+            (Cell::rounds([4.0, 1.0, 2.0], "s", 0).with_range(), "2 s (1 to 4)"),
+            (Cell::rounds([Some(1.0), None], "s", 1), "–"),
+            (Cell::once(f64::NAN, "s", 1), "–"),
+        ] {
+            assert_eq!(cell.shown(), shown);
+        }
+    }
+
+    #[test]
+    fn this_machine_is_described_without_a_name() {
+        let machine = Machine::this().expect("/proc can be read");
+        assert!(machine.processors > 0 && machine.memory_bytes > 0 && !machine.kernel.is_empty());
+        assert!(!machine.kind.contains('/'));
+    }
+}

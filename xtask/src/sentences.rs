@@ -1,0 +1,202 @@
+//! `cargo xtask sentences`: draws sentences for a reader who judges the language.
+//!
+//! The draw depends on the commit alone, so that nobody can choose what is read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use xtask::process;
+
+const DRAWN: usize = 200;
+
+/// Shorter ones are headings and labels.
+const WORDS_MIN: usize = 5;
+
+/// Prints sentences of the documents, the comments and the messages, with file and line. `[--count N] [--commit HASH]`.
+pub fn run(arguments: &[String]) -> Result<()> {
+    let mut count = DRAWN;
+    let mut commit = None;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--count" => {
+                let number = words.next().and_then(|number| number.parse().ok());
+                count = number.context("--count takes a whole number, such as 200")?;
+            }
+            "--commit" => commit = Some(words.next().context("--commit takes a hash")?.clone()),
+            other => bail!("`{other}` is not an option; there are --count N and --commit HASH"),
+        }
+    }
+    let commit = match commit {
+        Some(commit) => commit,
+        None => head()?,
+    };
+    let mut drawn: Vec<(Vec<u8>, Sentence)> = all()?
+        .into_iter()
+        .map(|sentence| {
+            let key = Sha256::digest(format!("{commit}\n{}", sentence.text)).to_vec();
+            (key, sentence)
+        })
+        .collect();
+    let of = drawn.len();
+    drawn.sort();
+    drawn.truncate(count);
+    println!("{} of {of} sentences, drawn by commit {commit}", drawn.len());
+    for (at, (_, Sentence { file, line, text })) in drawn.iter().enumerate() {
+        println!("{:3}. {}:{line}: {text}", at + 1, file.display());
+    }
+    Ok(())
+}
+
+fn head() -> Result<String> {
+    let out = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(process::root()).output()?;
+    if !out.status.success() {
+        bail!("git cannot name the last commit: {}", String::from_utf8_lossy(&out.stderr));
+    }
+    Ok(String::from_utf8(out.stdout)?.trim().to_owned())
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sentence {
+    text: String,
+    file: PathBuf,
+    line: usize,
+}
+
+/// Returns each sentence once, with the first place where it stands.
+fn all() -> Result<Vec<Sentence>> {
+    let root = process::root();
+    let out = Command::new("git").args(["ls-files", "*.md", "*.rs"]).current_dir(root).output()?;
+    let mut known = BTreeSet::new();
+    let mut sentences = Vec::new();
+    for file in String::from_utf8(out.stdout)?.lines() {
+        let file = Path::new(file);
+        let text =
+            fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))?;
+        let blocks = if file.extension().is_some_and(|extension| extension == "md") {
+            paragraphs(&text)
+        } else {
+            comments_and_messages(&text)
+        };
+        for (line, block) in blocks {
+            for text in split(&block) {
+                if known.insert(text.clone()) {
+                    sentences.push(Sentence { text, file: file.to_owned(), line });
+                }
+            }
+        }
+    }
+    Ok(sentences)
+}
+
+/// Paragraphs and list items of Markdown, without code, tables and headings, each with its first line.
+fn paragraphs(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut in_fence = false;
+    let mut is_open = false;
+    for (at, line) in text.lines().enumerate() {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with("```") {
+            in_fence = !in_fence;
+        }
+        let item = trimmed.strip_prefix("- ");
+        let is_other = trimmed.is_empty() || trimmed.starts_with(['#', '|', '`', '<']) && item.is_none();
+        // A block of code is indented; a list item's further lines are too, but its block is open.
+        let is_code = in_fence || line.starts_with("    ") && !is_open;
+        if is_other && !(trimmed.starts_with('`') && is_open && !trimmed.starts_with("```")) || is_code {
+            is_open = false;
+        } else if let Some(item) = item {
+            found.push((at + 1, item.to_owned()));
+            is_open = true;
+        } else if is_open {
+            let (_, block) = found.last_mut().expect("a block is open");
+            block.push(' ');
+            block.push_str(trimmed);
+        } else {
+            found.push((at + 1, trimmed.to_owned()));
+            is_open = true;
+        }
+    }
+    found
+}
+
+/// Comments of Rust, each with its first line, and the string literals that begin and end on one line.
+fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    for (at, line) in text.lines().enumerate() {
+        let trimmed = line.trim_start();
+        let comment = ["/// ", "//! ", "// "].iter().find_map(|mark| trimmed.strip_prefix(mark));
+        match comment {
+            Some(words) if words.starts_with("# ") || words.starts_with("```") => is_open = false,
+            Some(words) if is_open => {
+                let (_, block) = found.last_mut().expect("a block is open");
+                block.push(' ');
+                block.push_str(words.trim());
+            }
+            Some(words) => {
+                found.push((at + 1, words.trim().to_owned()));
+                is_open = true;
+            }
+            None => {
+                is_open = false;
+                let mut literals = trimmed.split('"').skip(1).step_by(2).filter(|text| text.contains(' '));
+                found.extend(literals.by_ref().map(|literal| (at + 1, literal.to_owned())));
+            }
+        }
+    }
+    found
+}
+
+/// Splits a block into sentences of some length.
+fn split(block: &str) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut rest = block;
+    while !rest.is_empty() {
+        let ends = [". ", "? ", "! "].iter().filter_map(|end| rest.find(end)).min();
+        let (sentence, after) = match ends {
+            Some(at) => (&rest[..=at], &rest[at + 2..]),
+            None => (rest, ""),
+        };
+        let words = sentence.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
+        if words.count() >= WORDS_MIN {
+            sentences.push(sentence.trim().to_owned());
+        }
+        rest = after;
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_of_documents_are_found() {
+        let text = "# A heading of five long words\n\nA first sentence has words. `cargo` begins\nthe second one here.\n\n    \
+                    a block of code is not one\n\n| a table | of | more | words | here |\n- An item of a list goes\n  on here.\n";
+        let found: Vec<_> = paragraphs(text)
+            .iter()
+            .flat_map(|(line, block)| split(block).into_iter().map(|s| (*line, s)))
+            .collect();
+        let expected = [
+            (3, "A first sentence has words."),
+            (3, "`cargo` begins the second one here."),
+            (9, "An item of a list goes on here."),
+        ];
+        assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
+    fn comments_and_messages_are_found() {
+        let text = "/// Returns the number of requests.\n///\n/// # Errors\nfn f() {\n    bail!(\"no device has this name\");\n}\n";
+        let found = comments_and_messages(text);
+        let expected = [(1, "Returns the number of requests."), (5, "no device has this name")];
+        assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+    }
+}

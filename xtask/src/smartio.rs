@@ -1,0 +1,100 @@
+//! Builds the module for one of Debian's kernels.
+//!
+//! The compiler, the kernel's headers and its source come from Debian's archive. They are unpacked below the target
+//! directory, and the build runs in that folder (chroot): the programs in the headers' packages need that Debian's C
+//! library, and headers name the compiler with which the kernel was built.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fonio_lab::{Archive, Kernel, KernelFiles, Wanted};
+
+use crate::process;
+
+/// Programs that a build of a module starts. The kernel's headers depend on their compiler.
+const PROGRAMS: [&str; 12] = [
+    "base-files",
+    "bash",
+    "coreutils",
+    "dash",
+    "diffutils",
+    "findutils",
+    "gawk",
+    "grep",
+    "make",
+    "sed",
+    "tar",
+    "xz-utils",
+];
+
+/// A module, and the kernel for which it was built.
+pub struct Built {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its files.
+    pub files: KernelFiles,
+    /// The module.
+    pub module: PathBuf,
+}
+
+/// The folder of the module's sources.
+pub fn sources() -> PathBuf {
+    process::root().join("kernel/smartio")
+}
+
+/// Builds the module for a kernel of the laboratory: `6.12`, `newest`.
+pub fn module(name: &str) -> Result<Built> {
+    ensure!(process::is_root(), "building for another Debian needs root, for chroot");
+    let wanted: Wanted = name.parse()?;
+    let archive = Archive::open()?;
+    let announce = |text: &str| eprintln!("{text}");
+    let (kernel, files) = archive.kernel(&wanted, &announce)?;
+    let listed = std::fs::read_to_string(sources().join("kernels.list"))?;
+    let is_listed = listed.lines().any(|line| line == kernel.series);
+    ensure!(
+        is_listed,
+        "the newest kernel of Debian is Linux {}, for which the module was not built and tested; kernels.list has those for \
+         which it was",
+        kernel.version
+    );
+    // One folder for each kernel: the sources of two versions of a series have the same name.
+    let root = process::scratch(&format!("kernel/{}", kernel.version))?;
+    let headers = format!("linux-headers-{}={}", files.release, kernel.version);
+    let source = format!("linux-source-{}={}", kernel.series, kernel.version);
+    let mut packages = PROGRAMS.to_vec();
+    packages.extend([headers.as_str(), source.as_str()]);
+    archive.unpack(&packages, &root, &announce)?;
+    prepare(&root)?;
+
+    let build = root.join("build");
+    if build.exists() {
+        std::fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))?;
+    }
+    let mut copy = Command::new("cp");
+    process::run(copy.arg("-r").arg(sources()).arg(&build))?;
+    // The mount of /proc, which a program of the build reads, ends with the namespace.
+    let script = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin \
+         make -s -C /build KERNEL=\"$1\" HEADERS=\"/usr/src/linux-headers-$1\" >&2";
+    let mut make = process::bound_to_this(Path::new("unshare"));
+    process::run(make.args(["--mount", "sh", "-c", script]).arg(&root).arg(&files.release))?;
+    Ok(Built { kernel, files, module: build.join("smartio-iosched.ko") })
+}
+
+/// Adds the links, folders and devices that are missing because packages were unpacked, not installed.
+fn prepare(root: &Path) -> Result<()> {
+    for (link, target) in [("usr/bin/awk", "gawk"), ("usr/bin/sh", "dash")] {
+        if root.join(link).symlink_metadata().is_err() {
+            symlink(target, root.join(link)).with_context(|| format!("cannot make {link}"))?;
+        }
+    }
+    for folder in ["proc", "tmp", "dev"] {
+        std::fs::create_dir_all(root.join(folder))?;
+    }
+    let null = root.join("dev/null");
+    if !null.exists() {
+        process::run(Command::new("mknod").args(["-m", "666"]).arg(&null).args(["c", "1", "3"]))?;
+    }
+    Ok(())
+}

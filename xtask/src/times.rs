@@ -1,0 +1,109 @@
+//! `cargo xtask times`: how long the demo and the tests take in a new clone, part by part.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::parts::PARTS;
+use xtask::process;
+
+/// The commands that can be timed, with the arguments of `cargo xtask`.
+const COMMANDS: [(&str, &[&str]); 3] =
+    [("demo", &["demo"]), ("test", &["test"]), ("fast", &["test", "--fast"])];
+
+/// Runs the named commands, or the demo and the tests, one after the other, each in a clone of the last commit without any
+/// compiled file; `fast` is run a second time, after a change of one file.
+pub fn run(arguments: &[String]) -> Result<()> {
+    if let Some(unknown) = arguments.iter().find(|word| !COMMANDS.iter().any(|(name, _)| word == name)) {
+        bail!("`{unknown}` cannot be timed; there are demo, test and fast");
+    }
+    process::outlive_signals()?;
+    let chosen: Vec<&str> = match arguments {
+        [] => vec!["demo", "test"],
+        chosen => chosen.iter().map(String::as_str).collect(),
+    };
+    let mut tables = Vec::new();
+    for (name, words) in COMMANDS.iter().filter(|(name, _)| chosen.contains(name)) {
+        let folder = tempfile::tempdir_in(process::scratch("times")?).context("cannot make a folder")?;
+        let clone = folder.path().join("fonio");
+        process::run(
+            Command::new("git").args(["clone", "--quiet", "--local"]).arg(process::root()).arg(&clone),
+        )?;
+        tables.push(timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?);
+        if *name == "fast" {
+            // A user's change: a comment in a crate in the middle.
+            let file = clone.join("crates/fonio-analysis/src/lib.rs");
+            let mut text = std::fs::read_to_string(&file)?;
+            text.push_str("\n// A change.\n");
+            std::fs::write(&file, text)?;
+            tables.push(timed("cargo xtask test --fast, after a change of fonio-analysis", &clone, words)?);
+        }
+        process::check_signals()?;
+    }
+    println!("\n{}", tables.join("\n\n"));
+    Ok(())
+}
+
+/// Runs the command in the clone, and returns a table of its parts.
+fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
+    let parts = clone.with_file_name("parts");
+    std::fs::write(&parts, "")?;
+    println!("==== {title}");
+    let began = Instant::now();
+    let status = Command::new("cargo")
+        .arg("xtask")
+        .args(words)
+        .current_dir(clone)
+        .env(PARTS, &parts)
+        .env_remove("CARGO_TARGET_DIR")
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start cargo")?;
+    let seconds = began.elapsed().as_secs_f64();
+    let text = std::fs::read_to_string(&parts)?;
+    let table = table(title, seconds, &text);
+    if !status.success() {
+        bail!("{table}\n{title} failed: {status}");
+    }
+    Ok(table)
+}
+
+/// Formats the parts, and the time that belongs to none of them.
+fn table(title: &str, seconds: f64, parts: &str) -> String {
+    let parts: Vec<(f64, &str)> = parts
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .filter_map(|(seconds, name)| Some((seconds.parse().ok()?, name)))
+        .collect();
+    let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
+    let mut lines = vec![format!("{:>9}  {title}", clock(seconds))];
+    // What came before the first part is compiling xtask itself.
+    lines.extend(parts.iter().map(|(seconds, name)| format!("{:>9}    {name}", clock(*seconds))));
+    lines.push(format!("{:>9}    the rest, such as the build of xtask", clock(rest)));
+    lines.join("\n")
+}
+
+/// Formats a time as minutes and seconds.
+fn clock(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    format!("{} min {:02} s", whole / 60, whole % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn parts_and_the_rest_add_up() {
+        expect![[r#"
+            10 min 10 s  cargo xtask test, cold
+             3 min 08 s    lints
+             6 min 01 s    tests
+             1 min 02 s    the rest, such as the build of xtask"#]]
+        .assert_eq(&table("cargo xtask test, cold", 610.4, "187.6\tlints\n360.8\ttests\n"));
+    }
+}

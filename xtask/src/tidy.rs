@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::circles;
+use xtask::process;
 
 /// The crates of ours that each of them may depend on.
 const LAYERS: &[(&str, &[&str])] = &[

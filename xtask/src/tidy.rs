@@ -25,13 +25,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core", "fonio-sync-policy", "fonio-system"]),
-    ("fonio-lab", &[]),
+    ("fonio-lab", &["fonio-core"]),
     ("fonio-sync-policy", &[]),
     ("fonio-sqlite-sync", &["fonio-sync-policy"]),
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
+    ("fonio-storebench-document", &["fonio-core"]),
+    (
+        "fonio-bench",
+        &[
+            "fonio-core",
+            "fonio-sim",
+            "fonio-host",
+            "fonio-storebench-document",
+            "fonio-system",
+            "fonio-workload",
+        ],
+    ),
     (
         "fonio-experiment",
         &[
@@ -65,6 +76,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-host",
             "fonio-emulator",
             "fonio-workload",
+            "fonio-storebench-document",
             "fonio-experiment",
             "fonio-lab",
             "fonio-sync-policy",
@@ -72,7 +84,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-watch",
         ],
     ),
-    ("fonio-results", &["fonio-bench"]),
+    ("fonio-results", &["fonio-core", "fonio-storebench-document"]),
     ("fonio-testing", &[]),
     (
         "fonio-studies",
@@ -83,6 +95,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-bench",
             "fonio-emulator",
             "fonio-report",
+            "fonio-storebench-document",
             "fonio-record",
             "fonio-recording",
             "fonio-sim",
@@ -97,8 +110,15 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
-const PURE: &[&str] =
-    &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-export", "fonio-analysis", "fonio-sim"];
+const PURE: &[&str] = &[
+    "fonio-core",
+    "fonio-trace",
+    "fonio-tracefs",
+    "fonio-export",
+    "fonio-analysis",
+    "fonio-sim",
+    "fonio-storebench-document",
+];
 
 /// The dependencies that pure crates may have: parsers, containers and derives; none touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[
@@ -111,6 +131,7 @@ const PURE_DEPENDENCIES: &[&str] = &[
     "schemars",
     "serde",
     "serde_json",
+    "strsim",
     "thiserror",
     "toml",
     "wildmatch",

@@ -43,7 +43,7 @@ pub use compare::interval::{Answer, Change, Unknown};
 pub use compare::{Comparison, ComparisonRow, Named, Side, compare};
 pub use device::info::DeviceInfo;
 pub use distribution::{Bounds, Cdf, Distribution, Missing};
-pub use figures::{Better, Figure};
+pub use figures::Figure;
 pub use filter::{Filter, FilterError, FilterOptions};
 pub use question::loss::LostPlace;
 pub use question::options::AnalysisOptions;

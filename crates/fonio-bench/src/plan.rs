@@ -3,84 +3,14 @@
 //! A [`Test`] determines one number. It is the same whether fio measures a device or the simulator a model. Before each
 //! test that writes, its range is written sequentially, so that the result does not depend on the previous test.
 
-use fonio_core::{ByteCount, Op};
-use fonio_sim::measure::Order;
+use fonio_core::{Access, ByteCount};
+use fonio_storebench_document::figures::SIZES;
 use serde::{Deserialize, Serialize};
 
 use crate::concurrency;
-use crate::storebench::figures::SIZES;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
-
-/// The access pattern of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum Access {
-    SeqRead,
-    SeqWrite,
-    RandRead,
-    RandWrite,
-}
-
-impl Access {
-    /// All access patterns.
-    pub const ALL: [Access; 4] = [Access::SeqRead, Access::SeqWrite, Access::RandRead, Access::RandWrite];
-
-    /// Read or write.
-    pub fn op(self) -> Op {
-        if self.writes() { Op::Write } else { Op::Read }
-    }
-
-    /// Sequential or random.
-    pub fn order(self) -> Order {
-        match self {
-            Access::SeqRead | Access::SeqWrite => Order::Sequential,
-            Access::RandRead | Access::RandWrite => Order::Random,
-        }
-    }
-
-    /// Whether it changes the device.
-    pub fn writes(self) -> bool {
-        matches!(self, Access::SeqWrite | Access::RandWrite)
-    }
-
-    /// Whether it is sequential.
-    pub fn is_sequential(self) -> bool {
-        self.order() == Order::Sequential
-    }
-
-    /// Its words for people, in the plural.
-    pub fn words(self) -> &'static str {
-        match self {
-            Access::SeqRead => "sequential reads",
-            Access::SeqWrite => "sequential writes",
-            Access::RandRead => "random reads",
-            Access::RandWrite => "random writes",
-        }
-    }
-
-    /// Its words for people, in the singular.
-    pub fn word(self) -> &'static str {
-        match self {
-            Access::SeqRead => "sequential read",
-            Access::SeqWrite => "sequential write",
-            Access::RandRead => "random read",
-            Access::RandWrite => "random write",
-        }
-    }
-
-    /// Its words in the names of tests.
-    pub fn name(self) -> &'static str {
-        match self {
-            Access::SeqRead => "seq_read",
-            Access::SeqWrite => "seq_write",
-            Access::RandRead => "rand_read",
-            Access::RandWrite => "rand_write",
-        }
-    }
-}
 
 /// A set of tests, as the user selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -96,7 +26,7 @@ pub enum Set {
     /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
     /// ([`crate::concurrency`]). `fonio bench concurrency` has this set alone, so it is not one of those to select.
     ConcurrencyParameters,
-    /// Every kind of I/O with every size of [`crate::storebench::figures::SIZES`]; of StoreBench alone.
+    /// Every kind of I/O with every size of [`SIZES`]; of StoreBench alone.
     Sizes,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,

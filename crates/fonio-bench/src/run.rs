@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fonio_core::statistics::sample::is_known;
+
 use crate::BenchError;
 use crate::concurrency::{self, rounds};
 use crate::fio::{Fio, Limit};
 use crate::plan::{Set, Test, repeats};
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
-use crate::stable;
 use crate::target::Target;
 use crate::{interference, verdict};
 
@@ -170,7 +171,7 @@ impl Session<'_> {
                 Err(error) => return Err(error),
             }
             let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
-            stable = stable::is_stable(&rates, self.effort.error_max);
+            stable = is_known(&rates, self.effort.error_max);
         }
         Ok((!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable)))
     }
@@ -184,7 +185,7 @@ impl Session<'_> {
         let mut runs: Vec<Vec<Run>> = vec![Vec::new(); tests.len()];
         let is_stable = |runs: &[Run], error_max: f64| {
             let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
-            stable::is_stable(&rates, error_max)
+            is_known(&rates, error_max)
         };
         'turns: for turn in 1..=self.effort.runs_max {
             for (test, runs) in tests.iter().zip(&mut runs) {
@@ -261,7 +262,7 @@ impl Session<'_> {
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {
             self.written += run.bytes;
-            if test.access.order() == fonio_sim::measure::Order::Sequential {
+            if test.access.is_sequential() {
                 self.laid_out = self.laid_out.max(run.bytes);
             }
         }

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::document::{Card, Cell, Document, Fact, Figure, Plot, Scale, Section, Series, Table, Tone};
+use crate::document::{Card, Cell, Chart, Document, Fact, Plot, Scale, Section, Series, Table, Tone};
 use crate::text::{cut, printable, shorten, width, wrap};
 
 /// The abilities of the terminal.
@@ -200,7 +200,7 @@ impl Terminal<'_> {
     }
 
     /// Charts that fit into a line: the course over time of each series. For other charts there are tables.
-    fn figure(&mut self, figure: &Figure) -> io::Result<()> {
+    fn figure(&mut self, figure: &Chart) -> io::Result<()> {
         let over_time =
             figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea);
         if !over_time || !self.style.unicode {

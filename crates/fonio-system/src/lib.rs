@@ -13,6 +13,8 @@ mod process;
 pub mod procfs;
 pub mod signals;
 pub mod state;
+#[cfg(feature = "server")]
+mod text_server;
 
 pub use cgroups::Cgroups;
 pub use error::SystemError;
@@ -20,3 +22,5 @@ pub use mounts::{MountPoint, MountTable};
 pub use pressure::Pressure;
 pub use process::ProcessId;
 pub use procfs::Task;
+#[cfg(feature = "server")]
+pub use text_server::{Text, TextServer};

@@ -4,16 +4,16 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use fonio_core::{DeviceId, Timestamp};
+use fonio_core::{BlockedCount, BlockedIn, DeviceId, Request, Timestamp, Wait};
 use fonio_record::machine::Machine;
-use fonio_record::observer::{Inode, ObservedRequest, Observer, PartyKind};
+use fonio_record::observer::{Inode, ObservedRequest, ObservedWait, Observer, PartyKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::WatchError;
 use crate::clock::WallClock;
 use crate::devices::Devices;
 use crate::folders::{Folders, kept_in};
-use crate::kept::{self, Head, KeptCount, KeptFile, KeptRequest, KeptThread, KeptWait};
+use crate::kept::{self, Head, KeptFile, KeptThread};
 use crate::recent::Recent;
 use crate::stalls::FoundStall;
 use crate::summary::{Stall, Why};
@@ -69,7 +69,7 @@ fn files_of(recent: &Recent, found: &FoundStall, observer: &mut Observer) -> Fil
     let mut bytes: FxHashMap<Inode, u64> = FxHashMap::default();
     for request in recent.requests() {
         if let Some(file) = request.file {
-            *bytes.entry(file).or_default() += request.bytes.0;
+            *bytes.entry(file).or_default() += request.row.bytes.0;
         }
     }
     let mut inodes: Vec<(Inode, u64)> = bytes.into_iter().collect();
@@ -97,7 +97,7 @@ fn stall(
     files: &Files,
 ) -> Stall {
     let worst = &found.worst;
-    let span = (worst.began, worst.ended.unwrap_or(found.ended));
+    let span = (worst.row.began, worst.row.ended.unwrap_or(found.ended));
     let of_file = worst.file.and_then(|file| observer.disk_of(file.fs).or_else(|| tally.disk_of(file)));
     let device = of_file.or_else(|| busiest(recent.requests(), span.0, span.1));
     let name = |id| observer.party(id).clone();
@@ -108,12 +108,13 @@ fn stall(
         (None, None) => Why::NoRequest,
         (None, Some(device)) => {
             let is_met = |request: &ObservedRequest| {
-                request.device == device && request.completed > span.0 && request.queued < span.1
+                let (queued, completed) = request.span();
+                request.row.device == device && completed > span.0 && queued < span.1
             };
             // The last ones are enough to tell what a busy device does.
             let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
             let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
-            let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.queued.max(span.0));
+            let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));
             why(&met, (from, span.1), worst.party, &name)
         }
     };
@@ -122,8 +123,8 @@ fn stall(
         lasted_ms: span.1.since(span.0).unwrap_or_default().0 / 1_000_000,
         goes_on: found.goes_on,
         party: name(worst.party),
-        thread: observer.thread(worst.tid).map(|thread| thread.comm).unwrap_or_default(),
-        blocked_in: worst.blocked_in,
+        thread: observer.thread(worst.row.tid).map(|thread| thread.comm).unwrap_or_default(),
+        blocked_in: worst.row.blocked_in.unwrap_or(BlockedIn::Unknown),
         file: files.path(worst.file).map(shortened),
         device: device.and_then(|device| device_name(device, devices)),
         others: found.others.iter().map(|id| name(*id)).collect(),
@@ -143,22 +144,22 @@ fn head(
     let mut meta = kept::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
     let began = recent.complete_since(now);
     (meta.began, meta.ended) = (Some(began), Some(now));
-    let ids: FxHashSet<DeviceId> = recent.requests().map(|request| request.device).collect();
+    let ids: FxHashSet<DeviceId> = recent.requests().map(|request| request.row.device).collect();
     let mut ids: Vec<DeviceId> = ids.into_iter().collect();
     ids.sort_unstable();
     meta.devices = ids.into_iter().filter_map(|id| machine.device(id)).collect();
     let mut tids: Vec<u32> = Vec::new();
     for request in recent.requests() {
-        tids.extend([request.tid, request.cause_tid].into_iter().flatten());
+        tids.extend([request.row.tid, request.row.cause_tid].into_iter().flatten());
     }
     for wait in recent.waits().chain([&found.worst]) {
-        tids.extend([Some(wait.tid), wait.waker_tid].into_iter().flatten());
+        tids.extend([Some(wait.row.tid), wait.row.waker_tid].into_iter().flatten());
     }
-    tids.extend(recent.counts().map(|(_, _, count)| count.tid));
+    tids.extend(recent.counts().map(|count| count.row.tid));
     tids.sort_unstable();
     tids.dedup();
-    let mut waits: Vec<KeptWait> = recent.waits().map(|wait| kept_wait(wait, files)).collect();
-    let worst = kept_wait(&found.worst, files);
+    let mut waits: Vec<Wait> = recent.waits().map(|wait| wait_in(wait, files)).collect();
+    let worst = wait_in(&found.worst, files);
     if !waits.contains(&worst) {
         waits.push(worst);
     }
@@ -174,16 +175,7 @@ fn head(
         waits,
         counts: recent
             .counts()
-            .map(|(from, until, count)| KeptCount {
-                tid: count.tid,
-                blocked_in: count.blocked_in,
-                reason: count.reason,
-                from: (*from).max(began),
-                until: *until,
-                below: count.below,
-                count: count.count,
-                total: count.total,
-            })
+            .map(|count| BlockedCount { from: count.row.from.max(began), ..count.row })
             .collect(),
         unobserved: unobserved.requests,
         limited: observer.limited_because().map(str::to_owned),
@@ -207,36 +199,16 @@ fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {
     })
 }
 
-fn kept_wait(wait: &fonio_record::observer::ObservedWait, files: &Files) -> KeptWait {
-    KeptWait {
-        tid: wait.tid,
-        began: wait.began,
-        ended: wait.ended,
-        blocked_in: wait.blocked_in,
-        reason: wait.reason,
-        file: files.place(wait.file),
-        waker_tid: wait.waker_tid,
-    }
+/// A wait with the place of its file.
+fn wait_in(wait: &ObservedWait, files: &Files) -> Wait {
+    Wait { file_id: files.place(wait.file), ..wait.row.clone() }
 }
 
-fn kept_request(request: &ObservedRequest, files: &Files) -> KeptRequest {
-    let file = files.place(request.file);
-    let content = file.and_then(|file| files.rows.get(file as usize)).map(|file| file.content);
-    KeptRequest {
-        device: request.device,
-        op: request.op,
-        flags: request.flags,
-        sector: request.sector,
-        bytes: request.bytes,
-        queued: request.queued,
-        issued: request.issued,
-        completed: request.completed,
-        error: request.error,
-        tid: request.tid,
-        cause_tid: request.cause_tid,
-        file,
-        content: content.unwrap_or(request.content),
-    }
+/// A request with the place of its file.
+fn request_in(request: ObservedRequest, files: &Files) -> Request {
+    let file_id = files.place(request.file);
+    let content = file_id.and_then(|file| files.rows.get(file as usize)).map(|file| file.content);
+    Request { file_id, content: content.unwrap_or(request.row.content), ..request.row }
 }
 
 /// Stores a stall with the requests of the minute before in a folder; returns the name of the file: the time of the stall, so
@@ -247,7 +219,7 @@ fn kept_request(request: &ObservedRequest, files: &Files) -> KeptRequest {
 pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
     let name = free_name(told.stall.began, folder);
     let (new, path) = (folder.join(".new"), folder.join(&name));
-    let requests = recent.requests().map(|request| kept_request(&request, &told.files));
+    let requests = recent.requests().map(|request| request_in(request, &told.files));
     let written = fs::File::create(&new)
         .and_then(|file| kept::write(&told.head, requests, BufWriter::new(file)))
         .and_then(|()| new.metadata())

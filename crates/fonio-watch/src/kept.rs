@@ -1,8 +1,8 @@
 //! The file of a kept stall: what happened in the minute before, in little space, to be explained later.
 //!
 //! A recording in Parquet would take more memory to write than the watch may use, and ten files. This is one file: a magic
-//! number and a version, then in gzip the head ([`Head`]) and the requests, encoded by postcard with differences of times. A
-//! request takes about 15 bytes. [`Kept::pour`] gives the rows of a recording.
+//! number and a version, then in gzip the head ([`Head`]) and the requests in the compact encoding. A request takes about 15
+//! bytes. [`Kept::pour`] gives the rows of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -12,17 +12,18 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, Source};
 use fonio_core::{
-    BlockedCount, BlockedIn, ByteCount, Content, DeviceId, Diagnostic, File, Flags, Mark, Meta, Nanos, Op,
-    Request, RowSink, Sector, Severity, Thread, Timestamp, Wait, WaitReason,
+    BlockedCount, BlockedIn, Content, DeviceId, Diagnostic, File, Mark, Meta, Request, RowSink, Severity,
+    Thread, Timestamp, Wait, WaitReason,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::WatchError;
+use crate::compact::Codec;
 use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// The most bytes that are decompressed: the watch holds 8 MiB, which encode to less.
+/// The most bytes that are decompressed: more than any watch holds.
 const DECODED_MAX: u64 = 32 << 20;
 
 /// The `source.format` of the recording that a kept stall gives.
@@ -41,8 +42,10 @@ pub struct Head {
     pub stall_ended: Timestamp,
     pub threads: Vec<KeptThread>,
     pub files: Vec<KeptFile>,
-    pub waits: Vec<KeptWait>,
-    pub counts: Vec<KeptCount>,
+    /// Their `file_id` is the place in `files`, as that of the requests.
+    #[serde(with = "encoded_waits")]
+    pub waits: Vec<Wait>,
+    pub counts: Vec<BlockedCount>,
     /// Requests that were not seen since the watch began.
     pub unobserved: u64,
     /// Why only waits were seen.
@@ -70,128 +73,48 @@ pub struct KeptFile {
     pub content: Content,
 }
 
-/// A long wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct KeptWait {
-    pub tid: u32,
-    pub began: Timestamp,
-    pub ended: Option<Timestamp>,
-    pub blocked_in: BlockedIn,
-    pub reason: WaitReason,
-    /// The place in [`Head::files`].
-    pub file: Option<u32>,
-    pub waker_tid: Option<u32>,
-}
-
-/// Short waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct KeptCount {
-    pub tid: u32,
-    pub blocked_in: BlockedIn,
-    pub reason: WaitReason,
-    pub from: Timestamp,
-    pub until: Timestamp,
-    pub below: Nanos,
-    pub count: u64,
-    pub total: Nanos,
-}
-
-/// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct KeptRequest {
-    pub device: DeviceId,
-    pub op: Op,
-    pub flags: Flags,
-    pub sector: Option<Sector>,
-    pub bytes: ByteCount,
-    pub queued: Timestamp,
-    pub issued: Option<Timestamp>,
-    pub completed: Timestamp,
-    pub error: i32,
-    pub tid: Option<u32>,
-    pub cause_tid: Option<u32>,
-    /// The place in [`Head::files`].
-    pub file: Option<u32>,
-    pub content: Content,
-}
-
-/// A request as it is encoded: times as differences to the completion of the one before.
+/// A long wait as it is encoded. The fields and their order are those of version 1.
 #[derive(Serialize, Deserialize)]
-struct Encoded {
-    device: u32,
-    op: Op,
-    flags: u32,
-    /// The difference to the end of the request before, plus a mark for none.
-    sector: Option<i64>,
-    bytes: u64,
-    completed: i64,
-    response: u64,
-    /// From queue to issue.
-    queue: Option<u64>,
-    error: i32,
-    tid: Option<u32>,
-    cause_tid: Option<u32>,
+struct EncodedWait {
+    tid: u32,
+    began: Timestamp,
+    ended: Option<Timestamp>,
+    blocked_in: BlockedIn,
+    reason: WaitReason,
     file: Option<u32>,
-    content: Content,
+    waker_tid: Option<u32>,
 }
 
-/// What one request leaves for the encoding of the next.
-#[derive(Default)]
-struct Before {
-    completed: u64,
-    end: u64,
-}
+mod encoded_waits {
+    use serde::{Deserializer, Serializer};
 
-impl Before {
-    fn encode(&mut self, request: &KeptRequest) -> Encoded {
-        let encoded = Encoded {
-            device: request.device.0,
-            op: request.op,
-            flags: request.flags.0,
-            sector: request.sector.map(|sector| sector.0.wrapping_sub(self.end) as i64),
-            bytes: request.bytes.0,
-            completed: request.completed.0.wrapping_sub(self.completed) as i64,
-            response: request.completed.0.wrapping_sub(request.queued.0),
-            queue: request.issued.map(|issued| issued.0.wrapping_sub(request.queued.0)),
-            error: request.error,
-            tid: request.tid,
-            cause_tid: request.cause_tid,
-            file: request.file,
-            content: request.content,
+    use super::*;
+
+    pub(super) fn serialize<S: Serializer>(waits: &[Wait], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(waits.iter().map(|wait| EncodedWait {
+            tid: wait.tid,
+            began: wait.began,
+            ended: wait.ended,
+            blocked_in: wait.blocked_in.unwrap_or(BlockedIn::Unknown),
+            reason: wait.reason,
+            file: wait.file_id,
+            waker_tid: wait.waker_tid,
+        }))
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<Wait>, D::Error> {
+        let waits = Vec::<EncodedWait>::deserialize(deserializer)?;
+        let row = |wait: EncodedWait| Wait {
+            tid: wait.tid,
+            began: wait.began,
+            ended: wait.ended,
+            reason: wait.reason,
+            request_id: None,
+            waker_tid: wait.waker_tid,
+            blocked_in: Some(wait.blocked_in),
+            file_id: wait.file,
         };
-        self.note(request.completed, request.sector, request.bytes);
-        encoded
-    }
-
-    fn decode(&mut self, encoded: &Encoded) -> KeptRequest {
-        let completed = Timestamp(self.completed.wrapping_add(encoded.completed as u64));
-        let queued = Timestamp(completed.0.wrapping_sub(encoded.response));
-        let sector = encoded.sector.map(|sector| Sector(self.end.wrapping_add(sector as u64)));
-        let bytes = ByteCount(encoded.bytes);
-        self.note(completed, sector, bytes);
-        KeptRequest {
-            device: DeviceId(encoded.device),
-            op: encoded.op,
-            flags: Flags(encoded.flags),
-            sector,
-            bytes,
-            queued,
-            issued: encoded.queue.map(|queue| Timestamp(queued.0.wrapping_add(queue))),
-            completed,
-            error: encoded.error,
-            tid: encoded.tid,
-            cause_tid: encoded.cause_tid,
-            file: encoded.file,
-            content: encoded.content,
-        }
-    }
-
-    fn note(&mut self, completed: Timestamp, sector: Option<Sector>, bytes: ByteCount) {
-        self.completed = completed.0;
-        self.end = sector.map_or(self.end, |sector| sector.0.wrapping_add(bytes.0 / 512));
+        Ok(waits.into_iter().map(row).collect())
     }
 }
 
@@ -201,20 +124,20 @@ impl Before {
 /// Those of `out`.
 pub fn write(
     head: &Head,
-    requests: impl ExactSizeIterator<Item = KeptRequest>,
+    requests: impl Iterator<Item = Request> + Clone,
     mut out: impl Write,
 ) -> io::Result<()> {
     out.write_all(MAGIC)?;
     out.write_all(&VERSION.to_le_bytes())?;
     let mut gzip = GzEncoder::new(out, Compression::default());
     let encode = |error: postcard::Error| io::Error::other(error.to_string());
-    let length = requests.len() as u64;
+    let length = requests.clone().count() as u64;
     gzip.write_all(&postcard::to_stdvec(&(head, length)).map_err(encode)?)?;
-    let mut before = Before::default();
+    let mut codec = Codec::default();
     let mut bytes = Vec::new();
     for request in requests {
         bytes.clear();
-        bytes = postcard::to_extend(&before.encode(&request), bytes).map_err(encode)?;
+        bytes = codec.encode(&request, bytes).map_err(encode)?;
         gzip.write_all(&bytes)?;
     }
     gzip.finish()?.flush()
@@ -225,7 +148,7 @@ pub fn write(
 #[allow(missing_docs)]
 pub struct Kept {
     pub head: Head,
-    pub requests: Vec<KeptRequest>,
+    pub requests: Vec<Request>,
     pub meta: Meta,
 }
 
@@ -279,11 +202,10 @@ impl Kept {
         let meta: Meta =
             serde_json::from_str(&head.meta).map_err(|error| damaged(Some(0), error.to_string()))?;
         let mut requests = Vec::new();
-        let mut before = Before::default();
+        let mut codec = Codec::default();
         for _ in 0..length {
-            let (encoded, more) =
-                postcard::take_from_bytes(rest).map_err(|error| damaged(at(rest), error.to_string()))?;
-            requests.push(before.decode(&encoded));
+            let (request, more) = codec.decode(rest).map_err(|error| damaged(at(rest), error.to_string()))?;
+            requests.push(request);
             rest = more;
         }
         if !rest.is_empty() {
@@ -322,30 +244,8 @@ impl Kept {
         }
         let mut waits = head.waits.clone();
         waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
-        for wait in waits {
-            sink.wait(&Wait {
-                tid: wait.tid,
-                began: wait.began,
-                ended: wait.ended,
-                reason: wait.reason,
-                request_id: None,
-                waker_tid: wait.waker_tid,
-                blocked_in: Some(wait.blocked_in),
-                file_id: wait.file,
-            })?;
-        }
-        for count in &head.counts {
-            sink.blocked_count(&BlockedCount {
-                tid: count.tid,
-                blocked_in: count.blocked_in,
-                reason: count.reason,
-                from: count.from,
-                until: count.until,
-                below: count.below,
-                count: count.count,
-                total: count.total,
-            })?;
-        }
+        waits.iter().try_for_each(|wait| sink.wait(wait))?;
+        head.counts.iter().try_for_each(|count| sink.blocked_count(count))?;
         self.pour_requests(sink)?;
         sink.mark(&Mark {
             at: head.stall_began,
@@ -358,26 +258,10 @@ impl Kept {
     }
 
     fn pour_requests(&self, sink: &mut dyn RowSink) -> io::Result<()> {
-        let known = [Flags::SYNC, Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::READAHEAD];
-        let flags_known = known.into_iter().fold(Flags::NONE, |all, flag| all | flag);
-        let mut rows: Vec<Request> = (0..)
-            .zip(&self.requests)
-            .map(|(request_id, kept)| Request {
-                request_id,
-                flags: kept.flags,
-                flags_known,
-                sector: kept.sector,
-                queued: Some(kept.queued),
-                issued: kept.issued,
-                completed: Some(kept.completed),
-                tid: kept.tid,
-                cause_tid: kept.cause_tid,
-                file_id: kept.file,
-                content: kept.content,
-                error: Some(kept.error),
-                ..Request::new(kept.device, kept.op, kept.bytes)
-            })
-            .collect();
+        let mut rows = self.requests.clone();
+        for (request_id, row) in (0..).zip(&mut rows) {
+            row.request_id = request_id;
+        }
         rows.sort_by(Request::order);
         rows.iter().try_for_each(|row| sink.request(row))
     }
@@ -430,26 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn requests() -> impl Strategy<Value = Vec<KeptRequest>> {
-        let one = (any::<(u32, u32, u64, u64, u64, i32)>(), any::<Option<(u64, u32)>>(), 0..3_usize)
-            .prop_map(|((device, flags, queued, completed, bytes, error), some, op)| KeptRequest {
-                device: DeviceId(device),
-                op: [Op::Read, Op::Write, Op::Flush][op],
-                flags: Flags(flags),
-                sector: some.map(|(sector, _)| Sector(sector)),
-                bytes: ByteCount(bytes),
-                queued: Timestamp(queued),
-                issued: some.map(|(at, _)| Timestamp(at)),
-                completed: Timestamp(completed),
-                error,
-                tid: some.map(|(_, tid)| tid),
-                cause_tid: None,
-                file: some.map(|(_, file)| file),
-                content: Content::SqliteWal,
-            });
-        prop::collection::vec(one, 0..30)
-    }
+    use crate::compact::tests::any_request;
 
     fn head() -> Head {
         Head {
@@ -461,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(requests in requests()) {
+        fn what_was_written_is_read(requests in prop::collection::vec(any_request(), 0..30)) {
             let mut bytes = Vec::new();
             write(&head(), requests.clone().into_iter(), &mut bytes).unwrap();
             let kept = Kept::decode(&bytes, Path::new("x")).unwrap();
@@ -469,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn damage_is_an_error(at in 16_usize..200, value in any::<u8>(), requests in requests()) {
+        fn damage_is_an_error(at in 16_usize..200, value in any::<u8>(), requests in prop::collection::vec(any_request(), 0..30)) {
             let mut bytes = Vec::new();
             write(&head(), requests.into_iter(), &mut bytes).unwrap();
             let at = at.min(bytes.len() - 1);
@@ -489,5 +354,78 @@ mod tests {
         assert!(decode(b"").starts_with("/x is not a kept stall"));
         assert!(decode(b"fonio-stall\n\x02\0\0\0").contains("newer fonio"));
         assert!(decode(b"fonio-stall\n\x01\0\0\0nonsense").starts_with("/x is damaged: "));
+    }
+
+    /// The rows as text.
+    #[derive(Default)]
+    struct Rows(String);
+
+    impl Rows {
+        fn add(&mut self, row: &dyn std::fmt::Debug) -> io::Result<()> {
+            self.0 += &format!("{row:?}\n");
+            Ok(())
+        }
+    }
+
+    impl RowSink for Rows {
+        fn began(&mut self, at: Timestamp) -> io::Result<()> {
+            self.add(&at)
+        }
+        fn request(&mut self, row: &Request) -> io::Result<()> {
+            self.add(row)
+        }
+        fn wait(&mut self, row: &Wait) -> io::Result<()> {
+            self.add(row)
+        }
+        fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+            self.add(row)
+        }
+        fn file(&mut self, row: &File) -> io::Result<()> {
+            self.add(row)
+        }
+        fn thread(&mut self, row: &Thread) -> io::Result<()> {
+            self.add(row)
+        }
+        fn mark(&mut self, row: &Mark) -> io::Result<()> {
+            self.add(row)
+        }
+        fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+            self.add(row)
+        }
+        fonio_core::ignore_rows!(bio, link, call, statement, sample, settled);
+    }
+
+    /// The first version of this format wrote the file.
+    #[test]
+    fn files_of_the_first_version_are_read() {
+        let bytes = include_bytes!("data/version-1.stall");
+        let kept = Kept::decode(bytes, Path::new("x")).unwrap();
+        let mut rows = Rows::default();
+        kept.pour(&mut rows).unwrap();
+        expect_test::expect![[r#"
+            Timestamp(1000000000)
+            Thread { tid: 71, from: Timestamp(1000000000), pid: Some(70), comm: Some("writer"), cgroup: Some("/system.slice/db.service"), uid: None, parent_pid: None, unit: Some("db.service") }
+            File { file_id: 0, from: Timestamp(1000000000), device: Some(DeviceId(187695106)), inode: Some(12), path: Some("/srv/db-wal"), content: SqliteWal }
+            Wait { tid: 72, began: Timestamp(4000000000), ended: None, reason: Unknown, request_id: None, waker_tid: None, blocked_in: Some(KernelThread), file_id: None }
+            Wait { tid: 71, began: Timestamp(5000000000), ended: Some(Timestamp(7100000000)), reason: Storage, request_id: None, waker_tid: Some(9), blocked_in: Some(Fsync), file_id: Some(0) }
+            BlockedCount { tid: 71, blocked_in: Read, reason: Storage, from: Timestamp(1000000000), until: Timestamp(4000000000), below: Nanos(2048000), count: 17, total: Nanos(20000000) }
+            Request { request_id: 0, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(2048)), bytes: ByteCount(8192), queued: Some(Timestamp(4999300000)), inserted: None, issued: Some(Timestamp(4999500000)), reissued: None, completed: Some(Timestamp(5000000000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
+            Request { request_id: 1, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(2064)), bytes: ByteCount(8192), queued: Some(Timestamp(5000200000)), inserted: None, issued: None, reissued: None, completed: Some(Timestamp(5000900000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
+            Request { request_id: 2, device: DeviceId(187695104), op: Flush, flags: Flags(5), flags_known: Flags(31), sector: None, bytes: ByteCount(0), queued: Some(Timestamp(5000100000)), inserted: None, issued: Some(Timestamp(5000500000)), reissued: None, completed: Some(Timestamp(5000800000)), requeues: None, cpu: None, tid: Some(71), cause_tid: None, file_id: None, content: SqliteWal, ioprio: None, error: Some(-5) }
+            Request { request_id: 3, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(8)), bytes: ByteCount(8192), queued: Some(Timestamp(6999300000)), inserted: None, issued: Some(Timestamp(6999900000)), reissued: None, completed: Some(Timestamp(7000000000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
+            Mark { at: Timestamp(5000000000), until: Some(Timestamp(7100000000)), name: "stall", tid: None }
+            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show their first bio only", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "unobserved-requests", message: "3 requests since the watch began were not seen", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "sampled-waits", message: "who waits was sampled from /proc, because the kernel has no types", file: None, record: None, offset: None, count: 1 }
+        "#]]
+        .assert_eq(&rows.0);
+        let mut again = Vec::new();
+        write(&kept.head, kept.requests.into_iter(), &mut again).unwrap();
+        let plain = |bytes: &[u8]| {
+            let mut plain = Vec::new();
+            GzDecoder::new(&bytes[MAGIC.len() + 4..]).read_to_end(&mut plain).unwrap();
+            plain
+        };
+        assert_eq!(plain(&again), plain(bytes));
     }
 }

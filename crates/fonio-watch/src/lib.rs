@@ -6,6 +6,7 @@
 pub mod answers;
 mod budget;
 mod clock;
+mod compact;
 mod devices;
 mod error;
 pub mod folders;

@@ -178,18 +178,16 @@ impl Watch {
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));
-        let mut counted = false;
         for observed in &seen {
             self.tally.add(observed, &self.devices);
-            self.recent.add(observed, now);
-            counted |= matches!(observed, Observed::Count(_));
+            self.recent.add(observed);
             if let Observed::Wait(wait) = observed
                 && let Some(before) = self.stalls.see(wait)
             {
                 self.tell_stall(&before, now);
             }
         }
-        self.recent.forget(now, counted);
+        self.recent.forget(now);
         now
     }
 

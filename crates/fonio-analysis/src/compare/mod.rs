@@ -16,12 +16,11 @@ pub mod interval;
 pub mod paired;
 pub mod statistics;
 
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analyser::Analysis;
-use crate::figures::Better;
 use headline::{Headline, Within, headlines};
 use interval::{Change, Unknown, geometric_mean};
 use statistics::{FAMILY_LEVEL, holm};

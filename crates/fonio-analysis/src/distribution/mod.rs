@@ -1,6 +1,5 @@
 //! Distributions: exact count, sum and extremes, and quantiles with a known error.
 
-pub(crate) mod steps;
 pub(crate) mod tally;
 
 use schemars::JsonSchema;

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 
-use super::{Better, Figure};
+use super::Figure;
 use crate::causes::process::Processes;
 use crate::device::info::DeviceInfo;
 use crate::distribution::Distribution;

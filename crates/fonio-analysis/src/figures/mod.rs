@@ -6,7 +6,7 @@
 
 pub(crate) mod facts;
 
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,16 +25,6 @@ pub struct Figure {
     pub value: Option<f64>,
     /// The value with its unit, as reports write it: `1.8 ms`, `23 %`, `64 KiB`.
     pub text: String,
-}
-
-/// The direction in which a figure is better for the users of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    /// A lower value.
-    Lower,
-    /// A higher value.
-    Higher,
 }
 
 impl Figure {

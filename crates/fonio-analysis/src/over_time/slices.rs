@@ -62,13 +62,13 @@ pub struct SliceTimes {
     pub histogram: Vec<(u64, u64)>,
 }
 
-use crate::distribution::steps::Steps;
 use crate::over_time::bins::{Bins, Fold};
 use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG_NS, may_be_waited_for};
+use fonio_core::statistics::steps::Steps;
 
 /// The most slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;

@@ -65,7 +65,7 @@ pub(crate) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::figures::Better;
+    use fonio_core::Better;
 
     #[test]
     fn every_figure_has_a_label_of_its_own() {

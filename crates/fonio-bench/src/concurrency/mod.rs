@@ -11,10 +11,10 @@
 pub mod growth;
 pub(crate) mod rounds;
 
-use fonio_core::Random;
+use fonio_core::{Access, Random};
 
 use self::growth::Enough;
-use crate::plan::{Access, Set, Test};
+use crate::plan::{Set, Test};
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 
 /// Numbers of requests at once. The study has 1, 2, 4, … 32; the numbers between them are ours.

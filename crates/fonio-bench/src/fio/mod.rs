@@ -13,8 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fonio_core::Access;
+
 use crate::BenchError;
-use crate::plan::{Access, Set, Test};
+use crate::plan::{Set, Test};
 use crate::result::Run;
 
 /// The installed fio.

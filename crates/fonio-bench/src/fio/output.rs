@@ -133,8 +133,8 @@ pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Access;
     use expect_test::{Expect, expect};
+    use fonio_core::Access;
 
     fn test(access: Access, processes: u32) -> Test {
         Test {

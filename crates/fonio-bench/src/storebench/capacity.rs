@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fonio_core::Random;
+use fonio_storebench_document::document::CapacityCheck;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
-use super::document::CapacityCheck;
 use super::plan::PLACE_BYTES;
 use crate::BenchError;
 

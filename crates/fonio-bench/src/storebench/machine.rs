@@ -5,8 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::check::private;
-use super::document::{Device, DeviceKind, Machine, TEXT_MAX};
+use fonio_storebench_document::check::private;
+use fonio_storebench_document::document::{Device, DeviceKind, Machine, TEXT_MAX};
+
 use crate::place::Place;
 
 /// The root of the file systems that describe the machine; another one in tests.

@@ -6,17 +6,16 @@
 
 use std::time::Duration;
 
+use fonio_core::{Access, ByteCount};
+use fonio_storebench_document::document::{self, Mode};
+use fonio_storebench_document::figures::{AT_ONCE, Part, SIZES};
 use serde::{Deserialize, Serialize};
 
-use super::document;
-use super::document::Mode;
-use super::figures::{AT_ONCE, Part, SIZES};
 use super::parts::READS_ONLY;
 use super::sync::WRITE_BYTES;
 use crate::concurrency;
-use crate::plan::{self, Access, Scope, Set, Test};
+use crate::plan::{self, Scope, Set, Test};
 use crate::run;
-use fonio_core::ByteCount;
 
 const MIB: u64 = 1 << 20;
 

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fonio_storebench_document::document::{
+    CapacityCheck, Device, Document, Health, Key, Machine, Mode, Origin, SCHEMA, TEST_VERSION, size_class_gb,
+};
+use fonio_storebench_document::figures::{self, Part};
+use fonio_storebench_document::{classes, verdict};
 use serde::{Deserialize, Serialize};
 
 use super::capacity::{self, FilePlaces};
-use super::document::{
-    CapacityCheck, Device, Document, Health, Key, Machine, Mode, Origin, SCHEMA, TEST_VERSION, size_class_gb,
-};
-use super::figures::{self, Part};
 use super::launch::{self, AppsFolder, Launching};
 use super::parts::{NO_TIME, PartResult};
 use super::plan::{PartPlan, Plan, Settings, Work};
 use super::sync::{self, SyncTarget, Syncing};
-use super::verdict;
 use crate::BenchError;
 use crate::fio::Fio;
 use crate::run as fio_run;
@@ -174,7 +174,7 @@ impl Kept {
             key,
             device: self.device.clone(),
             machine,
-            classes: verdict::classes(&figures),
+            classes: classes::verdicts(&figures),
             figures,
             sustained_curve: curve,
             launches,

@@ -1,6 +1,6 @@
 //! The probe for a watch that runs always: it takes few long waits, and gives the counts of the short ones.
 
-use fonio_core::{BlockedIn, Nanos, Timestamp, WaitReason};
+use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
 
 use super::layout::{IOWAIT, ShortKey};
 use super::{BlockedProbe, BlockedWait, place, short};
@@ -28,18 +28,6 @@ const SIZES: [(&str, u32); 6] = [
     ("counters", 1),
 ];
 
-/// Short waits that are counted together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ShortCount {
-    pub tid: u32,
-    pub blocked_in: BlockedIn,
-    pub reason: WaitReason,
-    /// Each lasted less than this, and at least half as long.
-    pub below: Nanos,
-    pub count: u64,
-    pub total: Nanos,
-}
-
 impl BlockedProbe {
     /// Loads the programs with small tables, and begins.
     pub(crate) fn begin_always(machine: &Machine, now: Timestamp) -> Result<BlockedProbe, Unavailable> {
@@ -50,18 +38,20 @@ impl BlockedProbe {
         Ok(probe)
     }
 
-    /// Gives the long waits that ended, and about every ten seconds the counts of the short ones.
+    /// Gives the long waits that ended, and about every ten seconds the counts of the short ones. `span` begins when counts
+    /// were given last, and ends now.
     pub(crate) fn drain_always(
         &mut self,
-        now: Timestamp,
+        span: (Timestamp, Timestamp),
         long: &mut dyn FnMut(BlockedWait),
-        short: &mut dyn FnMut(ShortCount),
+        short: &mut dyn FnMut(BlockedCount),
     ) {
+        let (_, now) = span;
         if self.names.len() > NAMES_MAX {
             self.names = ThreadNames::default();
         }
         if self.is_ripe {
-            self.take_counts(short);
+            self.take_counts(span, short);
             self.is_ripe = false;
         }
         self.take_long(long);
@@ -84,7 +74,7 @@ impl BlockedProbe {
     }
 
     /// Takes the counts of the periods that are over.
-    fn take_counts(&mut self, give: &mut dyn FnMut(ShortCount)) {
+    fn take_counts(&mut self, (from, until): (Timestamp, Timestamp), give: &mut dyn FnMut(BlockedCount)) {
         let present = self.now_set.period;
         let keys: Vec<ShortKey> = self.short_waits.keys().filter_map(Result::ok).collect();
         for key in keys.into_iter().filter(|key| key.period != present) {
@@ -95,10 +85,12 @@ impl BlockedProbe {
             }
             self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
             let is_iowait = u32::from(key.flags) & IOWAIT != 0;
-            give(ShortCount {
+            give(BlockedCount {
                 tid: key.tid,
                 blocked_in: place::operation_of_call(key.call),
                 reason: if is_iowait { WaitReason::Storage } else { WaitReason::Unknown },
+                from,
+                until,
                 below: short::below(key.class),
                 count: sum.count,
                 total: Nanos(sum.total_ns),

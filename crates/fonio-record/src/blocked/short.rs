@@ -5,10 +5,10 @@
 
 use std::io;
 
+use fonio_core::statistics::doublings;
 use fonio_core::{BlockedCount, BlockedIn, Nanos, RowSink, Timestamp, WaitReason};
 use rustc_hash::FxHashMap;
 
-use super::always::ShortCount;
 use super::layout::{IOWAIT, ShortKey};
 use super::place;
 
@@ -108,15 +108,17 @@ impl ShortWaits {
     }
 
     /// Takes all sums, without their times.
-    pub(crate) fn take(&mut self) -> Vec<ShortCount> {
+    pub(crate) fn take(&mut self, (from, until): (Timestamp, Timestamp)) -> Vec<BlockedCount> {
         self.slots.clear();
         let mut sums: Vec<(Key, Sum)> = self.sums.drain().collect();
         sums.sort_unstable_by_key(|(key, _)| *key);
         sums.into_iter()
-            .map(|(key, sum)| ShortCount {
+            .map(|(key, sum)| BlockedCount {
                 tid: key.tid,
                 blocked_in: key.blocked_in,
                 reason: key.reason,
+                from,
+                until,
                 below: below(key.class),
                 count: sum.count,
                 total: Nanos(sum.total_ns),
@@ -168,7 +170,7 @@ impl ShortWaits {
 
 /// The class of a duration: 0 below one microsecond, else one more than the binary logarithm of its microseconds.
 fn class_of(lasted: Nanos) -> u8 {
-    (lasted.0 / 1000).checked_ilog2().map_or(0, |log| log as u8 + 1)
+    u8::try_from(doublings::class_of(lasted.0 / 1000)).expect("there are 65 classes")
 }
 
 /// The duration below which all durations of a class are.

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use aya::Ebpf;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::tp_btf::BtfTracePointLink;
-use fonio_core::{ByteCount, Content, DeviceId, Flags, Op, Sector, Timestamp};
+use fonio_core::{ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 use fonio_tracefs::ring_buffer::Inode;
 
 use crate::bpf::{self, Unavailable};
@@ -34,32 +34,23 @@ const DIRTIED: [bpf::Program; 2] =
 /// The program for file systems with a journal; a kernel without ext4 has no such tracepoint.
 const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 
-/// A completed request as the kernel gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A completed request as the kernel gives it: the row, and what has no column of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    pub device: DeviceId,
-    pub op: Op,
-    pub flags: Flags,
-    pub sector: Option<Sector>,
-    pub bytes: ByteCount,
-    pub queued: Timestamp,
-    /// `None` if the driver got it before the probe began.
-    pub issued: Option<Timestamp>,
-    pub completed: Timestamp,
-    /// 0 or a negative errno.
-    pub error: i32,
-    pub cpu: u32,
-    /// The thread that queued it; `None` for a request that was queued before the probe began.
-    pub tid: Option<u32>,
-    /// The thread for which it was queued, its process, its control group and its name.
+    /// Its instants of queue and completion are known, its `issued` is not if the driver got it before the probe began. Its
+    /// `cause_tid` is not set.
+    pub row: Request,
+    /// The thread for which it was queued.
     pub cause: Option<GivenCause>,
     /// A thread of the kernel queued it.
     pub by_kernel: bool,
     pub inode: Option<Inode>,
-    pub content: Content,
 }
 
-/// The thread for which a request was made.
+/// The flags that the programs see.
+const FLAGS_KNOWN: [Flags; 5] = [Flags::SYNC, Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::READAHEAD];
+
+/// The thread for which a request was made: its process, its control group and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GivenCause {
     pub tid: u32,
@@ -138,18 +129,25 @@ fn given(raw: &Completed) -> GivenRequest {
     let (note, cause) = (&raw.note, &raw.note.cause);
     let is_noted = note.flags & UNNOTED == 0;
     let op = op(raw.op_flags);
-    GivenRequest {
-        device: device(raw.device),
-        op,
+    let row = Request {
         flags: flags(raw.op_flags),
+        flags_known: FLAGS_KNOWN.into_iter().fold(Flags::NONE, |all, flag| all | flag),
         sector: (op != Op::Flush).then_some(Sector(raw.sector)),
-        bytes: ByteCount(raw.bytes.into()),
-        queued: Timestamp(note.queued_ns),
+        queued: Some(Timestamp(note.queued_ns)),
         issued: (note.issued_ns != 0).then_some(Timestamp(note.issued_ns)),
-        completed: Timestamp(raw.completed_ns),
-        error: errno(raw.error),
-        cpu: raw.cpu,
+        completed: Some(Timestamp(raw.completed_ns)),
         tid: is_noted.then_some(note.tid),
+        content: match note.flags {
+            flags if flags & OF_JOURNAL != 0 => Content::FsJournal,
+            flags if flags & OF_METADATA != 0 => Content::FsMetadata,
+            _ if note.inode != 0 => Content::Data,
+            _ => Content::Unknown,
+        },
+        error: Some(errno(raw.error)),
+        ..Request::new(device(raw.device), op, ByteCount(raw.bytes.into()))
+    };
+    GivenRequest {
+        row,
         cause: is_noted.then_some(GivenCause {
             tid: cause.tid,
             pid: cause.tgid,
@@ -158,12 +156,6 @@ fn given(raw: &Completed) -> GivenRequest {
         }),
         by_kernel: note.flags & BY_KERNEL != 0,
         inode: (note.inode != 0).then_some(Inode { fs: device(note.fs), number: note.inode }),
-        content: match note.flags {
-            flags if flags & OF_JOURNAL != 0 => Content::FsJournal,
-            flags if flags & OF_METADATA != 0 => Content::FsMetadata,
-            _ if note.inode != 0 => Content::Data,
-            _ => Content::Unknown,
-        },
     }
 }
 
@@ -182,16 +174,9 @@ fn op(op_flags: u32) -> Op {
 
 /// `enum req_flag_bits`; these places are the same in Linux 5.15 to 6.18.
 fn flags(op_flags: u32) -> Flags {
-    const BITS: [(u32, Flags); 5] = [
-        (11, Flags::SYNC),
-        (12, Flags::META),
-        (17, Flags::FUA),
-        (18, Flags::PREFLUSH),
-        (19, Flags::READAHEAD),
-    ];
-    BITS.into_iter()
-        .filter(|(bit, _)| op_flags >> bit & 1 != 0)
-        .fold(Flags::NONE, |flags, (_, flag)| flags | flag)
+    const BITS: [u32; 5] = [11, 12, 17, 18, 19];
+    let set = BITS.into_iter().zip(FLAGS_KNOWN).filter(|(bit, _)| op_flags >> bit & 1 != 0);
+    set.fold(Flags::NONE, |flags, (_, flag)| flags | flag)
 }
 
 /// The tracepoint gives an errno before Linux 5.16, then a `blk_status_t` (`block/blk-core.c`).
@@ -226,14 +211,18 @@ mod tests {
         };
         (raw.note.inode, raw.note.fs, raw.note.issued_ns) = (12, 179 << 20 | 9, 5);
         let write = given(&raw);
-        assert_eq!((write.device, write.op, write.error), (DeviceId::new(179, 8), Op::Write, -libc::EIO));
-        assert_eq!(write.flags, Flags::SYNC | Flags::PREFLUSH);
-        assert_eq!((write.issued, write.content), (Some(Timestamp(5)), Content::Data));
+        let row = &write.row;
+        assert_eq!((row.device, row.op, row.error), (DeviceId::new(179, 8), Op::Write, Some(-libc::EIO)));
+        assert_eq!(row.flags, Flags::SYNC | Flags::PREFLUSH);
+        assert_eq!((row.issued, row.content), (Some(Timestamp(5)), Content::Data));
         raw.op_flags = 2;
         (raw.note.flags, raw.note.issued_ns, raw.note.inode) = (UNNOTED, 0, 0);
         let flush = given(&raw);
-        assert_eq!((flush.op, flush.sector, flush.tid, flush.inode), (Op::Flush, None, None, None));
+        assert_eq!(
+            (flush.row.op, flush.row.sector, flush.row.tid, flush.inode),
+            (Op::Flush, None, None, None)
+        );
         raw.note.flags = OF_JOURNAL | OF_METADATA;
-        assert_eq!(given(&raw).content, Content::FsJournal);
+        assert_eq!(given(&raw).row.content, Content::FsJournal);
     }
 }

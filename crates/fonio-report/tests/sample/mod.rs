@@ -31,13 +31,13 @@ use fonio_analysis::waits::outstanding::{
 };
 use fonio_analysis::waits::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
 use fonio_analysis::{
-    Analyser, Analysis, AnalysisOptions, Better, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
+    Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
     SpanSource,
 };
 use fonio_analysis::{Answer, Change, Unknown};
 use fonio_core::meta::{Clock, Device, Host, Lost, Mount, Source};
 use fonio_core::units::{ByteCount, DeviceId, Sector, Timestamp};
-use fonio_core::{Flags, Meta, Op, Request, RowSink as _, Unit};
+use fonio_core::{Better, Flags, Meta, Op, Request, RowSink as _, Unit};
 
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;

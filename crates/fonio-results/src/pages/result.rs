@@ -2,9 +2,9 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use fonio_bench::storebench::document::{CapacityCheck, ClassVerdict, Document, Measure};
-use fonio_bench::storebench::figures as catalogue;
-use fonio_bench::verdict::CLASSES;
+use fonio_storebench_document::classes::CLASSES;
+use fonio_storebench_document::document::{CapacityCheck, ClassVerdict, Document, Measure};
+use fonio_storebench_document::figures as catalogue;
 
 use super::chart::Chart;
 use super::ranking::distribution;

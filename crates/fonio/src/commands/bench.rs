@@ -179,7 +179,7 @@ pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Re
     speedups(benchmark, out)?;
     slowdowns(benchmark, out)?;
     let classes = verdict::classes(benchmark);
-    if benchmark.find(Set::Four, fonio_bench::plan::Access::SeqWrite).is_some() {
+    if benchmark.find(Set::Four, fonio_core::Access::SeqWrite).is_some() {
         let reached = if classes.is_empty() { "none".to_owned() } else { classes.join(", ") };
         writeln!(out, "\nSD classes whose figures are reached (their own tests differ): {reached}")?;
     }
@@ -250,7 +250,7 @@ fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
             .find(|one| one.test.access == result.test.access && one.test.processes == 1)
             .map(|one| one.mb_s)
     };
-    for access in fonio_bench::plan::Access::ALL {
+    for access in fonio_core::Access::ALL {
         let parts: Vec<String> = tests
             .iter()
             .filter(|result| result.test.access == access && result.test.processes > 1)

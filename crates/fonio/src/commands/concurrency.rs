@@ -7,10 +7,10 @@ use std::slice;
 use anyhow::{Context, Result, bail, ensure};
 use fonio_bench::concurrency::{AT_ONCE, RANGE_MIN};
 use fonio_bench::place::Place;
-use fonio_bench::plan::{Access, Set};
+use fonio_bench::plan::Set;
 use fonio_bench::result::{Benchmark, Parameter, TestResult};
 use fonio_bench::verdict;
-use fonio_core::ByteCount;
+use fonio_core::{Access, ByteCount};
 use fonio_host::{
     Applied, Concurrency, Ledger, OnlyChanger, Queue, QueueSetting, SMARTIO, Setting, Settings, Target,
     borrow_setting, has_scheduler, how_to_get,

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use fonio_core::statistics::sample::median;
 use fonio_core::{ByteCount, Nanos};
 use fonio_emulator::{
     Emulated, Fault, Front, Log, Options, PowerCutOptions, PowerCuts, RecoveryDevice, ServeConfig,
@@ -356,7 +357,7 @@ fn tell_end(
     let mut recovery_s = cuts.recovery_s.clone();
     recovery_s.sort_by(f64::total_cmp);
     if let (Some(shortest), Some(longest)) = (recovery_s.first(), recovery_s.last()) {
-        let median = recovery_s[recovery_s.len() / 2];
+        let median = median(&recovery_s).unwrap_or(*longest);
         writeln!(
             out,
             "Mounting after a power cut took {:.0} ms (median; {:.0} to {:.0} ms).",

@@ -4,10 +4,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use fonio_bench::storebench::compare::{Answer, Compared, Comparison, compare};
-use fonio_bench::storebench::document::{Document, Measure};
 use fonio_report::Document as Report;
 use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
+use fonio_storebench_document::compare::{Answer, Compared, Comparison, compare};
+use fonio_storebench_document::document::{Document, Measure};
 
 use super::{results, show};
 use crate::cli::Colour;

@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fonio_bench::storebench::document::Document;
 use fonio_bench::storebench::run::Kept;
+use fonio_storebench_document::document::Document;
 use fonio_system::state;
 
 /// The folder of results, which is made if it is missing.

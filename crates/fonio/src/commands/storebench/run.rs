@@ -8,8 +8,6 @@ use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
 use fonio_bench::place::Place;
-use fonio_bench::storebench::document::{Document, Effort, Health, Mode, Origin};
-use fonio_bench::storebench::figures::Part;
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
 use fonio_bench::storebench::run::{Circumstances, Kept, Session, Step};
@@ -17,6 +15,8 @@ use fonio_bench::storebench::{machine, models};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
+use fonio_storebench_document::document::{Document, Effort, Health, Mode, Origin};
+use fonio_storebench_document::figures::Part;
 
 use super::results::{self, Unfinished};
 use super::show;

@@ -3,7 +3,7 @@
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
 use fonio_report::document::{
-    Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Term, Tone, Verdict,
+    Axis, Cell, Chart, Column, Document, Fact, Mark, Plot, Role, Section, Series, Table, Term, Tone, Verdict,
 };
 use fonio_watch::answers::{self, StallsAnswer, WearAnswer, WornDevice};
 use fonio_watch::summary::{DeviceFigures, OTHERS, UnixSeconds};
@@ -157,7 +157,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
         &names,
         &blocked,
     );
-    let figure = Figure { marks: stalls.stalls.iter().take(MARKS_MAX).map(mark).collect(), ..figure };
+    let figure = Chart { marks: stalls.stalls.iter().take(MARKS_MAX).map(mark).collect(), ..figure };
     let table = Table {
         caption: "Waits for storage".to_owned(),
         columns: vec![
@@ -424,8 +424,8 @@ impl<'a> Curves<'a> {
         plot: Plot,
         y: Axis,
         series: Vec<Series>,
-    ) -> Figure {
-        Figure {
+    ) -> Chart {
+        Chart {
             id: id.to_owned(),
             title: title.to_owned(),
             caption: caption.to_owned(),
@@ -447,7 +447,7 @@ impl<'a> Curves<'a> {
         y: Axis,
         parties: &[String],
         value: &Value<'_>,
-    ) -> Figure {
+    ) -> Chart {
         // The history has such a row of its own, for the parties that it has no room for.
         let (rest, named): (Vec<&String>, Vec<&String>) = parties.iter().partition(|party| *party == OTHERS);
         let (own, others) = named.split_at(named.len().min(CURVES_MAX));
@@ -465,7 +465,7 @@ impl<'a> Curves<'a> {
     }
 
     /// Response times of a device; `None` if no request was seen.
-    fn responses(&self, at: usize, device: &str) -> Option<Figure> {
+    fn responses(&self, at: usize, device: &str) -> Option<Chart> {
         type Kind = fn(&DeviceFigures) -> &Histogram;
         let kinds: [(&str, Role, Kind); 3] = [
             ("reads", Role::Read, |figures| &figures.reads),

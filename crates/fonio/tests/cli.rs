@@ -81,11 +81,9 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
         assert_eq!(run["programs"][0]["reads"]["count"], found["recorded"][0]["reads"]["count"]);
     }
     for (words, way_out) in [
-        (
-            &["--on", "model:samsung_s5", "--scheduler", "x"][..],
-            "x has no model; the schedulers with a model are bfq, cfq",
-        ),
+        (&["--on", "model:samsung_s5", "--scheduler", "x"][..], "no model of a scheduler is called `x`"),
         (&["--on", "model:nothing"], "neither a shipped profile"),
+        (&["--on", "model:samsung_s5", "--scheduler", "cqf"], "; the nearest name is `cfq`"),
         (&["--on", "model:samsung_s5,kingston"], "one place"),
         (&["--on", "model:samsung_s5", "--fix", "bfq"], "--fix has no meaning"),
         (&["--on", "model:samsung_s5", "--size", "1MiB"], "use --size"),

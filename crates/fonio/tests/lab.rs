@@ -112,7 +112,7 @@ fn a_command_in_a_guest_has_a_file_and_gives_json() {
     std::fs::write(&file, "of this machine\n").expect("a file");
     let put = file.to_str().expect("UTF-8");
     let script = format!("cat {put}; echo error >&2; exit 7");
-    let arguments = ["lab", "run", "--json", "--put", put, "6.12", "--", "sh", "-c", &script];
+    let arguments = ["lab", "run", "--json", "--copy", put, "6.12", "--", "sh", "-c", &script];
     let Some(out) = in_guest(&arguments) else { return };
     let errors = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(7), "{errors}");

@@ -12,7 +12,7 @@ use fonio_experiment::{
     Ended, ExperimentError, LiveOptions, LiveOutcome, LivePlan, LiveProgress, LiveResult, OfArm,
     PressureShares, run_live,
 };
-use fonio_host::{Settings, Target, WriteBack};
+use fonio_host::WriteBack;
 
 use crate::cli::fix::FixTrial;
 use crate::commands::run;
@@ -46,18 +46,13 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
         "recording and changing settings need root: run it with sudo"
     );
     let stop = run::begin()?;
-    let planned = Settings::plan(&setting, path.as_deref().unwrap_or(Path::new("/")))?;
+    let planned = setting.plan(path.as_deref().unwrap_or(Path::new("/")))?;
     if let Some(reason) = planned.target.cannot_switch() {
         bail!("{} cannot be switched back and forth on a machine in use: {reason}", candidate.name());
     }
     let write_back = WriteBack::of_machine()?;
-    let default_carry_over = match planned.target {
-        Target::Scheduler { .. }
-        | Target::Queue { .. }
-        | Target::Concurrency { .. }
-        | Target::IoCost { .. } => write_back.interval,
-        _ => write_back.longest(),
-    };
+    let default_carry_over =
+        if planned.target.disk().is_some() { write_back.interval } else { write_back.longest() };
     let seconds = |given: Option<Duration>, of_earlier: Option<f64>, default: Duration| {
         given.map(|time| time.as_secs_f64()).or(of_earlier).unwrap_or(default.as_secs_f64())
     };

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fonio_storebench_document::document::Submission;
+use fonio_storebench_document::Submission;
 
 use super::results;
 use super::server::{Server, Submitted};

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cuts::{Cut, CutImages, Tear};
 use crate::emulator::{Emulated, Options};
+use crate::error::EmulatorError;
 use crate::log::Log;
-use crate::{EmulatorError, ServeConfig};
+use crate::serve::ServeConfig;
 
 /// The mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";

@@ -9,7 +9,7 @@ use fonio_host::{Entry, Ledger, Step};
 use fonio_sim::device::Limits;
 use fonio_system::ProcessId;
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fonio_host::Step;
 use fonio_system::ProcessId;
 
-use crate::EmulatorError;
 use crate::emulator::Emulated;
+use crate::error::EmulatorError;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 
 /// Time between two checks whether the workload or the server has ended, or the user has interrupted.

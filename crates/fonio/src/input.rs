@@ -14,7 +14,7 @@ use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 use fonio_watch::Kept;
-use fonio_watch::kept::is_kept;
+use fonio_watch::stall_file::is_kept;
 
 use crate::cli::Reading;
 use crate::progress::Progress;

@@ -7,18 +7,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
-use fonio_bench::place::Place;
+use fonio_bench::storebench::machine::{self, Began};
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
-use fonio_bench::storebench::run::{Circumstances, Kept, Session, Step};
-use fonio_bench::storebench::{machine, models};
+use fonio_bench::storebench::results::{self, Unfinished};
+use fonio_bench::storebench::run::{Kept, Session, Step};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
-use fonio_storebench_document::document::{Document, Effort, Health, Mode, Origin};
+use fonio_storebench_document::document::{Document, Effort, Mode};
 use fonio_storebench_document::figures::Part;
 
-use super::results::{self, Unfinished};
 use super::show;
 use crate::cli::Colour;
 use crate::cli::storebench::StoreBenchRun;
@@ -26,9 +25,6 @@ use crate::commands::bench_target::{self, Subject};
 use crate::commands::run::begin;
 use crate::exit::Exit;
 use crate::{output, signals};
-
-/// A run is continued for this long; later, the device may have changed.
-const CONTINUED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The seed of the places of random requests. It is the same for all, because results are compared.
 const SEED: u64 = 1;
@@ -92,7 +88,10 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
         None => std::fs::canonicalize(&path).unwrap_or(path),
         Some((profile, _)) => PathBuf::from(profile),
     };
-    let kept = circumstances(name, settings, &fio, target.place(), emulated.as_ref().map(|made| made.0))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
+    let began = Began { tool: format!("fonio {}", env!("CARGO_PKG_VERSION")), unix_s: now.as_secs() };
+    let profile = emulated.as_ref().map(|made| made.0);
+    let kept = Kept::new(machine::circumstances(name, settings, began, &fio, target.place(), profile));
     let (kept, ended) =
         measure(arguments, kept, &Session { fio: &fio, target: &target, plan: &plan, stop: &stop })?;
     drop(target);
@@ -142,54 +141,6 @@ fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
     text
 }
 
-fn circumstances(
-    target: PathBuf,
-    settings: Settings,
-    fio: &Fio,
-    place: &Place,
-    profile: Option<&str>,
-) -> Result<Kept> {
-    let sources = machine::Sources::here();
-    let mut device = machine::device(&sources, place);
-    let mut origin = Origin::Measured;
-    if let Some(profile) = profile {
-        let scheduler = device.scheduler.take();
-        device = models::modelled(profile, device.capacity_bytes);
-        device.scheduler = scheduler;
-    }
-    if profile.is_some() || machine::is_emulated(place) {
-        origin = Origin::Emulated;
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
-    Ok(Kept::new(Circumstances {
-        target,
-        settings,
-        tool: format!("fonio {}", env!("CARGO_PKG_VERSION")),
-        engine: fio.version.clone(),
-        began_unix_s: now.as_secs(),
-        origin,
-        file_system: place.file_system.clone(),
-        machine: machine::machine(&sources, place),
-        health: health(place),
-        device,
-    }))
-}
-
-/// The wear of the device that holds the place.
-fn health(place: &Place) -> Option<Health> {
-    let name = place.device.as_deref()?;
-    let status = fonio_record::status();
-    let found = status.devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
-    let health = found.health.as_ref()?;
-    let percent = |life: Option<u32>| life.and_then(|life| u8::try_from(life).ok());
-    let health = Health {
-        life_used_percent: percent(health.life_used_percent),
-        life_used_b_percent: percent(health.life_used_b_percent),
-        reserved_blocks: health.reserved_blocks.clone(),
-    };
-    (health != Health::default()).then_some(health)
-}
-
 /// Measures what is missing. Returns the parts, and the error that ended the run.
 fn measure(
     arguments: &StoreBenchRun,
@@ -198,7 +149,7 @@ fn measure(
 ) -> Result<(Kept, Option<BenchError>)> {
     let unfinished = Unfinished::of(&new.target)?;
     let mut kept = match unfinished.read() {
-        Some(old) if !arguments.restart && old.can_continue(&new) && is_recent(&old, &new) => {
+        Some(old) if !arguments.restart && old.can_continue(&new) => {
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
             if !labels.is_empty() {
                 eprintln!(
@@ -210,15 +161,8 @@ fn measure(
         }
         _ => new,
     };
-    // Of an emulated device, the loop device below is known.
-    let place = session.target.place();
-    kept.notes = if machine::is_emulated(place) { Vec::new() } else { place.warnings() };
-    let mut save = |kept: &Kept| {
-        unfinished.save(kept).map_err(|error| {
-            // The state folder, not the device.
-            fonio_system::SystemError::on("keep the finished parts in", unfinished.path())(error).into()
-        })
-    };
+    kept.notes = machine::notes(session.target.place());
+    let mut save = |kept: &Kept| unfinished.save(kept);
     let mut progress = Progress::new();
     let ended = session.run(&mut kept, &mut save, &mut |step| progress.show(step)).err();
     progress.clear();
@@ -229,10 +173,6 @@ fn measure(
         save(&kept)?;
     }
     Ok((kept, ended))
-}
-
-fn is_recent(old: &Kept, new: &Kept) -> bool {
-    new.began_unix_s.checked_sub(old.began_unix_s).is_some_and(|age| age < CONTINUED_FOR.as_secs())
 }
 
 /// Keeps and shows the result.

@@ -4,9 +4,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fonio_bench::storebench::results;
 use fonio_storebench_document::Submission;
 
-use super::results;
 use super::server::{Server, Submitted};
 use crate::exit::Exit;
 

@@ -1,6 +1,5 @@
 //! `fonio watch`: the watch that runs always, and what it has seen.
 
-mod page;
 mod report;
 mod service;
 

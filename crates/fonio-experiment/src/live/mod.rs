@@ -25,7 +25,7 @@ use fonio_analysis::paired::{PAIRS_MIN, Paired};
 use fonio_core::Random;
 use fonio_core::random::seed_for;
 use fonio_host::{Applied, Ledger, OnlyChanger};
-use fonio_record::units_now;
+use fonio_machine::units_now;
 use fonio_system::MountTable;
 use serde::{Deserialize, Serialize};
 

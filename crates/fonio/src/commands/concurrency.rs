@@ -1,6 +1,6 @@
 //! `fonio bench concurrency`: how many requests at once are enough, and the settings that follow from it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::slice;
 
@@ -15,6 +15,7 @@ use fonio_host::{
     Applied, Concurrency, Ledger, OnlyChanger, Queue, SMARTIO, Setting, Settings, Target, borrow_setting,
     has_scheduler, how_to_get,
 };
+use fonio_system::say;
 use serde::Serialize;
 
 use crate::cli::{Bench, Colour, Measurement};
@@ -62,7 +63,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     let Some(mut benchmark) = measured? else {
         if let Some(disk) = disk.filter(|_| !bench.json) {
-            writeln!(io::stdout().lock(), "Then it would set {}.", disk.subject())?;
+            writeln!(output::screen(), "Then it would set {}.", disk.subject())?;
         }
         return Ok(Exit::Fine);
     };
@@ -72,7 +73,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
         (Some(disk), Ok(found)) => Some(disk.change(*found)?),
         _ => None,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = output::screen_unless(bench.json);
     if bench.json {
         let applied = change.as_ref().map(Change::apply).transpose()?;
         serde_json::to_writer_pretty(&mut out, &Document { benchmark: &benchmark, applied })?;
@@ -95,7 +96,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     out.flush()?;
     if let (Some(_), Err(why)) = (disk, found) {
-        eprintln!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        say!("fonio: nothing was set: {why}; repeat with more time (--for)");
         return Ok(Exit::NotValid);
     }
     Ok(Exit::Fine)
@@ -131,7 +132,7 @@ impl Lifted {
         }
         if !is_root {
             if !limits.is_empty() {
-                eprintln!(
+                say!(
                     "warning: the concurrency parameters of {node} hold during the measurement; run it with sudo, which lifts them"
                 );
             }
@@ -153,7 +154,7 @@ impl Lifted {
             };
             let (_, lock) = borrow_setting(limit, Path::new(&node), &mut lifted.ledger)?;
             lifted._locks.push(lock);
-            eprintln!("Lifted {} for the measurement: {} -> {}", planned.target, planned.old, planned.new);
+            say!("Lifted {} for the measurement: {} -> {}", planned.target, planned.old, planned.new);
         }
         Ok(lifted)
     }

@@ -1,11 +1,11 @@
-//! A submission to the results service: no panic, an accepted document is stored as it was sent, and a refused one has a
+//! A submission to the results service: no panic, an accepted document is kept as it was sent, and a refused one has a
 //! sentence. The input is a document, or lines that change one: a place and the JSON that is put there.
 #![no_main]
 
 use std::sync::LazyLock;
 
-use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
-use fonio_results::{compression, sample, submission};
+use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
+use fonio_storebench_document::{Refusal, Submission, compare, plausibility, sample};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -38,20 +38,20 @@ fuzz_target!(|input: &[u8]| {
     if bytes.len() > JSON_BYTES_MAX {
         return;
     }
-    match submission::read(&bytes, sample::BEGAN_UNIX_S) {
-        Ok(entry) => {
-            let stored = compression::decompress(&entry.document, JSON_BYTES_MAX).expect("it was compressed");
+    match Submission::read(&bytes) {
+        Ok((submission, json)) => {
             let sent: Document = serde_json::from_slice(&bytes).expect("it was accepted");
-            assert_eq!(serde_json::from_slice::<Document>(&stored).expect("it was stored"), sent);
-            // What is stored is accepted again, with the same end.
-            let again = submission::read(&stored, sample::BEGAN_UNIX_S).expect("it was accepted before");
-            assert_eq!(
-                (again.key, again.figures, again.hidden_reason),
-                (entry.key, entry.figures, entry.hidden_reason)
-            );
+            assert_eq!(serde_json::from_str::<Document>(&json).expect("it is stored"), sent);
+            // The stored text is accepted again, with the same end.
+            let (again, _) = Submission::read(json.as_bytes()).expect("it was accepted before");
+            let hidden = |document: &Document| plausibility::reason_to_hide(document, sample::BEGAN_UNIX_S);
+            assert_eq!(hidden(&again), hidden(&submission));
+            assert!(!compare::compare(&submission, &sample::document()).verdict.is_empty());
         }
-        Err(problem) => {
-            assert!(problem.status.is_client_error() && !problem.sentence.is_empty(), "{problem:?}");
+        Err(Refusal::NotADocument(sentence)) => assert!(!sentence.is_empty()),
+        Err(Refusal::Problems(problems)) => {
+            assert!(!problems.is_empty());
+            assert!(problems.iter().all(|problem| !problem.sentence.is_empty()), "{problems:?}");
         }
     }
 });

@@ -263,10 +263,46 @@ impl StudyResult {
     pub fn keep(&self, is_complete: bool) -> Result<PathBuf> {
         let folder = if is_complete { folder() } else { process::scratch("results")? };
         let path = folder.join(&self.id).with_extension("json");
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::write(&path, self.text()?).with_context(|| format!("cannot write {}", path.display()))?;
         println!("\nThe result is in {}.", path.display());
         Ok(path)
+    }
+
+    /// Returns the file's text, with a line for each row.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be serialized.
+    pub fn text(&self) -> Result<String> {
+        let head = StudyResult { rows: Vec::new(), ..self.clone() };
+        let rows = self.rows.iter().map(|row| Ok(format!("\n    {}", serde_json::to_string(row)?)));
+        let rows = rows.collect::<Result<Vec<_>>>()?.join(",");
+        let end = if rows.is_empty() { "]" } else { "\n  ]" };
+        let text = serde_json::to_string_pretty(&head)? + "\n";
+        Ok(text.replacen("\"rows\": []", &format!("\"rows\": [{rows}{end}"), 1))
+    }
+
+    /// Returns a result with some of the columns, in their order here.
+    ///
+    /// # Errors
+    ///
+    /// If a column is missing.
+    pub fn with_columns(&self, titles: &[&str]) -> Result<StudyResult> {
+        let find = |title: &&str| {
+            let at = self.columns.iter().skip(1).position(|column| column == title);
+            at.with_context(|| format!("the result `{}` has no column `{title}`", self.id))
+        };
+        let places = titles.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let columns = self.columns.iter().take(1).cloned();
+        let chosen = |row: &Row| Row {
+            name: row.name.clone(),
+            cells: places.iter().map(|at| row.cells[*at].clone()).collect(),
+        };
+        Ok(StudyResult {
+            columns: columns.chain(titles.iter().map(|title| (*title).to_owned())).collect(),
+            rows: self.rows.iter().map(chosen).collect(),
+            ..self.clone()
+        })
     }
 
     /// Reads a result.
@@ -376,8 +412,17 @@ mod tests {
     #[test]
     fn a_result_is_read_as_it_was_written() {
         let result = sample();
-        assert_eq!(parse(&serde_json::to_string(&result).unwrap()).unwrap(), result);
+        assert_eq!(parse(&result.text().unwrap()).unwrap(), result);
+        let empty = StudyResult { rows: Vec::new(), ..sample() };
+        assert_eq!(parse(&empty.text().unwrap()).unwrap(), empty);
         assert_eq!(result.table(), "| | rate | verdict |\n|---|---|---|\n| one | 1,234.5 MB/s | agrees |\n");
+    }
+
+    #[test]
+    fn columns_are_chosen_by_their_titles() {
+        let one = sample().with_columns(&["verdict"]).unwrap();
+        assert_eq!(one.table(), "| | verdict |\n|---|---|\n| one | agrees |\n");
+        sample().with_columns(&["speed"]).unwrap_err();
     }
 
     #[test]

@@ -18,8 +18,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-analysis", &["fonio-core"]),
     ("fonio-recording", &["fonio-core"]),
     ("fonio-system", &["fonio-core"]),
-    ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system"]),
-    ("fonio-watch", &["fonio-core", "fonio-record", "fonio-system"]),
+    ("fonio-machine", &["fonio-core", "fonio-system"]),
+    (
+        "fonio-record",
+        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system", "fonio-machine"],
+    ),
+    ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-report", "fonio-system"]),
     ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
@@ -30,11 +34,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-workload", &["fonio-core"]),
     ("fonio-bfuse", &["fonio-core", "fonio-system"]),
     ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-bench", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system", "fonio-workload"]),
+    ("fonio-storebench-document", &["fonio-core"]),
+    (
+        "fonio-bench",
+        &[
+            "fonio-core",
+            "fonio-machine",
+            "fonio-sim",
+            "fonio-host",
+            "fonio-storebench-document",
+            "fonio-system",
+            "fonio-workload",
+        ],
+    ),
     (
         "fonio-experiment",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-recording",
             "fonio-record",
             "fonio-analysis",
@@ -51,6 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fonio",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-recording",
             "fonio-trace",
             "fonio-record",
@@ -64,6 +82,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-host",
             "fonio-emulator",
             "fonio-workload",
+            "fonio-storebench-document",
             "fonio-experiment",
             "fonio-lab",
             "fonio-sync-policy",
@@ -71,7 +90,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-watch",
         ],
     ),
-    ("fonio-results", &["fonio-bench"]),
+    ("fonio-results", &["fonio-core", "fonio-storebench-document"]),
     ("fonio-testing", &[]),
     (
         "fonio-studies",
@@ -82,6 +101,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fonio-bench",
             "fonio-emulator",
             "fonio-report",
+            "fonio-storebench-document",
             "fonio-record",
             "fonio-recording",
             "fonio-sim",
@@ -96,8 +116,15 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
-const PURE: &[&str] =
-    &["fonio-core", "fonio-trace", "fonio-tracefs", "fonio-export", "fonio-analysis", "fonio-sim"];
+const PURE: &[&str] = &[
+    "fonio-core",
+    "fonio-trace",
+    "fonio-tracefs",
+    "fonio-export",
+    "fonio-analysis",
+    "fonio-sim",
+    "fonio-storebench-document",
+];
 
 /// The dependencies that pure crates may have: parsers, containers and derives; none touches the machine.
 const PURE_DEPENDENCIES: &[&str] = &[

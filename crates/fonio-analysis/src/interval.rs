@@ -4,6 +4,8 @@
 //! claimed only if the interval rules out a doubling and a halving; otherwise the data are insufficient, and the answer
 //! is unknown.
 
+use fonio_core::statistics::sample::{self, Spread};
+use fonio_core::statistics::welch::{Interval, KnownMean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -236,26 +238,18 @@ impl Change {
 
 /// The mean of `other` minus that of `first`, with Welch's interval.
 fn welch(first: &[f64], other: &[f64], level: f64) -> Bounds {
-    let value = mean(other) - mean(first);
-    let (a, b) = (variance_of_mean(first), variance_of_mean(other));
-    let both = a + b;
-    if both <= 0.0 {
-        return Bounds { low: value, value, high: value };
-    }
-    let freedom = |runs: &[f64]| runs.len() as f64 - 1.0;
-    let freedom = both * both / (a * a / freedom(first) + b * b / freedom(other));
-    let half = student::two_sided(level, freedom) * both.sqrt();
-    Bounds { low: value - half, value, high: value + half }
+    let known = |runs: &[f64]| KnownMean::of(runs).expect("three runs or more");
+    let Interval { low, value, high } = known(first).difference(&known(other), level);
+    Bounds { low, value, high }
 }
 
 fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
+    sample::mean(values).unwrap_or(f64::NAN)
 }
 
 /// The variance of the mean of at least two values.
 fn variance_of_mean(values: &[f64]) -> f64 {
-    let (count, middle) = (values.len() as f64, mean(values));
-    values.iter().map(|value| (value - middle) * (value - middle)).sum::<f64>() / (count - 1.0) / count
+    Spread::of(values).map_or(f64::NAN, |spread| spread.variance_of_mean())
 }
 
 #[cfg(test)]

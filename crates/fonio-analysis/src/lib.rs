@@ -59,7 +59,6 @@ pub mod slices;
 pub mod spatial;
 pub mod sqlite;
 pub mod statistics;
-mod steps;
 mod tally;
 mod threads;
 pub mod totals;
@@ -69,7 +68,7 @@ pub use analyser::{Analyser, Analysis, AnalysisOptions, DeviceInfo, Span, SpanSo
 pub use class::{Class, Group};
 pub use compare::{Comparison, ComparisonRow, Named, Side, compare};
 pub use distribution::{Bounds, Cdf, Distribution, Missing};
-pub use figures::{Better, Figure};
+pub use figures::Figure;
 pub use filter::{Filter, FilterError, FilterOptions};
 pub use findings::{Finding, Severity};
 pub use interval::{Answer, Change, Unknown};

@@ -61,11 +61,12 @@ pub struct SliceTimes {
     pub histogram: Vec<(u64, u64)>,
 }
 
+use fonio_core::statistics::steps::Steps;
+
 use crate::Class;
 use crate::bins::{Bins, Fold};
 use crate::outstanding::{LONG_NS, may_be_waited_for};
 use crate::seen::Seen;
-use crate::steps::Steps;
 
 /// The most slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;

@@ -1,8 +1,9 @@
 //! Collects a distribution: exact sums, and a histogram for the quantiles.
 
+use fonio_core::statistics::steps::Steps;
+
 use crate::distribution::{Bounds, Cdf, Distribution, Missing};
 use crate::loss::Loss;
-use crate::steps::Steps;
 
 /// Steps in each power of two, as a power of two: a quantile is at most 0.2 percent off, and exact below 512.
 const BITS: u32 = 8;

@@ -3,7 +3,9 @@
 //! A slowdown is the mean response time of a process beside processes of the other op, over that of one process alone. The
 //! study divides the total time of a process by the number of its requests; with one request in flight that is the same.
 
-use crate::plan::{Access, Set};
+use fonio_core::Access;
+
+use crate::plan::Set;
 use crate::result::{Benchmark, Run, Slowdown, TestResult};
 
 /// Returns the slowdowns that the tests of [`Set::Interference`] show.

@@ -11,13 +11,15 @@ pub mod fio;
 pub mod fit;
 pub mod interference;
 pub mod model;
+mod outliers;
 pub mod place;
 pub mod plan;
 pub mod result;
 pub mod run;
-pub mod stable;
+pub mod session;
 pub mod storebench;
 pub mod target;
+pub mod test;
 pub mod throughput;
 pub mod verdict;
 

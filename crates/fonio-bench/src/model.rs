@@ -1,11 +1,11 @@
 //! Runs the tests on a model, in virtual time.
 
-use fonio_core::{ByteCount, Timestamp};
+use fonio_core::{Access, ByteCount, Timestamp};
 use fonio_sim::device::Device;
 use fonio_sim::measure::{Gives, Job, Measured, Protocol, run, write_in_order};
 use fonio_sim::profile::{Profile, ProfileError};
 
-use crate::plan::{Access, Test};
+use crate::plan::Test;
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
 use crate::{concurrency, interference, verdict};
 
@@ -21,7 +21,7 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
     let job = |access: Access, index: u64, count: u64| Job {
         op: access.op(),
-        order: access.order(),
+        order: access.into(),
         start: ByteCount(index * test.range_bytes),
         range: ByteCount(test.range_bytes),
         request: ByteCount(test.request_bytes),
@@ -67,7 +67,7 @@ pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
     let job = Job {
         op: test.access.op(),
-        order: test.access.order(),
+        order: test.access.into(),
         start: ByteCount(0),
         range: ByteCount(test.range_bytes),
         request: ByteCount(test.request_bytes),
@@ -128,7 +128,7 @@ pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
     let alone = test.processes == 1 && test.beside.is_none();
     alone.then(|| Protocol {
         op: test.access.op(),
-        order: test.access.order(),
+        order: test.access.into(),
         request: ByteCount(test.request_bytes),
         range: ByteCount(test.range_bytes),
         count: requests,

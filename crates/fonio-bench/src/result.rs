@@ -1,10 +1,12 @@
 //! The result of a benchmark, in the format of its JSON (`docs/benchmark.md`).
 
+use fonio_core::Access;
+use fonio_core::statistics::sample::{Spread, median};
 use serde::{Deserialize, Serialize};
 
+use crate::outliers::outliers;
 use crate::place::Place;
-use crate::plan::{Access, Set, Test};
-use crate::stable;
+use crate::test::{Set, Test};
 
 /// Version of the JSON format; it is raised when a key changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -167,8 +169,8 @@ impl Sustained {
         if rates.len() < 6 {
             return None;
         }
-        let first_mb_s = stable::median(&rates[..(rates.len() / 10).max(2)]);
-        let last_mb_s = stable::median(&rates[rates.len() * 2 / 3..]);
+        let first_mb_s = median(&rates[..(rates.len() / 10).max(2)])?;
+        let last_mb_s = median(&rates[rates.len() * 2 / 3..])?;
         let fell = last_mb_s < FALLEN * first_mb_s;
         let total: f64 = rates.iter().sum();
         let fell_after_bytes = fell.then(|| {
@@ -189,17 +191,17 @@ impl TestResult {
     /// If there are no runs.
     pub fn new(test: Test, mut runs: Vec<Run>, stable: bool) -> TestResult {
         let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
-        for (run, outlier) in runs.iter_mut().zip(stable::outliers(&rates)) {
+        for (run, outlier) in runs.iter_mut().zip(outliers(&rates)) {
             run.outlier = outlier;
         }
-        let spread = stable::spread(&rates).expect("a test was run");
+        let spread = Spread::of(&rates).expect("a test was run");
         let iops: f64 = runs.iter().map(|run| run.requests as f64 * 1e9 / run.span_ns as f64).sum();
         let iops = iops / runs.len() as f64;
         let sustained = runs.first().and_then(|run| Sustained::from_rates(&run.rates_mb_s, run.bytes));
         TestResult {
             test,
             mb_s: spread.mean,
-            sigma_mb_s: spread.sigma,
+            sigma_mb_s: spread.sigma(),
             min_mb_s: rates.iter().copied().fold(f64::INFINITY, f64::min),
             max_mb_s: rates.iter().copied().fold(0.0, f64::max),
             iops,

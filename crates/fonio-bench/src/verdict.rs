@@ -1,36 +1,11 @@
-//! The verdict of a benchmark, and the SD classes for comparison.
+//! The verdict of a benchmark.
+
+use fonio_core::Access;
+use fonio_storebench_document::classes::CLASSES;
 
 use crate::concurrency;
-use crate::plan::{Access, Set};
+use crate::plan::Set;
 use crate::result::{Benchmark, Slowdown, TestResult};
-
-/// The requirements of an SD class (SD Association; application performance classes A1 and A2, speed classes by number).
-#[derive(Clone, Copy, Debug)]
-pub struct Class {
-    /// Its name, such as `A1` or `V30`.
-    pub name: &'static str,
-    /// 4 KiB random reads per second.
-    pub rand_read_iops: f64,
-    /// 4 KiB random writes per second.
-    pub rand_write_iops: f64,
-    /// Sequential writes in MB/s.
-    pub seq_write_mb_s: f64,
-}
-
-/// The classes, the lowest first.
-pub const CLASSES: [Class; 7] = [
-    video("V6", 6.0),
-    video("V10", 10.0),
-    Class { name: "A1", rand_read_iops: 1500.0, rand_write_iops: 500.0, seq_write_mb_s: 10.0 },
-    Class { name: "A2", rand_read_iops: 4000.0, rand_write_iops: 2000.0, seq_write_mb_s: 10.0 },
-    video("V30", 30.0),
-    video("V60", 60.0),
-    video("V90", 90.0),
-];
-
-const fn video(name: &'static str, seq_write_mb_s: f64) -> Class {
-    Class { name, rand_read_iops: 0.0, rand_write_iops: 0.0, seq_write_mb_s }
-}
 
 /// The four numbers, if they were measured: requests per second for random I/O, MB/s for sequential I/O.
 struct Four<'a> {
@@ -152,7 +127,8 @@ fn sustained(benchmark: &Benchmark) -> Option<String> {
 fn interference(slowdowns: &[Slowdown]) -> Option<String> {
     let of = |processes: u32, writes: bool, like: Access| {
         slowdowns.iter().find(|found| {
-            let is_same = found.access.order() == like.order() && found.access.writes() == writes;
+            let is_same =
+                found.access.is_sequential() == like.is_sequential() && found.access.writes() == writes;
             is_same && found.processes == processes
         })
     };
@@ -223,11 +199,12 @@ fn times(factor: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{model, plan};
     use expect_test::{Expect, expect};
     use fonio_core::ByteCount;
     use fonio_sim::profile::Profile;
+
+    use super::*;
+    use crate::{model, plan};
 
     fn check(profile: &str, sets: &[Set], expected: Expect) {
         let tests = plan::tests(&plan::Scope {

@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fonio_bench::fio::Fio;
-use fonio_bench::plan::{self, Access, Scope, Set};
+use fonio_bench::plan::{self, Scope, Set};
 use fonio_bench::result::Benchmark;
 use fonio_bench::run::{Effort, run};
 use fonio_bench::target::Target;
 use fonio_bench::{BenchError, concurrency};
-use fonio_core::ByteCount;
+use fonio_core::{Access, ByteCount};
 use fonio_testing::{Need, has, skip};
 
 const MIB: u64 = 1 << 20;

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use fonio_core::statistics::doublings::{Doublings, class_of};
+
 use crate::protocol::Opcode;
 
 /// A number that is increased or set.
@@ -31,7 +33,7 @@ impl Counter {
 /// A histogram by powers of two.
 #[derive(Debug)]
 pub(crate) struct Histogram {
-    /// `of[k]` counts values of `2^(k-1)` to `2^k - 1`; `of[0]` counts zeros.
+    /// The number of values in each class.
     of: [Counter; 65],
     sum: Counter,
 }
@@ -44,7 +46,7 @@ impl Default for Histogram {
 
 impl Histogram {
     pub(crate) fn add(&self, value: u64) {
-        self.of[(u64::BITS - value.leading_zeros()) as usize].add(1);
+        self.of[class_of(value)].add(1);
         self.sum.add(value);
     }
 
@@ -54,34 +56,19 @@ impl Histogram {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.of.iter().map(Counter::get).sum()
+        self.classes().count()
     }
 
     pub(crate) fn sum(&self) -> u64 {
         self.sum.get()
     }
 
-    /// Exclusive upper bounds of the non-empty buckets, each with its number of values.
-    pub(crate) fn buckets(&self) -> Vec<(u64, u64)> {
-        let counted = self.of.iter().enumerate().map(|(power, count)| (power, count.get()));
-        counted.filter(|(_, count)| *count > 0).map(|(power, count)| (bound(power), count)).collect()
+    /// The classes as they are now.
+    pub(crate) fn classes(&self) -> Doublings {
+        let mut classes = Doublings::default();
+        self.of.iter().enumerate().for_each(|(class, count)| classes.add(class, count.get()));
+        classes
     }
-
-    /// Upper bound of the value below which `share` of all values lie; `None` without values.
-    pub(crate) fn quantile(&self, share: f64) -> Option<u64> {
-        let buckets = self.buckets();
-        let total: u64 = buckets.iter().map(|(_, count)| count).sum();
-        let wanted = share * total as f64;
-        let mut seen = 0;
-        buckets.into_iter().find_map(|(bound, count)| {
-            seen += count;
-            (seen as f64 >= wanted).then_some(bound)
-        })
-    }
-}
-
-fn bound(power: usize) -> u64 {
-    1u64.checked_shl(u32::try_from(power).expect("a power of two below 65")).unwrap_or(u64::MAX)
 }
 
 /// Statistics of one opcode.
@@ -172,23 +159,5 @@ impl Default for Statistics {
 impl Statistics {
     pub(crate) fn of(&self, opcode: Opcode) -> &OpcodeStatistics {
         &self.opcodes[opcode.index()]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Histogram;
-
-    #[test]
-    fn quantiles_are_upper_bounds() {
-        let histogram = Histogram::default();
-        assert_eq!(histogram.quantile(0.5), None);
-        for value in [0, 1, 3, 4096, 4097, u64::MAX] {
-            histogram.add(value);
-        }
-        assert_eq!(histogram.buckets(), [(1, 1), (2, 1), (4, 1), (8192, 2), (u64::MAX, 1)]);
-        assert_eq!(histogram.quantile(0.5), Some(4));
-        assert_eq!(histogram.quantile(0.8), Some(8192));
-        assert_eq!(histogram.quantile(1.0), Some(u64::MAX));
     }
 }

@@ -4,12 +4,16 @@
 //! [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate knows neither Arrow nor
 //! any trace format, does no I/O and reads no clock.
 
+mod access;
+mod device_kind;
 pub mod event;
+mod figure;
 mod file_flags;
 pub mod meta;
 mod names;
 mod nearest;
 pub mod op;
+pub mod prometheus;
 pub mod quantity;
 pub mod random;
 mod reader;
@@ -21,7 +25,10 @@ pub mod threads;
 mod unit_name;
 pub mod units;
 
+pub use access::Access;
+pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
+pub use figure::{Better, Figure};
 pub use file_flags::FileFlags;
 pub use meta::Meta;
 pub use nearest::nearest;

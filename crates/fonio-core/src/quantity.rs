@@ -25,6 +25,14 @@ pub enum Unit {
     Bytes,
     /// Bytes per second, written with binary prefixes.
     BytesPerS,
+    /// 10⁶ bytes per second: the unit of benchmarks.
+    #[serde(rename = "MB/s")]
+    MbPerS,
+    /// Milliseconds, written as other times.
+    Ms,
+    /// Hundredths of a whole.
+    #[serde(rename = "%")]
+    Percent,
     /// Events per second.
     PerS,
     /// A share, 1 being everything; written as a percentage.
@@ -296,9 +304,11 @@ impl Unit {
         }
         match self {
             Unit::Ns => duration(value),
+            Unit::Ms => duration(value * 1e6),
             Unit::S => duration(value * 1e9),
             Unit::Bytes => binary(value, ""),
             Unit::BytesPerS => binary(value, "/s"),
+            Unit::MbPerS => format!("{} MB/s", plain(value)),
             Unit::Count => {
                 if value.fract() == 0.0 && value < 1e15 {
                     grouped(value as u64)
@@ -308,6 +318,7 @@ impl Unit {
             }
             Unit::PerS => format!("{}/s", plain(value)),
             Unit::Share => percent(value),
+            Unit::Percent => percent(value / 100.0),
             Unit::Ratio => format!("{}×", plain(value)),
             Unit::Millicelsius => format!("{} °C", plain(value / 1000.0)),
             Unit::Number => plain(value),
@@ -424,6 +435,14 @@ mod tests {
             let [unit, value, text] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
             let unit: Unit = serde_json::from_value(unit.into()).expect(line);
             assert_eq!(unit.format(value.parse().expect(line)), text, "{line}");
+        }
+        for (unit, value, text) in [
+            (Unit::MbPerS, 1234.5, "1,235 MB/s"),
+            (Unit::MbPerS, 12.34, "12.3 MB/s"),
+            (Unit::Ms, 0.0721, "72.1 µs"),
+            (Unit::Percent, 19.44, "19.4 %"),
+        ] {
+            assert_eq!(unit.format(value), text);
         }
         assert_eq!(Unit::Ns.format_change(1e6), "+1 ms");
         assert_eq!(Unit::Share.format_change(-0.5), "-50 %");

@@ -330,7 +330,7 @@ pub struct Wait {
 
 /// `blocked_counts.parquet`: how many times, and for how long, a thread was blocked uninterruptibly in waits that have
 /// no row of their own in `waits`, because they were short or too many. Each wait is in one of the two tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockedCount {
     pub tid: u32,

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use fonio_core::Nanos;
+use fonio_core::statistics::steps::Steps;
 use serde::{Deserialize, Serialize};
 
-/// Buckets per doubling: the error of a quantile is at most 1/16.
-const PER_DOUBLING: u32 = 16;
+/// Steps in each power of two, as a power of two: the error of a quantile is at most 1/16.
+const BITS: u32 = 4;
 
-/// A histogram of delays from 1 ns to 18 s, with an error of at most 7 %.
+/// A histogram of delays, with an error of at most 7 %.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lateness {
-    buckets: Vec<u64>,
+    steps: Steps<BITS>,
     count: u64,
     sum_ns: u64,
     max_ns: u64,
@@ -35,24 +36,20 @@ pub struct LatenessFigures {
 impl Lateness {
     pub(crate) fn add(&mut self, late: Duration) {
         let ns = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = bucket(ns);
-        if self.buckets.len() <= bucket {
-            self.buckets.resize(bucket + 1, 0);
-        }
-        self.buckets[bucket] += 1;
+        self.steps.add(ns);
         self.count += 1;
         self.sum_ns = self.sum_ns.saturating_add(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The smallest delay that `per_mille` of all delays do not exceed, rounded up to the end of a bucket.
+    /// The smallest delay that `per_mille` of all delays do not exceed, rounded up to the end of a step.
     fn quantile(&self, per_mille: u64) -> Nanos {
         let rank = (self.count * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;
-        for (at, count) in self.buckets.iter().enumerate() {
+        for (end, count) in self.steps.ends() {
             seen += count;
             if seen >= rank {
-                return Nanos(bucket_end(at).min(self.max_ns));
+                return Nanos(end.min(self.max_ns));
             }
         }
         Nanos(self.max_ns)
@@ -67,26 +64,6 @@ impl Lateness {
             max_ns: Nanos(self.max_ns),
         }
     }
-}
-
-/// Values below 16 have a bucket each; above, each doubling has 16.
-fn bucket(ns: u64) -> usize {
-    let per = u64::from(PER_DOUBLING);
-    if ns < per {
-        return ns as usize;
-    }
-    let shift = 63 - ns.leading_zeros() - PER_DOUBLING.ilog2();
-    (u64::from(shift) * per + (ns >> shift)) as usize
-}
-
-/// The largest value of a bucket.
-fn bucket_end(bucket: usize) -> u64 {
-    let (bucket, per) = (bucket as u64, u64::from(PER_DOUBLING));
-    if bucket < 2 * per {
-        return bucket;
-    }
-    let shift = bucket / per - 1;
-    ((bucket % per + per + 1) << shift) - 1
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use fonio_analysis::interval::RUNS_MIN;
 use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{
-    Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
+    Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
 
 use crate::beside::{BesideFigures, OwnFigures};
@@ -355,7 +355,7 @@ fn times(variation: &VariationResult) -> Cell {
 }
 
 /// Returns a figure with the run times on one axis.
-fn figure(series: &Series) -> Option<Figure> {
+fn figure(series: &Series) -> Option<Chart> {
     if series.variations.len() < 2 {
         return None;
     }
@@ -372,7 +372,7 @@ fn figure(series: &Series) -> Option<Figure> {
         curve.low.push(variation.times.wall_s_min);
         curve.high.push(variation.times.wall_s_max);
     }
-    Some(Figure {
+    Some(Chart {
         id: "run-times".into(),
         title: "Run time: mean, shortest and longest run".into(),
         caption: "Shorter is better.".into(),

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::process::Command;
 
-use crate::program::{find_in_system, run};
 use crate::HostError;
+use crate::program::{find_in_system, run};
 
 /// The classes by the names of `ionice`.
 const CLASSES: [&str; 2] = ["idle", "best-effort"];

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use fonio_core::statistics::sample;
 use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
@@ -185,10 +186,8 @@ fn busy_ms() -> Result<f64, Box<dyn Error>> {
     Ok(active * 10.0)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+fn median(values: Vec<f64>) -> f64 {
+    sample::median(&values).expect("it was measured")
 }
 
 fn compare(job: &Job<'_>, pairs: u64) -> Result<(), Box<dyn Error>> {

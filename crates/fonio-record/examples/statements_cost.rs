@@ -9,6 +9,7 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fonio_core::statistics::sample;
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, record};
 
 /// Prints the nanoseconds that the inserts took into a file.
@@ -97,8 +98,6 @@ fn run(recorded: Recorded, rows: u64, folder: &Path) -> Result<f64, Box<dyn Erro
     Ok(std::fs::read_to_string(took)?.trim().parse()?)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+fn median(values: Vec<f64>) -> f64 {
+    sample::median(&values).expect("it was measured")
 }

@@ -1,13 +1,13 @@
 //! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
 
 use fonio_analysis::interval::LEAST_EFFECT;
-use fonio_analysis::{Answer, Better, Change, Comparison, ComparisonRow, Side, Unknown};
+use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
-    Axis, Cell, Column, Document, Fact, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
+    Axis, Cell, Chart, Column, Document, Fact, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
 use crate::questions::listed;
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 
 /// A figure and its change.
 type Changed<'a> = (&'a ComparisonRow, &'a Change);
@@ -251,7 +251,7 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
 const WIDEST: f64 = 16.0;
 
 /// The intervals of the ratios on a logarithmic axis, where half and double have the same distance from 1.
-fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
+fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     let mut names = Vec::new();
     let mut is_cut = false;
     let kinds = [
@@ -290,7 +290,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Figure> {
         widest *= 2.0;
     }
     let cut = if is_cut { " Ends beyond a sixteenth or sixteen times are drawn there." } else { "" };
-    Some(Figure {
+    Some(Chart {
         id: format!("intervals-{}", at + 1),
         title: "Ratio, with its interval".into(),
         caption: format!(

@@ -98,7 +98,7 @@ pub struct Section {
     /// The answer in one sentence.
     pub answer: String,
     /// The charts.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<Chart>,
     /// The tables.
     pub tables: Vec<Table>,
     /// How to read charts and tables, and what they do not show.
@@ -185,7 +185,7 @@ pub struct Term {
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figure {
+pub struct Chart {
     /// Stable name, unique in the document.
     pub id: String,
     /// The title.

@@ -1,7 +1,7 @@
 //! Checks that the HTML report is well formed, contains nothing untrusted that could be executed, and sends no requests.
 
 use fonio_core::Unit;
-use fonio_report::document::{Axis, Column, Figure, Plot, Series, Term};
+use fonio_report::document::{Axis, Chart, Column, Plot, Series, Term};
 use fonio_report::document::{Card, Cell, Fact, Section, Table, Verdict};
 use fonio_report::{Document, render_html};
 
@@ -98,7 +98,7 @@ fn foreign_text_stays_text() {
             id: "s".into(),
             question: text(),
             answer: text(),
-            figures: vec![Figure {
+            figures: vec![Chart {
                 id: text(),
                 title: text(),
                 caption: text(),

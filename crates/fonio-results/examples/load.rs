@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_results::database::Location;
+use fonio_results::figures;
 use fonio_results::store::read::{self, Of};
 use fonio_results::store::{Scope, Summaries};
-use fonio_results::{figures, sample};
+use fonio_storebench_document::sample;
 use serde_json::{Value, json};
 
 /// Connections of the load generator. More answers than these are never awaited at once.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use fonio_bench::storebench::models;
+use fonio_storebench_document::models;
 
 fn main() -> Result<()> {
     let folder = PathBuf::from(std::env::args_os().nth(1).context("usage: models DIR")?);

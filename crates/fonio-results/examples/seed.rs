@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use fonio_bench::storebench::document::{Document, Measure, Submission};
 use fonio_results::database::{Connection, Location};
 use fonio_results::entry::Entry;
 use fonio_results::figures;
-use fonio_results::sample;
 use fonio_results::store::seeding::{self, Seed};
 use fonio_results::store::{Summaries, write::Book};
+use fonio_storebench_document::Submission;
+use fonio_storebench_document::document::{Document, Measure};
+use fonio_storebench_document::sample;
 
 /// Comparison keys by their share of the results, in percent: a few have most.
 const SHARES: [(&str, u32, u32); 8] = [

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_document_becomes_small() {
-        let json = serde_json::to_vec(&crate::sample::document()).unwrap();
+        let json = serde_json::to_vec(&fonio_storebench_document::sample::document()).unwrap();
         assert!(compress(&json).len() * 4 < json.len(), "{} of {}", compress(&json).len(), json.len());
         assert!(decompress(&compress(&json), json.len() - 1).is_err());
     }

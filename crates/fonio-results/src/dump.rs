@@ -12,8 +12,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use fonio_bench::storebench::document::Document;
-use fonio_bench::storebench::figures as catalogue;
+use fonio_storebench_document::document::Document;
+use fonio_storebench_document::figures as catalogue;
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use parquet::arrow::ArrowWriter;
@@ -121,7 +121,7 @@ trait Format: Send + 'static {
 }
 
 fn names() -> Vec<String> {
-    catalogue::catalogue().into_iter().map(|figure| figure.name).collect()
+    catalogue::catalogue().into_iter().map(|figure| figure.figure.name).collect()
 }
 
 async fn csv(State(service): State<Service>) -> Response {

@@ -1,9 +1,10 @@
 //! A submission as the service stores it: its comparison key, its device, its ranked figures and the compressed document.
 
-use fonio_bench::storebench::document::{Document, Origin};
+use fonio_storebench_document::document::{Document, Origin};
+use fonio_storebench_document::plausibility;
 use sha2::{Digest, Sha256};
 
-use crate::{compression, figures, plausibility};
+use crate::{compression, figures};
 
 /// Placeholder for a manufacturer that the device does not report.
 pub const UNKNOWN_MAKER: &str = "unknown manufacturer";
@@ -14,7 +15,7 @@ pub struct Entry {
     /// The comparison key.
     pub key: Key,
     /// The device.
-    pub device: Device,
+    pub device: DeviceRevision,
     /// Why the result is hidden; `None` if it is received.
     pub hidden_reason: Option<String>,
     /// The ranked figures that were measured: the place in [`figures::ranked`], and the value.
@@ -40,7 +41,7 @@ pub struct Key {
 
 /// A model of a device and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Device {
+pub struct DeviceRevision {
     /// The model's name in addresses.
     pub slug: String,
     /// The revision's name in addresses.
@@ -91,7 +92,7 @@ pub fn is_generated(key: &str) -> bool {
 
 /// The comparison key of a document. Generated results have keys of their own, so they are never ranked among measured ones.
 pub fn key(document: &Document) -> Key {
-    use fonio_bench::storebench::document::{Effort, Mode};
+    use fonio_storebench_document::document::{Effort, Mode};
     let key = &document.key;
     let (prefix, origin) = match document.origin {
         Origin::Measured => ("", ""),
@@ -117,7 +118,7 @@ pub fn key(document: &Document) -> Key {
 }
 
 /// The model and revision of a document's device.
-pub fn device(document: &Document) -> Device {
+pub fn device(document: &Document) -> DeviceRevision {
     let device = &document.device;
     let kind = device.kind.label().to_owned();
     let maker = match (&device.manufacturer, &device.manufacturer_id, &device.oem_id) {
@@ -133,7 +134,7 @@ pub fn device(document: &Document) -> Device {
         (None, Some(firmware)) => format!("firmware {firmware}"),
         (None, None) => "unknown revision".to_owned(),
     };
-    Device {
+    DeviceRevision {
         slug: slug(&[&kind, &maker, &model]),
         revision_slug: slug(&[&revision]),
         kind,
@@ -169,7 +170,7 @@ pub fn is_slug(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use fonio_storebench_document::sample;
 
     #[test]
     fn keys_tell_generated_results_apart() {

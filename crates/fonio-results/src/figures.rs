@@ -3,9 +3,8 @@
 
 use std::sync::LazyLock;
 
-use fonio_bench::storebench::figures::{self as catalogue, Unit};
-
-use crate::store::bins::Better;
+use fonio_core::{Better, Figure, Unit};
+use fonio_storebench_document::figures as catalogue;
 
 /// What is ranked, in the order of pages: the study's four bandwidths and their sum, its response times, and one figure of
 /// each other part of a run.
@@ -49,12 +48,10 @@ pub struct Ranked {
 static RANKED: LazyLock<Vec<Ranked>> = LazyLock::new(|| {
     let rank = |name: &&str| {
         let figure = catalogue::find(name).unwrap_or_else(|| panic!("the catalogue has no {name}"));
-        let better = match figure.better {
-            Some(catalogue::Better::Higher) => Better::Higher,
-            Some(catalogue::Better::Lower) => Better::Lower,
-            None => panic!("{name} has no direction, so it cannot be ranked"),
-        };
-        Ranked { name: figure.name, label: figure.label, unit: figure.unit, better }
+        let better =
+            figure.better.unwrap_or_else(|| panic!("{name} has no direction, so it cannot be ranked"));
+        let Figure { name, label, unit, .. } = figure.figure;
+        Ranked { name, label, unit, better }
     };
     NAMES.iter().map(rank).collect()
 });
@@ -70,15 +67,14 @@ pub fn find(name: &str) -> Option<usize> {
 }
 
 /// The name of a unit in the API.
-pub fn unit_name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::MbPerS => "MB/s",
-        Unit::Ms => "ms",
-        Unit::S => "s",
-        Unit::Ratio => "ratio",
-        Unit::Count => "count",
-        Unit::Bytes => "bytes",
-        Unit::Percent => "%",
+///
+/// # Panics
+///
+/// Never: a unit is written as a text.
+pub fn unit_name(unit: Unit) -> String {
+    match serde_json::to_value(unit) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => panic!("a unit is a text, not {other:?}"),
     }
 }
 

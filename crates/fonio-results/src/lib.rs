@@ -1,6 +1,6 @@
 //! The results service: receives results of `fonio storebench`, ranks those that may be compared, and shows them as pages.
 //!
-//! A submission is checked ([`privacy`], [`plausibility`]), becomes an [`entry::Entry`], and is written by one thread
+//! A submission is checked ([`submission`]), becomes an [`entry::Entry`], and is written by one thread
 //! ([`store::Writer`]) that commits many submissions at once. Rankings and distributions are tables that each commit keeps up
 //! to date ([`store`]), so no page counts results. [`database`] is the same small interface to SQLite and PostgreSQL.
 //!
@@ -14,11 +14,8 @@ pub mod entry;
 pub mod figures;
 pub mod limits;
 pub mod pages;
-pub mod plausibility;
-pub mod privacy;
 pub mod problem;
 pub mod query;
-pub mod sample;
 pub mod serve;
 pub mod service;
 pub mod store;

@@ -6,10 +6,10 @@ use crate::chromium;
 use crate::support;
 
 use chromium::Chromium;
-use fonio_bench::storebench::document::Document;
 use fonio_results::database::Location;
-use fonio_results::sample;
 use fonio_results::serve::Times;
+use fonio_storebench_document::document::Document;
+use fonio_storebench_document::sample;
 use fonio_testing::Need;
 use support::{Running, settings};
 

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use fonio_results::sample;
+use fonio_storebench_document::sample;
 
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fonio-results"))

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use fonio_results::database::Location;
 use fonio_results::limits::Rate;
-use fonio_results::sample;
 use fonio_results::serve::Times;
 use fonio_results::service::Settings;
+use fonio_storebench_document::sample;
 use support::{Answer, Running, settings};
 
 fn on_sqlite(change: impl FnOnce(&mut Settings), times: Times) -> (Running, tempfile::TempDir) {

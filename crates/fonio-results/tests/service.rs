@@ -6,10 +6,10 @@ use crate::support;
 
 use std::collections::BTreeMap;
 
-use fonio_bench::storebench::document::{Document, Measure};
 use fonio_results::database::{DatabaseError, Location};
-use fonio_results::sample;
 use fonio_results::serve::Times;
+use fonio_storebench_document::document::{Document, Measure};
+use fonio_storebench_document::sample;
 use serde_json::Value;
 use support::{Postgres, Running, settings};
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fonio_core::random::seed_for;
-use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
+use fonio_core::{Access, ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
 
 use crate::device::{Command, Device};
 use crate::profile::{Profile, ProfileError};
@@ -39,6 +39,12 @@ pub enum Order {
     Sequential,
     /// Each request begins anywhere in the range, aligned to the size of a request.
     Random,
+}
+
+impl From<Access> for Order {
+    fn from(access: Access) -> Order {
+        if access.is_sequential() { Order::Sequential } else { Order::Random }
+    }
 }
 
 /// The result of a job.

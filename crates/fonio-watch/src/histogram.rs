@@ -1,6 +1,7 @@
 //! A histogram of durations in classes of powers of two: small, exact to merge, and good enough to see what is slow.
 
 use fonio_core::Nanos;
+use fonio_core::statistics::doublings::{Doublings, class_of};
 use serde::{Deserialize, Serialize};
 
 /// The number of classes: the last one begins at 2³⁰ µs, 18 minutes.
@@ -11,8 +12,7 @@ const CLASSES: usize = 32;
 /// Class 0 is below 1 µs; class *k* is from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// Up to the highest class that has durations.
-    counts: Vec<u64>,
+    counts: Doublings,
     total_us: u64,
     longest_us: u64,
 }
@@ -21,7 +21,7 @@ impl Histogram {
     /// Adds one duration.
     pub fn add(&mut self, duration: Nanos) {
         let us = duration.0 / 1000;
-        self.add_to(us.checked_ilog2().map_or(0, |log| log as usize + 1), 1);
+        self.add_to(class_of(us), 1);
         self.total_us = self.total_us.saturating_add(us);
         self.longest_us = self.longest_us.max(us);
     }
@@ -36,25 +36,19 @@ impl Histogram {
     }
 
     fn add_to(&mut self, class: usize, count: u64) {
-        let class = class.min(CLASSES - 1);
-        if self.counts.len() <= class {
-            self.counts.resize(class + 1, 0);
-        }
-        self.counts[class] += count;
+        self.counts.add(class.min(CLASSES - 1), count);
     }
 
     /// Adds all durations of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
-        for (class, count) in other.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            self.add_to(class, *count);
-        }
+        self.counts.merge(&other.counts);
         self.total_us = self.total_us.saturating_add(other.total_us);
         self.longest_us = self.longest_us.max(other.longest_us);
     }
 
     /// The number of durations.
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.count()
     }
 
     /// The sum of the durations.
@@ -75,22 +69,19 @@ impl Histogram {
     /// An upper bound of the quantile `thousandths` / 1000: the end of its class, or the longest duration if that is less.
     /// `None` of nothing.
     pub fn quantile_at_most(&self, thousandths: u64) -> Option<Nanos> {
-        let count = self.count();
-        let rank = u128::from(count) * u128::from(thousandths.min(1000));
-        let mut seen = 0;
-        for (end, count) in self.upper_bounds() {
-            seen += u128::from(count);
-            if seen * 1000 >= rank && seen > 0 {
-                return Some(Nanos(end.0.min(self.longest().0.max(1000))));
-            }
-        }
-        None
+        let class = self.counts.class_of_quantile(thousandths)?;
+        Some(end_of(class).min(self.longest().max(Nanos(1000))))
     }
 
     /// The end of each class, and the number of durations in it.
     pub fn upper_bounds(&self) -> impl Iterator<Item = (Nanos, u64)> {
-        self.counts.iter().enumerate().map(|(class, count)| (Nanos(1000_u64 << class), *count))
+        self.counts.counts().iter().enumerate().map(|(class, count)| (end_of(class), *count))
     }
+}
+
+/// The end of a class.
+fn end_of(class: usize) -> Nanos {
+    Nanos(1000_u64 << class.min(CLASSES - 1))
 }
 
 #[cfg(test)]
@@ -119,6 +110,14 @@ mod tests {
         assert_eq!(counted.upper_bounds().last(), Some((Nanos(2000), 3)));
         counted.add(Nanos(u64::MAX));
         assert_eq!(counted.count(), 4);
+    }
+
+    /// Rings on media hold histograms in this form.
+    #[test]
+    fn the_stored_form_stays() {
+        let bytes = postcard::to_stdvec(&of(&[0, 999, 1000, 1999, 2000, 5_000_000])).unwrap();
+        let counts = [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(bytes, [&[14], &counts[..], &[0x8c, 0x27, 0x88, 0x27]].concat());
     }
 
     proptest! {

@@ -1,130 +1,144 @@
-//! The last minute, or what of it the memory holds: requests, long waits and counts of short ones, packed.
+//! The last minute, or the part of it that the memory holds: requests, long waits and counts of short ones.
+//!
+//! Requests are encoded in chunks, each of which can be decoded alone. A chunk is forgotten when all of its requests are.
 
 use std::collections::VecDeque;
 
-use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Nanos, Op, Sector, Timestamp};
+use fonio_core::{DeviceId, Nanos, Request, Timestamp};
 use fonio_record::observer::{Inode, Observed, ObservedCount, ObservedRequest, ObservedWait, PartyId};
+use serde::{Deserialize, Serialize};
+
+use crate::compact::Codec;
 
 /// How long anything is held.
 const HELD: Nanos = Nanos(60_000_000_000);
-/// The most memory.
-const BYTES_MAX: usize = 8 << 20;
-/// The most waits and counts, of about 80 bytes each; the rest of the memory is for requests.
+/// The most waits and counts, of about 100 bytes each.
 const WAITS_MAX: usize = 8192;
-const REQUESTS_MAX: usize = (BYTES_MAX - 2 * WAITS_MAX * 80) / size_of::<Packed>();
+/// The most chunks: 3 MiB, which hold about 100,000 requests.
+const CHUNKS_MAX: usize = 48;
+/// The size of a chunk; and the room that is left for the last request in it.
+const CHUNK_BYTES: usize = 64 << 10;
+const REQUEST_BYTES_MAX: usize = 128;
 
-/// By how many requests the room grows.
-const GROWTH: usize = 8192;
+/// What a request has besides its row.
+#[derive(Serialize, Deserialize)]
+struct Whose {
+    party: Option<u32>,
+    /// The number of the file's file system, and its own.
+    file: Option<(u32, u64)>,
+}
 
-/// A request in 72 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Packed {
-    queued: u64,
-    completed: u64,
-    /// 0 if it is not known.
-    issued: u64,
-    /// `u64::MAX` for none.
-    sector: u64,
-    inode: u64,
-    fs: u32,
-    device: u32,
-    bytes: u32,
-    /// 0 for none, as of the two that follow.
-    tid: u32,
-    cause_tid: u32,
-    flags: u32,
-    party: u16,
-    cpu: u16,
-    error: i16,
-    op: Op,
-    content: Content,
+/// Requests one after the other.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    codec: Codec,
+    /// The latest completion in it.
+    last: Timestamp,
+}
+
+impl Chunk {
+    fn new() -> Chunk {
+        Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), codec: Codec::default(), last: Timestamp(0) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.bytes.len() + REQUEST_BYTES_MAX <= CHUNK_BYTES
+    }
+
+    fn add(&mut self, request: &ObservedRequest) {
+        let whose = Whose {
+            party: request.party.map(|party| party.0),
+            file: request.file.map(|file| (file.fs.0, file.number)),
+        };
+        let before = self.bytes.len();
+        let bytes = self.codec.encode(&request.row, std::mem::take(&mut self.bytes));
+        let bytes = bytes.and_then(|bytes| postcard::to_extend(&whose, bytes));
+        self.bytes = bytes.expect("memory takes what is written to it");
+        assert!(self.bytes.len() - before <= REQUEST_BYTES_MAX, "a request is longer than its room");
+        self.last = self.last.max(request.span().1);
+    }
+
+    fn requests(&self) -> impl Iterator<Item = ObservedRequest> + Clone {
+        let (mut codec, mut rest) = (Codec::default(), &self.bytes[..]);
+        std::iter::from_fn(move || {
+            let (row, more): (Request, &[u8]) = (!rest.is_empty()).then(|| codec.decode(rest).ok())??;
+            let (whose, more): (Whose, &[u8]) = postcard::take_from_bytes(more).ok()?;
+            rest = more;
+            let file = whose.file.map(|(fs, number)| Inode { fs: DeviceId(fs), number });
+            Some(ObservedRequest { row, party: whose.party.map(PartyId), file })
+        })
+    }
 }
 
 /// What was seen lately.
 #[derive(Debug)]
 pub struct Recent {
-    /// Since when anything is seen.
+    /// Since when every request is held.
     began: Timestamp,
-    requests: VecDeque<Packed>,
+    requests: VecDeque<Chunk>,
     waits: VecDeque<ObservedWait>,
-    counts: VecDeque<(Timestamp, Timestamp, ObservedCount)>,
-    /// When counts were taken last.
-    counted: Timestamp,
+    counts: VecDeque<ObservedCount>,
 }
 
 impl Recent {
     /// Begins at `began`.
     pub fn new(began: Timestamp) -> Recent {
-        Recent {
-            began,
-            requests: VecDeque::new(),
-            waits: VecDeque::new(),
-            counts: VecDeque::new(),
-            counted: began,
-        }
+        Recent { began, requests: VecDeque::new(), waits: VecDeque::new(), counts: VecDeque::new() }
     }
 
-    /// Takes what was seen until `now`.
-    pub fn add(&mut self, observed: &Observed, now: Timestamp) {
+    /// Takes what was seen.
+    pub fn add(&mut self, observed: &Observed) {
         match observed {
             Observed::Request(request) => {
-                if self.requests.len() >= REQUESTS_MAX {
-                    self.requests.pop_front();
+                if self.requests.back().is_none_or(|chunk| !chunk.has_room()) {
+                    if self.requests.len() >= CHUNKS_MAX
+                        && let Some(dropped) = self.requests.pop_front()
+                    {
+                        self.began = self.began.max(dropped.last);
+                    }
+                    self.requests.push_back(Chunk::new());
                 }
-                // Doubling would take twice the memory in the end.
-                if self.requests.len() == self.requests.capacity() {
-                    self.requests.reserve_exact(GROWTH.min(REQUESTS_MAX - self.requests.len()).max(1));
-                }
-                self.requests.push_back(pack(request));
+                self.requests.back_mut().expect("there is one with room").add(request);
             }
             Observed::Wait(wait) => {
                 if self.waits.len() >= WAITS_MAX {
                     self.waits.pop_front();
                 }
-                self.waits.push_back(*wait);
+                self.waits.push_back(wait.clone());
             }
             Observed::Count(count) => {
                 if self.counts.len() >= WAITS_MAX {
                     self.counts.pop_front();
                 }
-                self.counts.push_back((self.counted, now, *count));
+                self.counts.push_back(*count);
             }
         }
     }
 
-    /// Forgets what ended more than a minute before `now`. `counted` tells whether counts were taken meanwhile.
-    pub fn forget(&mut self, now: Timestamp, counted: bool) {
-        let oldest = now.0.saturating_sub(HELD.0);
-        while self.requests.front().is_some_and(|request| request.completed < oldest) {
+    /// Forgets what ended more than a minute before `now`.
+    pub fn forget(&mut self, now: Timestamp) {
+        let oldest = Timestamp(now.0.saturating_sub(HELD.0));
+        self.began = self.began.max(oldest);
+        while self.requests.front().is_some_and(|chunk| chunk.last < oldest) {
             self.requests.pop_front();
         }
-        while self.waits.front().is_some_and(|wait| wait.ended.is_some_and(|ended| ended.0 < oldest)) {
+        while self.waits.front().is_some_and(|wait| wait.row.ended.is_some_and(|ended| ended < oldest)) {
             self.waits.pop_front();
         }
-        while self.counts.front().is_some_and(|(_, until, _)| until.0 < oldest) {
+        while self.counts.front().is_some_and(|count| count.row.until < oldest) {
             self.counts.pop_front();
-        }
-        if counted {
-            self.counted = now;
-        }
-        // A burst leaves room behind that would be held for ever.
-        if self.requests.capacity() > 4 * self.requests.len().max(1024) {
-            self.requests.shrink_to(2 * self.requests.len());
         }
     }
 
     /// The earliest instant since which every request was seen and none is forgotten.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
-        let oldest = Timestamp(now.0.saturating_sub(HELD.0)).max(self.began);
-        match self.requests.front() {
-            Some(first) if self.requests.len() >= REQUESTS_MAX => oldest.max(Timestamp(first.completed)),
-            _ => oldest,
-        }
+        self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }
 
-    /// The requests in the order of their completion.
-    pub fn requests(&self) -> impl ExactSizeIterator<Item = ObservedRequest> {
-        self.requests.iter().map(unpack)
+    /// The requests that completed since [`Recent::complete_since`], in the order of their completion.
+    pub fn requests(&self) -> impl Iterator<Item = ObservedRequest> + Clone {
+        self.requests.iter().flat_map(Chunk::requests).filter(|request| request.span().1 >= self.began)
     }
 
     /// The long waits in the order of their ends.
@@ -132,123 +146,82 @@ impl Recent {
         self.waits.iter()
     }
 
-    /// The counts of short waits, each with the span in which they ended.
-    pub fn counts(&self) -> impl Iterator<Item = &(Timestamp, Timestamp, ObservedCount)> {
+    /// The counts of short waits.
+    pub fn counts(&self) -> impl Iterator<Item = &ObservedCount> {
         self.counts.iter()
     }
 }
 
-fn pack(request: &ObservedRequest) -> Packed {
-    Packed {
-        queued: request.queued.0,
-        completed: request.completed.0,
-        issued: request.issued.map_or(0, |at| at.0),
-        sector: request.sector.map_or(u64::MAX, |sector| sector.0),
-        inode: request.file.map_or(0, |file| file.number),
-        fs: request.file.map_or(0, |file| file.fs.0),
-        device: request.device.0,
-        bytes: u32::try_from(request.bytes.0).unwrap_or(u32::MAX),
-        tid: request.tid.unwrap_or(0),
-        cause_tid: request.cause_tid.unwrap_or(0),
-        flags: request.flags.0,
-        // 0 stands for "others", which no request is.
-        party: request.party.map_or(u16::MAX, |party| u16::try_from(party.0).unwrap_or(0)),
-        cpu: u16::try_from(request.cpu).unwrap_or(u16::MAX),
-        error: i16::try_from(request.error).unwrap_or(i16::MIN),
-        op: request.op,
-        content: request.content,
-    }
-}
-
-fn unpack(packed: &Packed) -> ObservedRequest {
-    let thread = |tid: u32| (tid != 0).then_some(tid);
-    ObservedRequest {
-        device: DeviceId(packed.device),
-        op: packed.op,
-        flags: Flags(packed.flags),
-        sector: (packed.sector != u64::MAX).then_some(Sector(packed.sector)),
-        bytes: ByteCount(packed.bytes.into()),
-        queued: Timestamp(packed.queued),
-        issued: (packed.issued != 0).then_some(Timestamp(packed.issued)),
-        completed: Timestamp(packed.completed),
-        error: packed.error.into(),
-        cpu: packed.cpu.into(),
-        tid: thread(packed.tid),
-        cause_tid: thread(packed.cause_tid),
-        party: (packed.party != u16::MAX).then_some(PartyId(packed.party.into())),
-        file: (packed.inode != 0).then_some(Inode { fs: DeviceId(packed.fs), number: packed.inode }),
-        content: packed.content,
-    }
-}
-
-/// Whether a wait is one for storage of a program, and not of a kernel thread.
-pub fn is_for_storage(wait: &ObservedWait) -> bool {
-    wait.blocked_in != BlockedIn::KernelThread && wait.blocked_in.is_for_storage(wait.reason)
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
+    use fonio_core::{ByteCount, Content, Flags, Op, Sector};
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::compact::tests::any_request;
 
     pub(crate) fn request(completed_ms: u64) -> ObservedRequest {
-        ObservedRequest {
-            device: DeviceId::new(179, 0),
-            op: Op::Write,
+        let row = Request {
             flags: Flags::SYNC,
             sector: Some(Sector(8)),
-            bytes: ByteCount(4096),
-            queued: Timestamp((completed_ms - 1) * 1_000_000),
-            issued: None,
-            completed: Timestamp(completed_ms * 1_000_000),
-            error: -5,
-            cpu: 1,
+            queued: Some(Timestamp((completed_ms - 1) * 1_000_000)),
+            completed: Some(Timestamp(completed_ms * 1_000_000)),
+            error: Some(-5),
             tid: Some(7),
-            cause_tid: None,
-            party: Some(PartyId(3)),
-            file: Some(Inode { fs: DeviceId::new(179, 2), number: 12 }),
             content: Content::Data,
-        }
+            ..Request::new(DeviceId::new(179, 0), Op::Write, ByteCount(4096))
+        };
+        let file = Some(Inode { fs: DeviceId::new(179, 2), number: 12 });
+        ObservedRequest { row, party: Some(PartyId(3)), file }
     }
 
-    #[test]
-    fn requests_survive_packing() {
-        let plain = request(5);
-        let flush = ObservedRequest {
-            op: Op::Flush,
-            sector: None,
-            issued: Some(Timestamp(9)),
-            tid: None,
-            cause_tid: Some(8),
-            party: None,
-            file: None,
-            error: 0,
-            ..plain
-        };
-        for request in [plain, flush] {
-            assert_eq!(unpack(&pack(&request)), request);
+    proptest! {
+        #[test]
+        fn requests_come_back(
+            rows in prop::collection::vec((any_request(), any::<Option<(u32, u32, u64)>>()), 0..30),
+        ) {
+            let mut recent = Recent::new(Timestamp(0));
+            let requests: Vec<ObservedRequest> = rows
+                .into_iter()
+                .map(|(row, whose)| ObservedRequest {
+                    row,
+                    party: whose.map(|(party, ..)| PartyId(party)),
+                    file: whose.map(|(_, fs, number)| Inode { fs: DeviceId(fs), number }),
+                })
+                .collect();
+            requests.iter().for_each(|request| recent.add(&Observed::Request(request.clone())));
+            prop_assert_eq!(recent.requests().collect::<Vec<_>>(), requests);
         }
     }
 
     #[test]
     fn a_minute_is_held_within_the_memory() {
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
         let mut recent = Recent::new(Timestamp(0));
         for ms in 1..=200_000_u64 {
-            recent.add(&Observed::Request(request(ms)), Timestamp(ms * 1_000_000));
+            recent.add(&Observed::Request(request(ms)));
             if ms % 1000 == 0 {
-                recent.forget(Timestamp(ms * 1_000_000), false);
+                recent.forget(at(ms));
             }
         }
-        let held: Vec<_> = recent.requests().collect();
-        assert_eq!((held.len(), held.last().unwrap().completed.0), (60_001, 200_000_000_000));
-        assert_eq!(recent.complete_since(Timestamp(200_000_000_000)), Timestamp(140_000_000_000));
+        let completed: Vec<Timestamp> = recent.requests().map(|request| request.span().1).collect();
+        assert_eq!(
+            (completed.len(), completed.first(), completed.last()),
+            (60_001, Some(&at(140_000)), Some(&at(200_000)))
+        );
+        assert_eq!(recent.complete_since(at(200_000)), at(140_000));
         // Ten times as many do not fit.
-        for us in 1..=600_000_u64 {
-            let one = ObservedRequest { completed: Timestamp(200_000_000_000 + us * 100_000), ..request(9) };
-            recent.add(&Observed::Request(one), one.completed);
+        for tenths in 1..=600_000_u64 {
+            let mut one = request(200_001 + tenths / 10);
+            one.row.completed = Some(Timestamp(200_000_000_000 + tenths * 100_000));
+            recent.add(&Observed::Request(one));
         }
-        assert_eq!(recent.requests.len(), REQUESTS_MAX);
-        assert!(recent.complete_since(Timestamp(260_000_000_000)) > Timestamp(240_000_000_000));
-        recent.forget(Timestamp(900_000_000_000), true);
-        assert!(recent.requests.is_empty() && recent.requests.capacity() < 10_000);
+        assert_eq!(recent.requests.len(), CHUNKS_MAX);
+        let since = recent.complete_since(at(260_000));
+        assert!(since > at(248_000) && since < at(252_000), "{since:?}");
+        let held = recent.requests().count() as u64;
+        assert_eq!(held, (at(260_000).0 - since.0) / 100_000 + 1);
+        recent.forget(at(900_000));
+        assert!(recent.requests.is_empty());
     }
 }

@@ -9,8 +9,6 @@ use fonio_core::{Nanos, Timestamp};
 use fonio_record::observer::{ObservedWait, PartyId};
 use rustc_hash::FxHashMap;
 
-use crate::recent::is_for_storage;
-
 /// Waits of a thread that follow each other this closely are one, if the thread is blocked for most of the time.
 const PAUSE: Nanos = Nanos(20_000_000);
 const BLOCKED_PERCENT: u64 = 80;
@@ -41,7 +39,7 @@ pub struct FoundStall {
 }
 
 /// Waits of one thread that follow each other closely.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Chain {
     began: Timestamp,
     ended: Timestamp,
@@ -54,7 +52,7 @@ struct Chain {
 impl Chain {
     /// Begins with a wait whose time is not counted yet.
     fn of(wait: &ObservedWait, ended: Timestamp) -> Chain {
-        Chain { began: wait.began, ended, blocked: 0, longest: 0, wait: *wait }
+        Chain { began: wait.row.began, ended, blocked: 0, longest: 0, wait: wait.clone() }
     }
 }
 
@@ -77,57 +75,61 @@ impl StallFinder {
 
     /// Takes a wait that ended. Returns the stall before it, if this one begins another.
     pub fn see(&mut self, wait: &ObservedWait) -> Option<FoundStall> {
-        let ended = wait.ended?;
-        if !is_for_storage(wait) {
+        let ended = wait.row.ended?;
+        if !wait.is_for_storage() {
             return None;
         }
-        if let Some(at) = self.told.iter().position(|told| *told == (wait.tid, wait.began)) {
+        if let Some(at) = self.told.iter().position(|told| *told == (wait.row.tid, wait.row.began)) {
             self.told.remove(at);
             return None;
         }
-        if self.chains.len() >= THREADS_MAX && !self.chains.contains_key(&wait.tid) {
-            self.chains.retain(|_, chain| chain.ended.0 + PAUSE.0 >= wait.began.0);
+        if self.chains.len() >= THREADS_MAX && !self.chains.contains_key(&wait.row.tid) {
+            self.chains.retain(|_, chain| chain.ended.0 + PAUSE.0 >= wait.row.began.0);
             if self.chains.len() >= THREADS_MAX {
                 self.chains.clear();
             }
         }
-        let lasted = ended.0.saturating_sub(wait.began.0);
-        let chain = self.chains.entry(wait.tid).or_insert(Chain::of(wait, ended));
-        if wait.began.0 > chain.ended.0 + PAUSE.0 {
+        let lasted = ended.0.saturating_sub(wait.row.began.0);
+        let chain = self.chains.entry(wait.row.tid).or_insert(Chain::of(wait, ended));
+        if wait.row.began.0 > chain.ended.0 + PAUSE.0 {
             *chain = Chain::of(wait, ended);
         }
         chain.blocked += lasted;
         chain.ended = chain.ended.max(ended);
         if lasted > chain.longest {
             chain.longest = lasted;
-            chain.wait = *wait;
+            chain.wait = wait.clone();
         }
         let span = chain.ended.0.saturating_sub(chain.began.0);
         let is_long =
             Duration::from_nanos(span) >= self.threshold && chain.blocked * 100 >= span * BLOCKED_PERCENT;
-        let (joined, ended) =
-            (ObservedWait { began: chain.began, ended: Some(chain.ended), ..chain.wait }, chain.ended);
-        if is_long { self.add(&joined, ended, false) } else { None }
+        if !is_long {
+            return None;
+        }
+        let (mut joined, ended) = (chain.wait.clone(), chain.ended);
+        (joined.row.began, joined.row.ended) = (chain.began, Some(ended));
+        self.add(&joined, ended, false)
     }
 
     fn add(&mut self, wait: &ObservedWait, ended: Timestamp, goes_on: bool) -> Option<FoundStall> {
-        let new = FoundStall { began: wait.began, ended, worst: *wait, others: Vec::new(), goes_on };
-        let Some(open) = self.open.as_mut().filter(|open| wait.began.0 <= open.ended.0 + GAP.0) else {
+        let new =
+            FoundStall { began: wait.row.began, ended, worst: wait.clone(), others: Vec::new(), goes_on };
+        let Some(open) = self.open.as_mut().filter(|open| wait.row.began.0 <= open.ended.0 + GAP.0) else {
             return self.open.replace(new);
         };
         let lasted = |wait: &ObservedWait, until: Timestamp| {
-            wait.ended.unwrap_or(until).0.saturating_sub(wait.began.0)
+            wait.row.ended.unwrap_or(until).0.saturating_sub(wait.row.began.0)
         };
         let mut other = wait.party;
         if lasted(wait, ended) > lasted(&open.worst, open.ended) {
             other = open.worst.party;
-            open.worst = *wait;
+            open.worst = wait.clone();
         }
         if other != open.worst.party && !open.others.contains(&other) && open.others.len() < PARTIES_MAX {
             open.others.push(other);
         }
         open.others.retain(|party| *party != open.worst.party);
-        open.began = open.began.min(wait.began);
+        open.began = open.began.min(wait.row.began);
         open.ended = open.ended.max(ended);
         open.goes_on |= goes_on;
         None
@@ -135,10 +137,10 @@ impl StallFinder {
 
     /// Takes the waits that have not ended at `now`. Those of a minute and more are told once.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
-        self.told.retain(|told| waits.iter().any(|wait| (wait.tid, wait.began) == *told));
-        for wait in waits.iter().filter(|wait| is_for_storage(wait)) {
-            let key = (wait.tid, wait.began);
-            if now.0.saturating_sub(wait.began.0) < GOES_ON.0 || self.told.contains(&key) {
+        self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
+        for wait in waits.iter().filter(|wait| wait.is_for_storage()) {
+            let key = (wait.row.tid, wait.row.began);
+            if now.0.saturating_sub(wait.row.began.0) < GOES_ON.0 || self.told.contains(&key) {
                 continue;
             }
             self.told.push(key);
@@ -160,21 +162,22 @@ impl StallFinder {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use fonio_core::{BlockedIn, WaitReason};
+    use fonio_core::{BlockedIn, Wait, WaitReason};
 
     use super::*;
 
     pub(crate) fn wait(party: u32, began_ms: u64, ended_ms: u64) -> ObservedWait {
-        ObservedWait {
+        let row = Wait {
             tid: party + 100,
-            party: PartyId(party),
             began: Timestamp(began_ms * 1_000_000),
             ended: Some(Timestamp(ended_ms * 1_000_000)),
-            blocked_in: BlockedIn::Fsync,
             reason: WaitReason::Storage,
-            file: None,
+            request_id: None,
             waker_tid: None,
-        }
+            blocked_in: Some(BlockedIn::Fsync),
+            file_id: None,
+        };
+        ObservedWait { row, party: PartyId(party), file: None }
     }
 
     fn at(ms: u64) -> Timestamp {
@@ -184,7 +187,8 @@ pub(crate) mod tests {
     #[test]
     fn long_waits_that_follow_each_other_are_one_stall() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
-        let kernel = ObservedWait { blocked_in: BlockedIn::KernelThread, ..wait(9, 0, 5000) };
+        let mut kernel = wait(9, 0, 5000);
+        kernel.row.blocked_in = Some(BlockedIn::KernelThread);
         for short in [wait(4, 0, 999), kernel] {
             assert_eq!(finder.see(&short), None);
         }
@@ -210,7 +214,7 @@ pub(crate) mod tests {
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(3, n * 400, n * 400 + 300)), None));
         let stall = finder.ripe(at(30_000)).unwrap();
         assert_eq!(
-            (stall.worst.party, stall.worst.began, stall.worst.ended),
+            (stall.worst.party, stall.worst.row.began, stall.worst.row.ended),
             (PartyId(1), at(0), Some(at(3090)))
         );
         assert_eq!(stall.others, []);
@@ -219,13 +223,15 @@ pub(crate) mod tests {
     #[test]
     fn a_wait_that_goes_on_is_told_once() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
-        let hung = ObservedWait { ended: None, ..wait(1, 1000, 0) };
-        finder.see_open(&[hung], at(40_000));
+        let mut hung = wait(1, 1000, 0);
+        hung.row.ended = None;
+        let hung = [hung];
+        finder.see_open(&hung, at(40_000));
         assert_eq!(finder.ripe(at(40_000)), None);
-        finder.see_open(&[hung], at(70_000));
+        finder.see_open(&hung, at(70_000));
         let told = finder.ripe(at(70_000)).unwrap();
         assert!(told.goes_on && told.ended == at(70_000));
-        finder.see_open(&[hung], at(130_000));
+        finder.see_open(&hung, at(130_000));
         assert_eq!(finder.ripe(at(130_000)), None);
         // Its end is not a second stall.
         assert_eq!(finder.see(&wait(1, 1000, 140_000)), None);

@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 
 use crate::devices::Devices;
 use crate::histogram::Histogram;
-use crate::recent::is_for_storage;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target};
 
 /// The most files in a minute, and the most whose paths are looked up.
@@ -52,23 +51,24 @@ impl Tally {
         match observed {
             Observed::Request(request) => {
                 self.note_disk(request);
-                if devices.name(request.device).is_some() {
+                if devices.name(request.row.device).is_some() {
                     self.request(request);
                 }
             }
             Observed::Wait(wait) => {
-                if is_for_storage(wait)
-                    && let Some(lasted) = wait.ended.and_then(|ended| ended.since(wait.began))
+                if wait.is_for_storage()
+                    && let Some(lasted) = wait.row.ended.and_then(|ended| ended.since(wait.row.began))
                 {
                     let device = wait.file.and_then(|file| self.disk_of(file));
                     self.blocked.entry((wait.party, device)).or_default().add(lasted);
                 }
             }
             Observed::Count(count) => {
-                let is_kernel = count.blocked_in == fonio_core::BlockedIn::KernelThread;
-                if !is_kernel && count.blocked_in.is_for_storage(count.reason) {
+                let row = &count.row;
+                let is_kernel = row.blocked_in == fonio_core::BlockedIn::KernelThread;
+                if !is_kernel && row.blocked_in.is_for_storage(row.reason) {
                     let sums = self.blocked.entry((count.party, None)).or_default();
-                    sums.add_counted(count.below, count.count, count.total);
+                    sums.add_counted(row.below, row.count, row.total);
                 }
             }
         }
@@ -79,27 +79,28 @@ impl Tally {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
         {
-            self.disks.insert(file.fs, request.device);
+            self.disks.insert(file.fs, request.row.device);
         }
     }
 
     fn request(&mut self, request: &ObservedRequest) {
+        let row = &request.row;
         let party = request.party.unwrap_or(PartyId(0));
-        let sums = self.parties.entry((party, request.device)).or_default();
-        let response = request.response();
-        match request.op {
+        let sums = self.parties.entry((party, row.device)).or_default();
+        let response = row.response().unwrap_or_default();
+        match row.op {
             Op::Read => {
                 sums.reads.add(response);
-                sums.read_bytes += request.bytes.0;
+                sums.read_bytes += row.bytes.0;
             }
             Op::Write | Op::WriteZeroes | Op::ZoneAppend => {
                 sums.writes.add(response);
-                sums.written_bytes += request.bytes.0;
-                let mut key = (place(request), party, request.device);
+                sums.written_bytes += row.bytes.0;
+                let mut key = (place(request), party, row.device);
                 if self.files.len() >= FILES_MAX && !self.files.contains_key(&key) {
                     key.0 = Place::Unnamed;
                 }
-                *self.files.entry(key).or_default() += request.bytes.0;
+                *self.files.entry(key).or_default() += row.bytes.0;
             }
             Op::Flush => sums.flushes.add(response),
             _ => {}
@@ -196,7 +197,7 @@ impl Tally {
 }
 
 fn place(request: &ObservedRequest) -> Place {
-    match (request.file, request.content) {
+    match (request.file, request.row.content) {
         (Some(inode), _) => Place::File(inode),
         (None, Content::FsJournal) => Place::Journal,
         (None, Content::FsMetadata) => Place::Metadata,

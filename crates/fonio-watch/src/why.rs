@@ -21,7 +21,7 @@ pub fn busiest(
 ) -> Option<DeviceId> {
     let mut times: FxHashMap<DeviceId, u64> = FxHashMap::default();
     for request in requests {
-        *times.entry(request.device).or_default() += overlap(&request, began, ended);
+        *times.entry(request.row.device).or_default() += overlap(&request, began, ended);
     }
     times
         .into_iter()
@@ -45,23 +45,26 @@ pub fn why(
     }
     // In the device, not in a queue before it: the device alone decides that.
     let in_device = |request: &ObservedRequest| {
-        let from = request.issued.unwrap_or(request.queued).max(began);
-        request.completed.min(ended).0.saturating_sub(from.0)
+        let (queued, completed) = request.span();
+        let from = request.row.issued.unwrap_or(queued).max(began);
+        completed.min(ended).0.saturating_sub(from.0)
     };
     let longest = met.iter().max_by_key(|request| in_device(request));
     if let Some(longest) = longest.filter(|request| in_device(request) * 100 >= span * ONE_REQUEST_PERCENT) {
-        let took = longest.completed.0.saturating_sub(longest.issued.unwrap_or(longest.queued).0);
+        let (queued, completed) = longest.span();
+        let took = completed.0.saturating_sub(longest.row.issued.unwrap_or(queued).0);
         return Why::OneRequest {
-            op: longest.op,
-            bytes: longest.bytes,
+            op: longest.row.op,
+            bytes: longest.row.bytes,
             took_ms: took / 1_000_000,
             party: longest.party.map(name),
         };
     }
-    let total: u64 = met.iter().map(|request| request.bytes.0).sum();
+    let total: u64 = met.iter().map(|request| request.row.bytes.0).sum();
     let mut moved: FxHashMap<(PartyId, Op), u64> = FxHashMap::default();
     for request in met.iter().filter(|request| request.party.is_some_and(|by| by != party)) {
-        *moved.entry((request.party.unwrap_or(PartyId(0)), request.op)).or_default() += request.bytes.0;
+        *moved.entry((request.party.unwrap_or(PartyId(0)), request.row.op)).or_default() +=
+            request.row.bytes.0;
     }
     let others: u64 = moved.values().sum();
     let most =
@@ -71,8 +74,8 @@ pub fn why(
         return Why::Behind { party: name(by), op, bytes: ByteCount(bytes), share_thousandths };
     }
     let own = |op: Op| -> (u64, u64) {
-        let of_op = met.iter().filter(|request| request.op == op);
-        of_op.fold((0, 0), |(bytes, count), request| (bytes + request.bytes.0, count + 1))
+        let of_op = met.iter().filter(|request| request.row.op == op);
+        of_op.fold((0, 0), |(bytes, count), request| (bytes + request.row.bytes.0, count + 1))
     };
     let ops = [Op::Read, Op::Write, Op::Flush, Op::Discard];
     let op = ops.into_iter().max_by_key(|op| own(*op)).unwrap_or(Op::Write);
@@ -81,14 +84,16 @@ pub fn why(
 }
 
 fn overlap(request: &ObservedRequest, began: Timestamp, ended: Timestamp) -> u64 {
-    request.completed.min(ended).0.saturating_sub(request.queued.max(began).0)
+    let (queued, completed) = request.span();
+    completed.min(ended).0.saturating_sub(queued.max(began).0)
 }
 
 /// The time for which at least one of the requests was in flight.
 fn in_flight(requests: &[&ObservedRequest], began: Timestamp, ended: Timestamp) -> u64 {
     let mut spans: Vec<(u64, u64)> = requests
         .iter()
-        .map(|request| (request.queued.max(began).0, request.completed.min(ended).0))
+        .map(|request| request.span())
+        .map(|(queued, completed)| (queued.max(began).0, completed.min(ended).0))
         .collect();
     spans.sort_unstable();
     let (mut time, mut until) = (0, began.0);
@@ -102,6 +107,7 @@ fn in_flight(requests: &[&ObservedRequest], began: Timestamp, ended: Timestamp) 
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+    use fonio_core::Request;
     use fonio_record::observer::PartyKind;
 
     use super::*;
@@ -115,15 +121,17 @@ mod tests {
         issued_ms: u64,
         completed_ms: u64,
     ) -> ObservedRequest {
-        ObservedRequest {
+        let mut one = request(1);
+        one.party = Some(PartyId(party));
+        one.row = Request {
             op,
             bytes: ByteCount(kib << 10),
-            party: Some(PartyId(party)),
-            queued: Timestamp(queued_ms * 1_000_000),
+            queued: Some(Timestamp(queued_ms * 1_000_000)),
             issued: Some(Timestamp(issued_ms * 1_000_000)),
-            completed: Timestamp(completed_ms * 1_000_000),
-            ..request(1)
-        }
+            completed: Some(Timestamp(completed_ms * 1_000_000)),
+            ..one.row
+        };
+        one
     }
 
     fn check(requests: &[ObservedRequest], expected: Expect) {
@@ -160,7 +168,7 @@ mod tests {
     #[test]
     fn the_busiest_device_counts() {
         let mut other = one(1, Op::Read, 4, 1000, 1000, 1400);
-        other.device = DeviceId::new(8, 0);
+        other.row.device = DeviceId::new(8, 0);
         let requests = [one(1, Op::Read, 4, 0, 0, 1300), other];
         let (began, ended) = (Timestamp(1_000_000_000), Timestamp(2_000_000_000));
         assert_eq!(busiest(requests.into_iter(), began, ended), Some(DeviceId::new(8, 0)));

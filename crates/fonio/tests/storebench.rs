@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use assert_cmd::Command;
-use fonio_bench::storebench::document::{Document, Effort, Mode, Origin};
-use fonio_bench::storebench::models;
+use fonio_storebench_document::document::{Document, Effort, Mode, Origin};
+use fonio_storebench_document::models;
 use fonio_testing::{Need, has, skip};
 
 /// Runs fonio with its state in `home`.

@@ -9,6 +9,7 @@ use fonio_core::{
     ignore_rows, unit_name,
 };
 use fonio_system::{Cgroups, Task};
+use xtask::results::Cell;
 
 use super::stack::Places;
 use super::truth::Truth;
@@ -217,27 +218,20 @@ impl Tally {
         self.unit_wrong += bytes(in_unit == Some(false));
     }
 
-    pub fn row(&self, is_data: bool) -> String {
+    /// Returns the cells of [`super::COLUMNS`].
+    pub fn cells(&self, is_data: bool) -> Vec<Cell> {
         let total = self.right + self.wrong + self.unknown;
-        if total == 0 {
-            return "none | – | – | – | – | – | – |".to_owned();
-        }
         let share = |part: u64| part as f64 / total as f64;
-        let shown = |part: u64, missed: bool| {
-            format!("{:.1} %{}", share(part) * 100.0, if missed { "*" } else { "" })
-        };
         let least = if is_data { DATA_RIGHT } else { REST_RIGHT };
-        let few = |part: u64| share(part) < least;
-        let many = |part: u64| is_data && share(part) > DATA_WRONG;
-        format!(
-            "{} KiB | {} | {} | {} | {} | {} | {} |",
-            total / 1024,
-            shown(self.right, few(self.right)),
-            shown(self.wrong, many(self.wrong)),
-            shown(self.unknown, false),
-            shown(self.cause_known, false),
-            shown(self.unit_right, is_data && few(self.unit_right)),
-            shown(self.unit_wrong, many(self.unit_wrong)),
-        )
+        let is_missed = total > 0
+            && (share(self.right) < least
+                || is_data && share(self.unit_right) < least
+                || is_data && share(self.wrong.max(self.unit_wrong)) > DATA_WRONG);
+        let parts =
+            [self.right, self.wrong, self.unknown, self.cause_known, self.unit_right, self.unit_wrong];
+        let parts = parts.map(|part| Cell::once(share(part) * 100.0, "%", 1));
+        let written = Cell::once(total as f64 / 1024.0, "KiB", 0);
+        let target = if is_missed { "missed" } else { "" }.into();
+        [written].into_iter().chain(parts).chain([target]).collect()
     }
 }

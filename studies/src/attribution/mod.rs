@@ -5,7 +5,7 @@
 //! writer has its own files and its own unit, so that the place of a request on the device shows whose it is (`truth.rs`).
 //! The program compares this with the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios
 //! of different files can become one request, which then counts for one of them; so data is compared by bios and by requests.
-//! A `*` marks a share that misses the target: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
+//! A row that misses the target says so: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
 //! least 80 % right.
 //!
 //! With `--on-overlay`, they write through an overlay, and the paths must be those of the files in its upper folder.
@@ -32,6 +32,7 @@ use std::time::Duration;
 use clap::Args;
 use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 use fonio_recording::{Recording, Tables};
+use xtask::results::{Row, StudyResult};
 
 use device::{Device, FILE_SYSTEMS, Overlay};
 use judge::Judge;
@@ -91,12 +92,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return system::run(file_systems, on);
     }
     let file_systems = if file_systems.is_empty() { &["ext4".to_owned()][..] } else { file_systems };
-    for fs in file_systems {
-        let measured = if *short_lived { short::measure(fs) } else { measure(*runs, fs, *on_overlay) };
-        measured.map_err(anyhow::Error::from_boxed)?;
-    }
-    Ok(())
+    let measured =
+        if *short_lived { short::measure(file_systems) } else { measure(*runs, file_systems, *on_overlay) };
+    measured.map_err(anyhow::Error::from_boxed)
 }
+
+/// The columns of a result, after the name of the row.
+const COLUMNS: [&str; 9] =
+    ["", "written", "right", "wrong", "unknown", "cause known", "unit right", "unit wrong", "target"];
 
 /// The name under which this program is a writer, or drives them.
 pub const ROLE: &str = "attribute";
@@ -115,11 +118,15 @@ fn role(words: &[String]) -> Result<()> {
         }
         ["guest", fs, stack, first, second] => {
             let stack = Stack::of(stack)?;
-            head(&if stack == Stack::Nothing { fs.to_owned() } else { format!("{fs}, {}", stack.word()) });
+            let name =
+                if stack == Stack::Nothing { fs.to_owned() } else { format!("{fs}, {}", stack.word()) };
             let scratch = tempfile::tempdir()?;
             let stacked = stack.make([first, second], scratch.path())?;
             let device = Device::at(&stacked.path, fs)?;
-            round(1, fs, (&device, false), Place::Units, scratch.path())
+            for row in round(&name, fs, (&device, false), Place::Units, scratch.path())? {
+                println!("{}", serde_json::to_string(&row)?);
+            }
+            Ok(())
         }
         ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
         ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
@@ -127,32 +134,36 @@ fn role(words: &[String]) -> Result<()> {
     }
 }
 
-fn head(fs: &str) {
-    println!("{fs}\n");
-    println!(
-        "| round | bytes of | written | right | wrong | unknown | cause known | unit right | unit wrong |"
-    );
-    println!("|---|---|---|---|---|---|---|---|---|");
-}
-
-fn measure(rounds: u64, fs: &str, is_on_overlay: bool) -> Result<()> {
-    head(&if is_on_overlay { format!("{fs}, through an overlay") } else { fs.to_owned() });
-    for number in 1..=rounds {
+fn measure(rounds: u64, file_systems: &[String], is_on_overlay: bool) -> Result<()> {
+    let (id, option, how) = if is_on_overlay {
+        ("attribution-overlay", " --on-overlay", ", through an overlay")
+    } else {
+        ("attribution", "", "")
+    };
+    let command = format!("cargo studies attribution {}{option} --runs {rounds}", file_systems.join(" "));
+    let title = format!("bytes attributed to the right file, process and unit{how}");
+    let mut result = StudyResult::begin(id, &title, &command, &COLUMNS)?;
+    result.rounds = Some(rounds);
+    for (fs, number) in file_systems.iter().flat_map(|fs| (1..=rounds).map(move |number| (fs, number))) {
         let scratch = tempfile::tempdir()?;
         let device = Device::over(&scratch.path().join("image"), fs)?;
-        round(number, fs, (&device, is_on_overlay), Place::Groups, scratch.path())?;
+        let name = format!("{fs}, round {number}");
+        for row in round(&name, fs, (&device, is_on_overlay), Place::Groups, scratch.path())? {
+            result.row(row.name, row.cells);
+        }
     }
+    result.keep(!is_on_overlay && rounds >= 3 && file_systems.len() == FILE_SYSTEMS.len())?;
     Ok(())
 }
 
-/// Records the writers once, and prints the table of that recording.
+/// Records the writers once, and returns the rows of that recording.
 fn round(
-    number: u64,
+    name: &str,
     fs: &str,
     (device, is_on_overlay): (&Device, bool),
     place: Place,
     scratch: &Path,
-) -> Result<()> {
+) -> Result<Vec<Row>> {
     let system = device.mounted(&scratch.join("mnt"))?;
     let overlay = is_on_overlay.then(|| Overlay::over(&system.0, scratch)).transpose()?;
     let (dir, files) = overlay.as_ref().map_or((&system.0, &system.0), |over| (&over.merged.0, &over.upper));
@@ -166,13 +177,16 @@ fn round(
     let truth = Truth::read(&truth, device.path(), fs)?;
     let mut judge = Judge::new(place, Places::of(device.path())?);
     Recording::open(&out)?.replay(&mut judge, Tables::ALL)?;
-    for (kind, tally) in judge.tallies(&truth) {
-        println!("| {number} | {kind} | {}", tally.row(kind.starts_with("data")));
-    }
+    let tallies = judge.tallies(&truth).into_iter();
+    let rows = tallies.map(|(kind, tally)| Row {
+        name: format!("{name}: {kind}"),
+        cells: tally.cells(kind.starts_with("data")),
+    });
+    let rows = rows.collect();
     for (unit, file, bytes) in judge.misses() {
         eprintln!("note: {} KiB of {file} were said to be of {unit}", bytes / 1024);
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// Runs the writers in `dir`, notes where their files are on the device, and deletes one file. The paths are those in

@@ -13,8 +13,9 @@ use std::process::Command;
 use fonio_core::{Bio, Content, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_recording::{Recording, Tables};
 use rustix::time::{ClockId, clock_gettime};
+use xtask::results::{Cell, StudyResult};
 
-use super::device::Device;
+use super::device::{Device, FILE_SYSTEMS};
 use super::{ROLE, Result};
 
 /// The files that each writer makes.
@@ -102,11 +103,20 @@ pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Records the writers once, and prints a row for each.
-pub fn measure(fs: &str) -> Result<()> {
-    println!("{fs}, {FILES} files of each writer\n");
-    println!("| writer | data written | right path | wrong path | no path |");
-    println!("|---|---|---|---|---|");
+/// Records the writers once on each file system, and keeps a row for each writer.
+pub fn measure(file_systems: &[String]) -> Result<()> {
+    let columns = ["writer", "data written", "right path", "wrong path", "no path"];
+    let title = format!("bytes of short-lived files attributed rightly, {FILES} files of each writer");
+    let command = format!("cargo studies attribution {} --short-lived", file_systems.join(" "));
+    let mut result = StudyResult::begin("attribution-short-lived", &title, &command, &columns)?;
+    for fs in file_systems {
+        record(fs, &mut result)?;
+    }
+    result.keep(file_systems.len() == FILE_SYSTEMS.len())?;
+    Ok(())
+}
+
+fn record(fs: &str, result: &mut StudyResult) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let device = Device::over(&scratch.path().join("image"), fs)?;
     let system = device.mounted(&scratch.path().join("mnt"))?;
@@ -123,13 +133,13 @@ pub fn measure(fs: &str) -> Result<()> {
     for (name, _) in WRITERS {
         let written = written(&fs::read_to_string(notes.join(name))?)?;
         let tally = judge.tally(name, &written);
-        println!("| {name} | {}", tally.row());
+        result.row(format!("{fs}: {name}"), tally.cells());
         for (sum, part) in all.0.iter_mut().zip(tally.0) {
             *sum += part;
         }
     }
-    println!("| all | {}", all.row());
-    println!("\nThe recorder used {} ms of a processor.\n", summary.capture_cpu.as_millis());
+    result.row(format!("{fs}: all"), all.cells());
+    eprintln!("The recorder used {} ms of a processor.", summary.capture_cpu.as_millis());
     Ok(())
 }
 
@@ -218,13 +228,9 @@ impl Judge {
 struct Tally([u64; 3]);
 
 impl Tally {
-    fn row(self) -> String {
+    fn cells(self) -> Vec<Cell> {
         let total: u64 = self.0.iter().sum();
-        let share = |part: u64| match total {
-            0 => "–".to_owned(),
-            _ => format!("{:.1} %", part as f64 * 100.0 / total as f64),
-        };
-        let [right, wrong, none] = self.0.map(share);
-        format!("{} KiB | {right} | {wrong} | {none} |", total / 1024)
+        let shares = self.0.map(|part| Cell::once(part as f64 * 100.0 / total as f64, "%", 1));
+        [Cell::once(total as f64 / 1024.0, "KiB", 0)].into_iter().chain(shares).collect()
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fonio_lab::{Archive, System, SystemOptions};
+use xtask::results::{Row, StudyResult};
 
 use super::FILE_SYSTEMS;
 use crate::{process, tools};
@@ -42,16 +43,28 @@ pub fn run(file_systems: &[String], layers: &[String]) -> Result<()> {
     };
     let mut system = System::start(&archive, &options, &announce, &stop)?;
     println!("Linux {}, {}\n", system.release(), system.accelerator().described());
+    let is_mapped = layers != ["disk"];
+    let id = if is_mapped { "attribution-mapped" } else { "attribution-lab" };
+    let on = if is_mapped { format!(" --on {}", layers.join(",")) } else { String::new() };
+    let command = format!("cargo studies attribution {} --lab{on}", file_systems.join(" "));
+    let title = format!("bytes attributed rightly in a whole Debian with Linux {}", system.release());
+    let mut result = StudyResult::begin(id, &title, &command, &super::COLUMNS)?;
     prepare(&mut system, &program)?;
     for (layer, fs) in layers.iter().flat_map(|layer| file_systems.iter().map(move |fs| (layer, fs))) {
         process::check_signals()?;
         let [first, second] = [1, 2].map(|number| format!("/dev/disk/by-id/virtio-disk{number}"));
         let out = system.run(&["/root/attribution", super::ROLE, "guest", fs, layer, &first, &second])?;
-        print!("{}", String::from_utf8_lossy(&out.stdout));
-        println!();
         eprint!("{}", String::from_utf8_lossy(&out.stderr));
         ensure!(out.code == 0, "the program failed in the guest with exit code {}", out.code);
+        for line in String::from_utf8_lossy(&out.stdout).lines() {
+            let row: Row = serde_json::from_str(line).with_context(|| format!("`{line}` is not a row"))?;
+            result.row(row.name, row.cells);
+        }
     }
+    let file_systems_wanted = if is_mapped { 2 } else { FILE_SYSTEMS.len() };
+    let is_complete =
+        file_systems.len() >= file_systems_wanted && (!is_mapped || layers.len() == LAYERS.len());
+    result.keep(is_complete)?;
     Ok(system.stop()?)
 }
 

@@ -1,7 +1,8 @@
 //! `cargo studies documents`: writes the tables of figures in documents from the results.
 //!
-//! `<!-- results: ID -->` … `<!-- end -->` holds the table of a result, and `<!-- papers: PREFIX -->` … `<!-- end -->` a
-//! line for each result whose id begins so. Nothing between the two lines is written by hand.
+//! `<!-- results: ID -->` … `<!-- end -->` holds the table of a result, `<!-- results: ID: COLUMN, COLUMN -->` some of its
+//! columns, and `<!-- papers: PREFIX -->` a line for each result whose id begins so. Nothing between the two lines is written
+//! by hand.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -75,7 +76,7 @@ fn all() -> Result<Vec<(PathBuf, String)>> {
 struct Block<'a> {
     /// `results` or `papers`.
     kind: &'a str,
-    /// An id, or how ids begin.
+    /// An id and perhaps columns, or how ids begin.
     name: &'a str,
 }
 
@@ -86,13 +87,22 @@ impl<'a> Block<'a> {
         ["results", "papers"].contains(&kind).then_some(Block { kind, name })
     }
 
+    /// The id of a result, without the columns.
+    fn id(&self) -> &'a str {
+        self.name.split_once(": ").map_or(self.name, |(id, _)| id)
+    }
+
     /// Returns the lines of the block.
     fn text(&self, results: &BTreeMap<String, StudyResult>) -> Result<String> {
         if self.kind == "results" {
             let result =
-                results.get(self.name).with_context(|| format!("there is no result `{}`", self.name))?;
+                results.get(self.id()).with_context(|| format!("there is no result `{}`", self.id()))?;
             let origin = measured(&result.origin, &result.command);
-            return Ok(result.table() + &origin.map_or_else(String::new, |origin| format!("\n{origin}\n")));
+            let table = match self.name.split_once(": ") {
+                Some((_, columns)) => result.with_columns(&columns.split(", ").collect::<Vec<_>>())?.table(),
+                None => result.table(),
+            };
+            return Ok(table + &origin.map_or_else(String::new, |origin| format!("\n{origin}\n")));
         }
         let mut text = "| id | shows | result |\n|---|---|---|\n".to_owned();
         let mut papers: Vec<_> = results.iter().filter(|(id, _)| id.starts_with(self.name)).collect();

@@ -21,9 +21,12 @@ fn every_result_is_in_a_document() {
     let texts: String = all().expect("the documents can be read").into_iter().map(|(_, text)| text).collect();
     let blocks: Vec<Block<'_>> = texts.lines().filter_map(Block::begun_by).collect();
     for result in StudyResult::all().expect("all results can be read") {
+        let file = process::root().join("studies/results").join(format!("{}.json", result.id));
+        let text = fs::read_to_string(&file).expect("the file has the name of its id");
+        assert_eq!(text, result.text().expect("JSON"), "{}", file.display());
         let id = result.id.as_str();
         let shows = |block: &Block<'_>| match block.kind {
-            "results" => block.name == id,
+            "results" => block.id() == id,
             _ => id.starts_with(block.name),
         };
         assert!(blocks.iter().any(shows), "no document shows the result {id}");

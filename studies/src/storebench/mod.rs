@@ -7,15 +7,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use fonio_bench::storebench::compare::{Answer, compare};
-use fonio_bench::storebench::document::Document;
 use fonio_bench::storebench::models;
 use fonio_sim::profile::{Profile, SHIPPED};
+use fonio_storebench_document::compare::{Answer, compare};
+use fonio_storebench_document::document::Document;
 use xtask::results::{Cell, StudyResult};
 
 use crate::{emulated, process};
 
-const DATA: &str = "crates/fonio-bench/data/storebench-models.jsonl.gz";
+const DATA: &str = "crates/fonio-storebench-document/data/models.jsonl.gz";
 
 /// The card of `equal`, and its capacity.
 const CARD: &str = "sd_a1";
@@ -123,7 +123,7 @@ fn make_models() -> Result<()> {
         println!("{name:<16} {:>5.1} s  {}", began.elapsed().as_secs_f64(), document.verdict);
         documents.push(document);
     }
-    let packed = models::pack(&documents)?;
+    let packed = fonio_storebench_document::models::pack(&documents)?;
     let path = process::root().join(DATA);
     fs::write(&path, &packed).with_context(|| format!("cannot write {}", path.display()))?;
     println!("{} results in {DATA}: {} bytes", documents.len(), packed.len());

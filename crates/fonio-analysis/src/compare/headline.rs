@@ -1,8 +1,8 @@
 //! The figures that a comparison consists of, from the analysis of one recording.
 
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 
-use crate::figures::{Better, better, label};
+use crate::figures::{better, label};
 use crate::slices::SliceTimes;
 use crate::statistics::estimate::{self, Estimate};
 use crate::{Analysis, Distribution, Group};

@@ -13,12 +13,11 @@
 
 mod headline;
 
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Analysis;
-use crate::figures::Better;
 use crate::interval::{self, Change, Unknown, geometric_mean};
 use crate::statistics::{FAMILY_LEVEL, holm};
 use headline::{Headline, Within, headlines};

@@ -10,7 +10,7 @@ mod sqlite;
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Content, Unit};
+use fonio_core::{Better, Content, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,16 +33,6 @@ pub struct Figure {
     pub value: Option<f64>,
     /// The value with its unit, as reports write it: `1.8 ms`, `23 %`, `64 KiB`.
     pub text: String,
-}
-
-/// The direction in which a figure is better for the users of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    /// A lower value.
-    Lower,
-    /// A higher value.
-    Higher,
 }
 
 impl Figure {

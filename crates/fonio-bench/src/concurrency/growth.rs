@@ -9,8 +9,7 @@
 //! numbers form one pool, because five runs of one number say little about their spread. Each resample draws new errors.
 
 use fonio_core::Random;
-
-use crate::stable::mean;
+use fonio_core::statistics::sample::mean;
 
 /// A number of requests is enough if its throughput is below the best by at most this share. Ours: a smaller gain is not
 /// worth the time that the requests then wait for each other in the device.
@@ -45,13 +44,13 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     if rounds == 0 {
         return None;
     }
-    let of_round = |round: usize| mean(rates.iter().map(|of_number| of_number[round]));
-    let rounds_mean: Vec<f64> = (0..rounds).map(of_round).collect();
+    let of_round = |round: usize| mean(&rates.iter().map(|of_number| of_number[round]).collect::<Vec<f64>>());
+    let rounds_mean = (0..rounds).map(of_round).collect::<Option<Vec<f64>>>()?;
     let relative = |of_number: &Vec<f64>| -> Vec<f64> {
         of_number.iter().zip(&rounds_mean).map(|(rate, mean)| rate / mean).collect()
     };
     let relative: Vec<Vec<f64>> = rates.iter().map(relative).collect();
-    let means: Vec<f64> = relative.iter().map(|of_number| mean(of_number.iter().copied())).collect();
+    let means = relative.iter().map(|of_number| mean(of_number)).collect::<Option<Vec<f64>>>()?;
     if rounds == 1 || means.len() == 1 {
         return Some(Enough { at: first_within(&means, 0.0), high: (rounds > 1).then_some(0) });
     }

@@ -1,13 +1,13 @@
 //! Measures tests in rounds.
 
 use fonio_core::Random;
+use fonio_core::statistics::sample::is_known;
 
 use super::{are_known, order};
-use crate::BenchError;
-use crate::plan::Test;
+use crate::error::BenchError;
 use crate::result::{Run, TestResult};
-use crate::run::{Effort, Session};
-use crate::stable;
+use crate::session::{Effort, Session};
+use crate::test::Test;
 
 /// Runs every test once in each round, until more rounds would hardly change the parameters. Before each run, calls
 /// `progress` with the name of the test and the number of the round. A round that the time limit ends is left out, so that
@@ -39,7 +39,7 @@ pub(crate) fn measure(
     }
     let result = |(test, runs): (&Test, Vec<Run>)| {
         let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
-        TestResult::new(test.clone(), runs, stable::is_stable(&rates, error_max))
+        TestResult::new(test.clone(), runs, is_known(&rates, error_max))
     };
     Ok(tests.iter().zip(runs).map(result).collect())
 }

@@ -13,8 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::BenchError;
-use crate::plan::{Access, Set, Test};
+use fonio_core::Access;
+
+use crate::error::BenchError;
+use crate::plan::{Set, Test};
 use crate::result::Run;
 
 /// The installed fio.

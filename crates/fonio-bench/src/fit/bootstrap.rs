@@ -3,6 +3,7 @@
 //! A test with several runs is resampled by drawing from them; for a test with a single run, a normally distributed share
 //! of the standard error of its response times is added.
 
+use fonio_core::statistics::sample::median;
 use fonio_sim::Random;
 use fonio_sim::profile::Profile;
 use serde::Serialize;
@@ -66,7 +67,7 @@ fn resample(observation: &Observation, random: &mut Random) -> Observation {
         [(micros, error)] => (micros + error * normal(random)).max(micros / 10.0),
         _ => {
             let draw = |_| runs[random.below(runs.len() as u64) as usize].0;
-            crate::stable::median(&(0..runs.len()).map(draw).collect::<Vec<f64>>())
+            median(&(0..runs.len()).map(draw).collect::<Vec<f64>>()).unwrap_or(observation.micros)
         }
     };
     Observation { micros, ..observation.clone() }
@@ -80,13 +81,15 @@ fn normal(random: &mut Random) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::statistics::sample::Spread;
+
     use super::*;
 
     #[test]
     fn the_normal_numbers_are() {
         let mut random = Random::new(3);
         let values: Vec<f64> = (0..20_000).map(|_| normal(&mut random)).collect();
-        let spread = crate::stable::spread(&values).expect("there are some");
-        assert!(spread.mean.abs() < 0.03 && (spread.sigma - 1.0).abs() < 0.03, "{spread:?}");
+        let spread = Spread::of(&values).expect("there are some");
+        assert!(spread.mean.abs() < 0.03 && (spread.sigma() - 1.0).abs() < 0.03, "{spread:?}");
     }
 }

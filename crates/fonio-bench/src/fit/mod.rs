@@ -14,17 +14,17 @@ pub mod shape;
 mod solve;
 mod structure;
 
-use fonio_core::ByteCount;
+use fonio_core::statistics::sample::median;
+use fonio_core::{Access, ByteCount};
 use fonio_sim::profile::{Profile, ProfileError, Source};
 use serde::Serialize;
 
+use crate::model;
+use crate::plan::{Set, Test};
+use crate::result::{Benchmark, Run, TestResult};
+use bootstrap::Interval;
 pub use error::FitError;
 pub use shape::Shape;
-
-use crate::plan::{Access, Set, Test};
-use crate::result::{Benchmark, Run, TestResult};
-use crate::{model, stable};
-use bootstrap::Interval;
 use solve::Knob;
 
 /// Seed of the model's runs.
@@ -92,7 +92,7 @@ impl Observation {
         Observation {
             test: result.test.clone(),
             requests: result.requests_each(),
-            micros: stable::median(&micros),
+            micros: median(&micros).expect("a test was run"),
             runs,
         }
     }

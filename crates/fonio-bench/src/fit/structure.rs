@@ -1,11 +1,10 @@
 //! Lists the possible devices of a shape: translation layer, page, erase block, log blocks, reach of the map.
 
-use fonio_core::ByteCount;
+use fonio_core::{Access, ByteCount};
 use fonio_sim::profile::{Profile, ProfileError};
 
 use super::solve::Knob;
 use super::{FitError, Observation, Shape};
-use crate::plan::Access;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;

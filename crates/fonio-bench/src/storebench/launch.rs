@@ -11,16 +11,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use fonio_core::Unit;
+use fonio_core::statistics::sample::{is_known, median};
+use fonio_storebench_document::document::Launch;
+use fonio_storebench_document::figures::Part;
+use fonio_storebench_document::values;
 use fonio_workload::definition::Workload;
 use fonio_workload::http::Server;
 use fonio_workload::{Mark, Observer, Options, Places, Progress, Runner, WorkloadError};
 
-use super::document::Launch;
-use super::figures::{Part, Unit};
 use super::parts::{NO_TIME, PartResult};
-use super::statistics;
-use crate::BenchError;
-use crate::stable;
+use crate::error::BenchError;
 
 /// The folder of the apps' files. It is locked while they are used; a folder without a lock was left by a killed run.
 #[derive(Debug)]
@@ -118,7 +119,7 @@ pub(super) fn measure(
         let totals: Vec<f64> = repetitions.iter().map(|repetition| repetition.total(0)).collect();
         let remains = launching.until.saturating_duration_since(Instant::now()).as_secs_f64();
         let took = totals.iter().sum::<f64>() / totals.len() as f64;
-        if remains < 2.0 * took || (number > 1 && stable::is_stable(&totals, statistics::ERROR_MAX)) {
+        if remains < 2.0 * took || (number > 1 && is_known(&totals, values::ERROR_MAX)) {
             break;
         }
     }
@@ -141,9 +142,7 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
     for (at, cache) in CACHES.iter().enumerate() {
         let of = |pick: &dyn Fn(&Repetition) -> f64| -> Vec<f64> { repetitions.iter().map(pick).collect() };
         let mut put = |name: &str, values: Vec<f64>| {
-            result
-                .figures
-                .insert(format!("launch.{cache}.{name}"), statistics::mean(&values, Unit::S, NO_TIME));
+            result.figures.insert(format!("launch.{cache}.{name}"), values::mean(&values, Unit::S, NO_TIME));
         };
         put("total", of(&|repetition| repetition.total(at)));
         put("worst", of(&|repetition| repetition.apps.values().map(|times| times[at]).fold(0.0, f64::max)));
@@ -152,14 +151,12 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
     let shares: Vec<(f64, f64)> =
         repetitions.iter().filter_map(|repetition| repetition.ticks?.shares()).collect();
     let percents = |pick: fn(&(f64, f64)) -> f64| -> Vec<f64> { shares.iter().map(pick).collect() };
-    result.figures.insert(
-        "cpu.active".to_owned(),
-        statistics::mean(&percents(|share| share.0), Unit::Percent, NO_TICKS),
-    );
-    result.figures.insert(
-        "cpu.iowait".to_owned(),
-        statistics::mean(&percents(|share| share.1), Unit::Percent, NO_TICKS),
-    );
+    result
+        .figures
+        .insert("cpu.active".to_owned(), values::mean(&percents(|share| share.0), Unit::Percent, NO_TICKS));
+    result
+        .figures
+        .insert("cpu.iowait".to_owned(), values::mean(&percents(|share| share.1), Unit::Percent, NO_TICKS));
     result.launches = repetitions[0]
         .apps
         .keys()
@@ -167,7 +164,7 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
             let median = |at: usize| {
                 let times: Vec<f64> =
                     repetitions.iter().filter_map(|repetition| Some(repetition.apps.get(app)?[at])).collect();
-                (stable::median(&times) * 1e6).round() / 1e3
+                (median(&times).unwrap_or(0.0) * 1e6).round() / 1e3
             };
             Launch { app: app.clone(), cold_ms: median(0), warm_ms: median(1) }
         })

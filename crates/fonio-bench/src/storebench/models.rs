@@ -3,17 +3,12 @@
 //! A model has no file system, no apps and no distribution of response times, so these figures are not measured. The data
 //! set is generated (`cargo studies storebench models`) and marked as such; it is never mixed with measured results.
 
-use std::io::{Read, Write};
-
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
-use fonio_core::{ByteCount, Op, Timestamp};
+use fonio_core::{ByteCount, DeviceKind, Op, Timestamp};
 use fonio_sim::measure::{Job, Order, run};
 use fonio_sim::profile::{Profile, ProfileError};
+use fonio_storebench_document::document::{Device, Document, Effort, Machine, Mode, Origin};
+use fonio_storebench_document::figures::{AT_ONCE, Part};
 
-use super::document::{Device, DeviceKind, Document, Effort, Machine, Mode, Origin};
-use super::figures::{AT_ONCE, Part};
 use super::parts::{NO_DISTRIBUTION, PartResult};
 use super::plan::{Settings, TIME_MAX, WRITE_MAX, interference, sizes};
 use super::run::{Circumstances, Kept};
@@ -23,37 +18,8 @@ use crate::model;
 use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
-/// The data set: documents in JSON, one a line, compressed.
-const SHIPPED: &[u8] = include_bytes!("../../data/storebench-models.jsonl.gz");
-
-/// Returns the shipped results of models.
-///
-/// # Panics
-///
-/// If the data set, which is a part of the program, cannot be read; a test reads it.
-pub fn shipped() -> Vec<Document> {
-    let mut text = String::new();
-    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the data set is a part of the program");
-    let documents = text.lines().map(|line| Document::parse(line.as_bytes()));
-    documents.collect::<Result<_, _>>().expect("the data set is a part of the program")
-}
-
 /// Profiles that are not flash, so that a flash device is not compared with them.
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
-
-/// Writes a data set as [`shipped`] reads it.
-///
-/// # Errors
-///
-/// A document cannot be written as JSON.
-pub fn pack(documents: &[Document]) -> std::io::Result<Vec<u8>> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-    for document in documents {
-        serde_json::to_writer(&mut packed, document)?;
-        packed.write_all(b"\n")?;
-    }
-    packed.finish()
-}
 
 const MIB: u64 = 1 << 20;
 /// As in a full run.
@@ -193,20 +159,9 @@ fn no_machine() -> Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use fonio_storebench_document::models::shipped;
 
-    #[test]
-    fn the_shipped_results_are_marked_as_models() {
-        let shipped = shipped();
-        assert!(shipped.len() >= 19, "{}", shipped.len());
-        for document in &shipped {
-            assert_eq!((document.origin, document.engine.as_str()), (Origin::Model, "model"));
-            assert!(document.check().is_empty(), "{:?}", document.check());
-            for figure in ["bandwidth.total", "slowdown.rand_read.4x4", "concurrency.rand_read"] {
-                assert!(document.value(figure).is_some(), "{:?}: {figure}", document.device.model);
-            }
-        }
-    }
+    use super::*;
 
     /// The data set is that of the profiles as they are: one of them is computed again.
     #[test]

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use fonio_core::statistics::sample::{is_known, mean};
+use fonio_core::{Access, Unit};
+use fonio_storebench_document::document::{CURVE_POINTS_MAX, CapacityCheck, Curve, Launch, Measure, Value};
+use fonio_storebench_document::figures::{self, BESIDE, Part, SIZES, size_name};
+use fonio_storebench_document::values;
 use serde::{Deserialize, Serialize};
 
-use super::document::{CURVE_POINTS_MAX, CapacityCheck, Curve, Launch, Measure, Value};
-use super::figures::{self, BESIDE, Part, SIZES, Unit, size_name};
-use super::plan::is_of;
-use super::statistics;
+use super::plan::READS_ONLY;
 use crate::fio::RATE_INTERVAL_MS;
-use crate::plan::{Access, Set, Test};
 use crate::result::{Benchmark, Run, TestResult};
-use crate::stable;
+use crate::test::{Set, Test};
 
 /// The reason of a figure whose part ended before it.
 pub const NO_TIME: &str = "no time left";
-
-/// The reason of a figure that needs writes.
-pub const READS_ONLY: &str = "a device is only read unless --erase allows to overwrite it";
 
 /// The reason of a model's medians and percentiles.
 pub const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
@@ -53,7 +51,9 @@ impl PartResult {
             (part == Part::Capacity).then(|| CapacityCheck::NotChecked { reason: reason.to_owned() });
         PartResult {
             part,
-            figures: figures.map(|figure| (figure.name, Measure::NotMeasured(reason.to_owned()))).collect(),
+            figures: figures
+                .map(|figure| (figure.figure.name, Measure::NotMeasured(reason.to_owned())))
+                .collect(),
             curve: None,
             launches: Vec::new(),
             capacity,
@@ -96,7 +96,7 @@ type Figures = BTreeMap<String, Measure>;
 fn sizes(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
     for access in Access::ALL {
         for bytes in SIZES {
-            let result = benchmark.of(Set::Sizes).find(|result| is_of(&result.test, access, bytes));
+            let result = benchmark.of(Set::Sizes).find(|result| result.test.is_of(access, bytes));
             let name =
                 |statistic: &str| format!("response.{}.{}.{statistic}", access.name(), size_name(bytes));
             let ms = |pick: &dyn Fn(&Run) -> Option<u64>, or: &str| {
@@ -104,7 +104,7 @@ fn sizes(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
                     .map(|result| result.runs.iter().map(|run| Some(pick(run)? as f64 / 1e6)).collect())
                     .unwrap_or(Some(Vec::new()));
                 match each {
-                    Some(each) => statistics::mean(&each, Unit::Ms, missing),
+                    Some(each) => values::mean(&each, Unit::Ms, missing),
                     None => Measure::NotMeasured(or.to_owned()),
                 }
             };
@@ -116,14 +116,14 @@ fn sizes(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
                 let rates: Vec<f64> = result.iter().flat_map(|result| &result.runs).map(Run::mb_s).collect();
                 figures.insert(
                     format!("bandwidth.{}", access.name()),
-                    statistics::mean(&rates, Unit::MbPerS, missing),
+                    values::mean(&rates, Unit::MbPerS, missing),
                 );
             }
         }
     }
     let four = Access::ALL
         .map(|access| figures.get(&format!("bandwidth.{}", access.name())).and_then(Measure::value));
-    let total = statistics::sum(four.into_iter(), missing);
+    let total = values::sum(four.into_iter(), missing);
     figures.insert("bandwidth.total".to_owned(), total);
 }
 
@@ -144,7 +144,7 @@ fn slowdown(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
         for count in BESIDE {
             let beside = of(access, count, false).map(responses).unwrap_or_default();
             let name = format!("slowdown.{}.{count}x{count}", access.name());
-            figures.insert(name, statistics::ratio(&beside, &alone, missing));
+            figures.insert(name, values::ratio(&beside, &alone, missing));
         }
     }
 }
@@ -167,7 +167,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
         return curve;
     };
     // One long write has no repetitions; its rate is stable if it does not vary at the end.
-    let is_steady = stable::is_stable(&rates[rates.len() * 2 / 3..], statistics::ERROR_MAX);
+    let is_steady = is_known(&rates[rates.len() * 2 / 3..], values::ERROR_MAX);
     let once = |value: f64, unit: Unit, stable: bool| {
         Measure::Measured(Value { value, unit, runs: 1, low: value, high: value, stable })
     };
@@ -188,7 +188,7 @@ fn curve(rates: &[f64]) -> Curve {
     let each = rates.len().div_ceil(CURVE_POINTS_MAX).max(1);
     // A tenth of a percent of a rate is finer than any measurement of it.
     let rounded = |rate: f64| (rate * 1000.0).round() / 1000.0;
-    let points = rates.chunks(each).map(|chunk| rounded(stable::mean(chunk.iter().copied())));
+    let points = rates.chunks(each).filter_map(mean).map(rounded);
     Curve { interval_s: RATE_INTERVAL_MS as f64 / 1e3 * each as f64, mb_s: points.collect() }
 }
 
@@ -205,7 +205,7 @@ fn concurrency(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
             let ratios: Vec<f64> = of(access, count).iter().zip(&one).map(|(many, one)| many / one).collect();
             figures.insert(
                 format!("speedup.{}.{count}", access.name()),
-                statistics::mean(&ratios, Unit::Ratio, missing),
+                values::mean(&ratios, Unit::Ratio, missing),
             );
         }
         let found = benchmark.concurrency.iter().find(|found| found.access == access);

@@ -10,18 +10,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fonio_core::Random;
+use fonio_core::statistics::sample::is_known;
+use fonio_core::{Random, Unit};
+use fonio_storebench_document::figures::Part;
+use fonio_storebench_document::values;
 
 use super::capacity::{Buffer, open};
-use super::figures::{Part, Unit};
 use super::parts::{NO_TIME, PartResult};
-use super::plan::PLACE_BYTES;
-use super::statistics;
-use crate::BenchError;
-use crate::stable;
-
-/// Bytes of a write.
-pub(super) const WRITE_BYTES: u64 = 4 << 10;
+use super::plan::{PLACE_BYTES, WRITE_BYTES};
+use crate::error::BenchError;
 
 /// Fewer writes than these have no 99th percentile.
 const WRITES_MIN: usize = 100;
@@ -137,15 +134,15 @@ pub(super) fn measure(
         if times.len() >= WRITES_MIN {
             tails.push(at_share(&times, 0.99));
         }
-        let is_known = run >= syncing.runs_min && stable::is_stable(&medians, statistics::ERROR_MAX);
+        let is_known = run >= syncing.runs_min && is_known(&medians, values::ERROR_MAX);
         if is_known || Instant::now() >= syncing.until {
             break;
         }
     }
     let few = format!("fewer than {WRITES_MIN} writes fitted into a run");
     let or = if medians.is_empty() { NO_TIME } else { &few };
-    result.figures.insert("sync.write.4k.p50".to_owned(), statistics::mean(&medians, Unit::Ms, NO_TIME));
-    result.figures.insert("sync.write.4k.p99".to_owned(), statistics::mean(&tails, Unit::Ms, or));
+    result.figures.insert("sync.write.4k.p50".to_owned(), values::mean(&medians, Unit::Ms, NO_TIME));
+    result.figures.insert("sync.write.4k.p99".to_owned(), values::mean(&tails, Unit::Ms, or));
     Ok(result)
 }
 

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use fonio_core::statistics::doublings::end_of;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
@@ -100,12 +101,15 @@ pub struct Distribution {
 
 impl From<&Histogram> for Distribution {
     fn from(histogram: &Histogram) -> Self {
+        let classes = histogram.classes();
+        let quantile = |thousandths| classes.class_of_quantile(thousandths).map(end_of);
+        let filled = classes.counts().iter().enumerate().filter(|(_, count)| **count > 0);
         Self {
-            count: histogram.count(),
+            count: classes.count(),
             sum: histogram.sum(),
-            median: histogram.quantile(0.5),
-            p99: histogram.quantile(0.99),
-            buckets: histogram.buckets(),
+            median: quantile(500),
+            p99: quantile(990),
+            buckets: filled.map(|(class, count)| (end_of(class), *count)).collect(),
         }
     }
 }

@@ -1,29 +1,26 @@
-//! The text format that Prometheus scrapes
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! The statistics of a mount for Prometheus.
 
-use std::fmt::Write;
+use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 
 use super::{Distribution, Report};
 
 /// Formats the report as metrics.
 pub(super) fn text(report: &Report) -> String {
-    let mut out = String::new();
+    let mut text = Text::default();
     let buffer = &report.buffer;
-    head(&mut out, "fonio_mount_info", "gauge", "The mode in use.");
-    line(&mut out, "fonio_mount_info", &format!("mode=\"{}\"", report.mode), 1);
-    head(&mut out, "fonio_mount_request_seconds", "histogram", "Time to answer a request.");
+    text.metric("fonio_mount_info", Kind::Gauge, "The mode in use.").row(&[("mode", &report.mode)], 1);
+    let mut times = text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to answer a request.");
     for request in &report.requests {
-        let label = format!("opcode=\"{}\"", request.name);
-        seconds(&mut out, "fonio_mount_request_seconds", &label, &request.time_ns);
+        seconds(&mut times, &[("opcode", &request.name)], &request.time_ns);
     }
-    head(&mut out, "fonio_mount_request_errors_total", "counter", "Requests answered with an error.");
+    let mut errors =
+        text.metric("fonio_mount_request_errors_total", Kind::Counter, "Requests answered with an error.");
     for request in &report.requests {
-        let label = format!("opcode=\"{}\"", request.name);
-        line(&mut out, "fonio_mount_request_errors_total", &label, request.errors);
+        errors.row(&[("opcode", &request.name)], request.errors);
     }
-    head(&mut out, "fonio_mount_opens_total", "counter", "Opens by how the file is served.");
+    let mut opens = text.metric("fonio_mount_opens_total", Kind::Counter, "Opens by how the file is served.");
     for (serving, count) in &report.opened {
-        line(&mut out, "fonio_mount_opens_total", &format!("serving=\"{serving}\""), *count);
+        opens.row(&[("serving", serving)], count);
     }
     let counters = [
         ("written_bytes_total", "Bytes of write requests.", report.write_bytes.sum),
@@ -51,8 +48,7 @@ pub(super) fn text(report: &Report) -> String {
     ];
     for (name, help, value) in counters {
         let name = format!("fonio_mount_{name}");
-        head(&mut out, &name, "counter", help);
-        line(&mut out, &name, "", value);
+        text.metric(&name, Kind::Counter, help).row(&[], value);
     }
     let gauges = [
         ("buffer_fill_bytes", "Bytes in the buffer.", buffer.fill_bytes),
@@ -64,34 +60,16 @@ pub(super) fn text(report: &Report) -> String {
     ];
     for (name, help, value) in gauges {
         let name = format!("fonio_mount_{name}");
-        head(&mut out, &name, "gauge", help);
-        line(&mut out, &name, "", value);
+        text.metric(&name, Kind::Gauge, help).row(&[], value);
     }
-    out
+    text.into_string()
 }
 
-const WRITES: &str = "a string takes whatever is written to it";
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}").expect(WRITES);
-}
-
-fn line(out: &mut String, name: &str, label: &str, value: u64) {
-    if label.is_empty() {
-        writeln!(out, "{name} {value}").expect(WRITES);
-    } else {
-        writeln!(out, "{name}{{{label}}} {value}").expect(WRITES);
-    }
-}
-
-/// A histogram of nanoseconds; its buckets are cumulative.
-fn seconds(out: &mut String, name: &str, label: &str, times: &Distribution) {
-    let mut below = 0;
-    for (bound, count) in &times.buckets {
-        below += count;
-        writeln!(out, "{name}_bucket{{{label},le=\"{}\"}} {below}", *bound as f64 / 1e9).expect(WRITES);
-    }
-    writeln!(out, "{name}_bucket{{{label},le=\"+Inf\"}} {}", times.count).expect(WRITES);
-    writeln!(out, "{name}_sum{{{label}}} {}", times.sum as f64 / 1e9).expect(WRITES);
-    writeln!(out, "{name}_count{{{label}}} {}", times.count).expect(WRITES);
+/// A histogram of nanoseconds.
+fn seconds(metric: &mut Metric<'_>, labels: &Labels<'_>, times: &Distribution) {
+    let buckets = times.buckets.iter().scan(0, |below, (end, count)| {
+        *below += count;
+        Some((*end as f64 / 1e9, *below))
+    });
+    metric.histogram(labels, buckets, times.count, times.sum as f64 / 1e9);
 }

@@ -1,15 +1,16 @@
 //! The sockets that serve the statistics of a mount.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fonio_system::{MountPoint, state};
+use fonio_core::prometheus::CONTENT_TYPE;
+use fonio_system::{MountPoint, Text, TextServer, state};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -55,6 +56,8 @@ pub(crate) fn sweep() {
 /// The server. It stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
+    /// Gives the metrics to Prometheus, if an address was given.
+    _metrics: Option<TextServer>,
     socket: PathBuf,
     stop: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -77,20 +80,15 @@ impl Server {
         // An interrupted daemon may have left this socket; the device number is ours now.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
-        let metrics = prometheus.map(TcpListener::bind).transpose().map_err(|error| {
-            let address = prometheus.map(|address| address.to_string()).unwrap_or_default();
-            MountError::system("listen for Prometheus at", address)(error)
-        })?;
+        let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;
         let (stopped, stop) =
             pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", &socket))?;
         let (file_system, buffer) = (Arc::clone(file_system), Arc::clone(buffer));
         let thread = std::thread::Builder::new()
             .name("fonio-report".to_owned())
-            .spawn(move || {
-                answer(&listener, metrics.as_ref(), &stopped, || Report::of(&file_system, &buffer))
-            })
+            .spawn(move || answer(&listener, &stopped, || Report::of(&file_system, &buffer)))
             .map_err(MountError::system("start a thread for", &socket))?;
-        Ok(Self { socket, stop, thread: Some(thread) })
+        Ok(Self { _metrics: metrics, socket, stop, thread: Some(thread) })
     }
 }
 
@@ -104,32 +102,34 @@ impl Drop for Server {
     }
 }
 
-fn answer(
-    listener: &UnixListener,
-    metrics: Option<&TcpListener>,
-    stopped: &OwnedFd,
-    report: impl Fn() -> Report,
-) {
+/// Answers every request of a scraper with the metrics.
+fn serve_metrics(
+    address: SocketAddr,
+    file_system: &Arc<FileSystem>,
+    buffer: &Arc<BufferStatistics>,
+) -> Result<TextServer, MountError> {
+    let (file_system, buffer) = (Arc::clone(file_system), Arc::clone(buffer));
+    let metrics = move |_: &str| {
+        let text = prometheus::text(&Report::of(&file_system, &buffer));
+        Some(Text { kind: CONTENT_TYPE, text })
+    };
+    TextServer::start(address, metrics)
+        .map_err(MountError::system("listen for Prometheus at", address.to_string()))
+}
+
+fn answer(listener: &UnixListener, stopped: &OwnedFd, report: impl Fn() -> Report) {
     loop {
-        let mut waited = vec![PollFd::new(stopped, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
-        waited.extend(metrics.map(|metrics| PollFd::from_borrowed_fd(metrics.as_fd(), PollFlags::IN)));
+        let mut waited = [PollFd::new(stopped, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
         if poll(&mut waited, None).is_err() {
             continue;
         }
-        let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
-        if ready[0] {
+        let [stop, client] = waited.map(|one| !one.revents().is_empty());
+        if stop {
             return;
         }
         // A client that disconnects early does not need the answer.
-        if ready[1] {
+        if client {
             let _ = listener.accept().and_then(|(stream, _)| answer_json(stream, &report()));
-        }
-        if let Some(metrics) = metrics.filter(|_| ready.get(2) == Some(&true)) {
-            let _ = metrics.accept().and_then(|(stream, _)| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                answer_metrics(stream, &report())
-            });
         }
     }
 }
@@ -137,17 +137,4 @@ fn answer(
 fn answer_json(mut stream: UnixStream, report: &Report) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(&serde_json::to_vec(report)?)
-}
-
-/// Minimal HTTP for a scraper: every request is answered with the metrics.
-fn answer_metrics(mut stream: impl Read + Write, report: &Report) -> io::Result<()> {
-    let mut asked = [0; 4096];
-    let _ = stream.read(&mut asked)?;
-    let text = prometheus::text(report);
-    write!(
-        stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{text}",
-        text.len()
-    )
 }

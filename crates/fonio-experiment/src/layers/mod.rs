@@ -13,6 +13,7 @@ use fonio_analysis::{Answer, Change};
 use fonio_bench::place::Place;
 use fonio_bench::target::{Target, room_bytes};
 use fonio_bench::{BenchError, throughput};
+use fonio_core::statistics::sample::median;
 use serde::{Deserialize, Serialize};
 
 use self::mounts::Mounts;
@@ -255,11 +256,7 @@ fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
     };
     let (writes, reads) = (rates(|run| run.write_mb_s), rates(|run| run.read_mb_s));
     let changes: Vec<Vec<Option<Change>>> = compare(arms, &[&writes, &reads]);
-    let median = |rates: &Option<Vec<f64>>| {
-        let mut rates = rates.clone()?;
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied()
-    };
+    let median = |rates: &Option<Vec<f64>>| median(rates.as_deref()?);
     let result = |at: usize| LayerResult {
         name: arms[at].name.clone(),
         compared_with: arms[at].compared_with.map(|with| arms[with].name.clone()),

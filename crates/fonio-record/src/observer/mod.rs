@@ -11,20 +11,20 @@ mod identities;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Nanos, Op, Sector, Timestamp, WaitReason};
+use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, Timestamp, Wait};
+use fonio_machine::Machine;
 pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
-use crate::bpf::Unavailable;
-use crate::files::{Roots, content};
-use crate::machine::Machine;
-use crate::pace::now;
-use crate::requests::{GivenCause, GivenRequest, RequestsProbe};
+use crate::attribution::files::{Roots, content};
+use crate::attribution::swap;
+use crate::clock::now;
+use crate::probes::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
+use crate::probes::bpf::Unavailable;
+use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
-use crate::swap;
 use identities::{Identities, Shown};
 
 /// The shortest time between two looks at procfs, and the pause after one in multiples of the time that it took: looks use at
@@ -62,75 +62,60 @@ pub enum PartyKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartyId(pub u32);
 
-/// A completed request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
+/// A completed request, and for whom it was made.
+///
+/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is when its first bio was queued; of a flush, the
+/// first that it served. It has no `file_id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
-    pub device: DeviceId,
-    pub op: Op,
-    /// The flags SYNC, META, FUA, PREFLUSH and READAHEAD; others are not seen.
-    pub flags: Flags,
-    /// `None` for a flush.
-    pub sector: Option<Sector>,
-    pub bytes: ByteCount,
-    /// When its first bio was queued. Of a flush, the first that it served.
-    pub queued: Timestamp,
-    /// `None` if that was not seen.
-    pub issued: Option<Timestamp>,
-    pub completed: Timestamp,
-    /// 0 or a negative errno.
-    pub error: i32,
-    /// The processor on which it completed.
-    pub cpu: u32,
-    /// The thread that queued it.
-    pub tid: Option<u32>,
-    /// The thread for which it was made, if that is another one.
-    pub cause_tid: Option<u32>,
+    /// The request.
+    pub row: Request,
     /// For whom it was made.
     pub party: Option<PartyId>,
     /// `None` also for direct I/O, whose pages do not show the file.
     pub file: Option<Inode>,
-    pub content: Content,
 }
 
 impl ObservedRequest {
-    /// Response time: from queue to completion.
-    pub fn response(&self) -> Nanos {
-        self.completed.since(self.queued).unwrap_or_default()
+    /// When it was queued, and when it completed.
+    ///
+    /// # Panics
+    /// If one is missing: an observer sees requests that have completed.
+    pub fn span(&self) -> (Timestamp, Timestamp) {
+        self.row.queued.zip(self.row.completed).expect("an observed request was queued and has completed")
     }
 }
 
-/// A wait of a thread that lasted long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
+/// A wait of a thread that lasted long. The row has no `file_id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedWait {
-    pub tid: u32,
+    /// The wait.
+    pub row: Wait,
+    /// Whose thread waited.
     pub party: PartyId,
-    pub began: Timestamp,
-    /// `None` if it has not ended.
-    pub ended: Option<Timestamp>,
-    pub blocked_in: BlockedIn,
-    pub reason: WaitReason,
+    /// The file of the operation.
     pub file: Option<Inode>,
-    pub waker_tid: Option<u32>,
+}
+
+impl ObservedWait {
+    /// Whether it is a wait for storage of a program, and not of a kernel thread.
+    pub fn is_for_storage(&self) -> bool {
+        let blocked_in = self.row.blocked_in.unwrap_or(BlockedIn::Unknown);
+        blocked_in != BlockedIn::KernelThread && blocked_in.is_for_storage(self.row.reason)
+    }
 }
 
 /// Short waits of one thread, counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct ObservedCount {
-    pub tid: u32,
+    /// The counts.
+    pub row: BlockedCount,
+    /// Whose thread waited.
     pub party: PartyId,
-    pub blocked_in: BlockedIn,
-    pub reason: WaitReason,
-    /// Each was shorter than this, and at least half as long.
-    pub below: Nanos,
-    pub count: u64,
-    pub total: Nanos,
 }
 
 /// What an observer saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Observed {
     Request(ObservedRequest),
@@ -169,6 +154,8 @@ pub struct Observer {
     swap_read: Instant,
     /// The threads that were blocked when the observer began. Only their waits can have begun before.
     blocked_before: FxHashSet<u32>,
+    /// When short waits were counted last.
+    counted: Timestamp,
 }
 
 #[derive(Debug)]
@@ -210,6 +197,7 @@ impl Observer {
             swap: swap::areas(&machine),
             swap_read: Instant::now(),
             blocked_before: blocked_in_procfs(&machine).into_iter().collect(),
+            counted: now(),
             machine,
         }
     }
@@ -252,11 +240,18 @@ impl Observer {
             self.swap_read = Instant::now();
         }
         let at = now();
+        let span = (self.counted, at);
+        let give = &mut |observed: Observed| {
+            if matches!(observed, Observed::Count(_)) {
+                self.counted = at;
+            }
+            give(observed);
+        };
         match &mut self.source {
             Source::Bpf { requests, blocked } => {
                 let (identities, swap) = (&mut self.identities, &self.swap);
                 requests.drain(&mut |raw| give(Observed::Request(request(&raw, swap, identities))));
-                drain_blocked(blocked, at, (identities, &self.blocked_before), give);
+                drain_blocked(blocked, span, (identities, &self.blocked_before), give);
             }
             Source::Procfs { looker, tally, pause, .. } => {
                 let seen = looker.blocked();
@@ -266,7 +261,7 @@ impl Observer {
                     self.identities.of(&procfs_thread(&self.machine, tid, pid));
                 }
                 tally.look(at, seen);
-                drain_tally(tally, &self.machine, &mut self.identities, give);
+                drain_tally(tally, span, (&self.machine, &mut self.identities), give);
             }
         }
         at
@@ -295,20 +290,21 @@ impl Observer {
         if task.stat()?.state != 'D' {
             return None;
         }
-        let place = crate::blocked::place_in_procfs(&self.machine, tid);
+        let place = crate::probes::blocked::place_in_procfs(&self.machine, tid);
         let pid = task.owner().and_then(|owner| owner.pid).unwrap_or(0);
         let is_kernel = place.blocked_in == BlockedIn::KernelThread;
         let party = self.identities.of(&Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) });
-        Some(ObservedWait {
+        let row = Wait {
             tid,
-            party,
             began,
             ended: None,
-            blocked_in: place.blocked_in,
             reason: place.reason,
-            file: None,
+            request_id: None,
             waker_tid: None,
-        })
+            blocked_in: Some(place.blocked_in),
+            file_id: None,
+        };
+        Some(ObservedWait { row, party, file: None })
     }
 
     /// What is missing.
@@ -375,7 +371,7 @@ fn bpf(machine: &Machine) -> Result<Source, Unavailable> {
 }
 
 fn until_now(since: Timestamp) -> Duration {
-    crate::pace::until(since, now())
+    crate::clock::until(since, now())
 }
 
 fn procfs_thread(machine: &Machine, tid: u32, pid: u32) -> Shown {
@@ -393,26 +389,15 @@ fn request(
 ) -> ObservedRequest {
     let party = raw.cause.map(|cause| identities.of(&shown(raw, &cause)));
     let is_swap = raw.inode.is_none()
-        && raw.sector.is_some_and(|sector| {
-            swap.iter().any(|(device, range)| *device == raw.device && range.contains(&sector.0))
+        && raw.row.sector.is_some_and(|sector| {
+            swap.iter().any(|(device, range)| *device == raw.row.device && range.contains(&sector.0))
         });
-    ObservedRequest {
-        device: raw.device,
-        op: raw.op,
-        flags: raw.flags,
-        sector: raw.sector,
-        bytes: raw.bytes,
-        queued: raw.queued,
-        issued: raw.issued,
-        completed: raw.completed,
-        error: raw.error,
-        cpu: raw.cpu,
-        tid: raw.tid,
-        cause_tid: raw.cause.map(|cause| cause.tid).filter(|cause| Some(*cause) != raw.tid),
-        party,
-        file: raw.inode,
-        content: if is_swap { Content::Swap } else { raw.content },
+    let mut row = raw.row.clone();
+    row.cause_tid = raw.cause.map(|cause| cause.tid).filter(|cause| Some(*cause) != row.tid);
+    if is_swap {
+        row.content = Content::Swap;
     }
+    ObservedRequest { row, party, file: raw.inode }
 }
 
 fn shown(raw: &GivenRequest, cause: &GivenCause) -> Shown {
@@ -421,13 +406,13 @@ fn shown(raw: &GivenRequest, cause: &GivenCause) -> Shown {
         pid: cause.pid,
         comm: cause.comm,
         cgroup: Some(cause.cgroup),
-        is_kernel: raw.by_kernel && Some(cause.tid) == raw.tid,
+        is_kernel: raw.by_kernel && Some(cause.tid) == raw.row.tid,
     }
 }
 
 fn drain_blocked(
     blocked: &mut BlockedProbe,
-    at: Timestamp,
+    span: (Timestamp, Timestamp),
     (identities, blocked_before): (&mut Identities, &FxHashSet<u32>),
     give: &mut dyn FnMut(Observed),
 ) {
@@ -437,41 +422,34 @@ fn drain_blocked(
             waits.push(wait);
         }
     };
-    blocked.drain_always(at, &mut long, &mut |count| counts.push(count));
+    blocked.drain_always(span, &mut long, &mut |count| counts.push(count));
     let mut party = |tid, blocked_in| {
         let (pid, comm) = blocked.names.raw(tid).unwrap_or_default();
         let is_kernel = blocked_in == BlockedIn::KernelThread;
         identities.of(&Shown { tid, pid, comm, cgroup: None, is_kernel })
     };
     for wait in waits {
-        give(Observed::Wait(ObservedWait {
+        let row = Wait {
             tid: wait.tid,
-            party: party(wait.tid, wait.blocked_in),
             began: wait.began,
             ended: wait.ended,
-            blocked_in: wait.blocked_in,
             reason: wait.reason,
-            file: wait.inode,
+            request_id: None,
             waker_tid: wait.waker_tid,
-        }));
+            blocked_in: Some(wait.blocked_in),
+            file_id: None,
+        };
+        give(Observed::Wait(ObservedWait { row, party: party(wait.tid, wait.blocked_in), file: wait.inode }));
     }
     for count in counts {
-        give(Observed::Count(ObservedCount {
-            tid: count.tid,
-            party: party(count.tid, count.blocked_in),
-            blocked_in: count.blocked_in,
-            reason: count.reason,
-            below: count.below,
-            count: count.count,
-            total: count.total,
-        }));
+        give(Observed::Count(ObservedCount { party: party(count.tid, count.blocked_in), row: count }));
     }
 }
 
 fn drain_tally(
     tally: &mut Tally,
-    machine: &Machine,
-    identities: &mut Identities,
+    span: (Timestamp, Timestamp),
+    (machine, identities): (&Machine, &mut Identities),
     give: &mut dyn FnMut(Observed),
 ) {
     let mut party = |tid: u32, blocked_in| match identities.thread(tid) {
@@ -484,26 +462,11 @@ fn drain_tally(
     for wait in std::mem::take(&mut tally.waits) {
         let blocked_in = wait.blocked_in.unwrap_or(BlockedIn::Unknown);
         let file = wait.file_id.and_then(|id| tally.files.get(id as usize));
-        give(Observed::Wait(ObservedWait {
-            tid: wait.tid,
-            party: party(wait.tid, blocked_in),
-            began: wait.began,
-            ended: wait.ended,
-            blocked_in,
-            reason: wait.reason,
-            file: file.map(|(file, _)| Inode { fs: file.device, number: file.inode }),
-            waker_tid: None,
-        }));
+        let file = file.map(|(file, _)| Inode { fs: file.device, number: file.inode });
+        let row = Wait { file_id: None, ..wait };
+        give(Observed::Wait(ObservedWait { party: party(row.tid, blocked_in), row, file }));
     }
-    for count in tally.counts.take() {
-        give(Observed::Count(ObservedCount {
-            tid: count.tid,
-            party: party(count.tid, count.blocked_in),
-            blocked_in: count.blocked_in,
-            reason: count.reason,
-            below: count.below,
-            count: count.count,
-            total: count.total,
-        }));
+    for count in tally.counts.take(span) {
+        give(Observed::Count(ObservedCount { party: party(count.tid, count.blocked_in), row: count }));
     }
 }

@@ -113,12 +113,12 @@ fn near_words(near: &[String]) -> String {
 
 fn unit_words(unit: Unit) -> &'static str {
     match unit {
-        Unit::Ns | Unit::S => "a duration",
+        Unit::Ns | Unit::Ms | Unit::S => "a duration",
         Unit::Bytes => "a number of bytes",
-        Unit::BytesPerS => "a rate in bytes per second",
+        Unit::BytesPerS | Unit::MbPerS => "a rate in bytes per second",
         Unit::Count => "a count",
         Unit::PerS => "a rate per second",
-        Unit::Share => "a share",
+        Unit::Share | Unit::Percent => "a share",
         Unit::Ratio => "a ratio",
         Unit::Millicelsius => "a temperature",
         Unit::Number => "a plain number",

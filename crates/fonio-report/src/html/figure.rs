@@ -7,13 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::escape::{Escaped, json_in_script};
-use crate::document::{Axis, Figure, Mark, Plot, Role, Scale, Series};
+use crate::document::{Axis, Chart, Mark, Plot, Role, Scale, Series};
 use crate::text::printable;
 
 /// Up to this number of values, decimal text is used; it is shorter then, and readable.
 const PACKED_FROM: usize = 64;
 
-pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
+pub fn write(f: &mut fmt::Formatter<'_>, figure: &Chart) -> fmt::Result {
     let mut class = String::from("plot");
     if matches!(figure.x.scale, Scale::Time | Scale::Clock(_))
         || matches!(figure.plot, Plot::Interval | Plot::Timeline)
@@ -48,7 +48,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     )
 }
 
-fn data(figure: &Figure) -> Value {
+fn data(figure: &Chart) -> Value {
     let mut value = json!({
         "id": printable(&figure.id),
         "title": printable(&figure.title),

@@ -5,7 +5,7 @@ use fonio_analysis::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as
 use fonio_analysis::figures::what;
 
 use super::{About, seconds};
-use crate::document::{Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 /// Number of programs in the timeline, and in the table.
@@ -246,7 +246,7 @@ fn files(blocked: &Blocked) -> Table {
     }
 }
 
-fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Figure> {
+fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
     let of_programs = blocked.programs.iter().filter(|program| program.role != Kind::Kernel);
     let names: Vec<String> = of_programs.take(DRAWN).map(BlockedProgram::full_name).collect();
     let drawn = blocked.intervals.iter().filter(|row| (row.program as usize) < names.len());
@@ -269,7 +269,7 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Figure> {
     if series.is_empty() {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "blocked-timeline".into(),
         title: "When programs were blocked".into(),
         caption: "Each bar is a wait of one thread for storage, coloured by the operation; the longest waits of each thread."

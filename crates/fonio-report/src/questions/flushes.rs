@@ -4,7 +4,7 @@ use fonio_analysis::Distribution;
 use fonio_analysis::flushes::FlushGaps;
 
 use super::{About, Quantile, cdf, greatest, quantile};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -78,8 +78,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-fn gap_curve(id: &str, title: &str, unit: Unit, gaps: &Distribution) -> Option<Figure> {
-    Some(Figure {
+fn gap_curve(id: &str, title: &str, unit: Unit, gaps: &Distribution) -> Option<Chart> {
+    Some(Chart {
         id: id.into(),
         title: format!("{title}, cumulative"),
         caption: String::new(),

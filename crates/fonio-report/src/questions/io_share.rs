@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fonio_analysis::io_share::{Level, Share};
 
 use super::{About, bin_times};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -100,12 +100,12 @@ fn table(about: &About<'_>, all: &Share) -> Table {
 }
 
 /// The queue of the devices over time.
-pub fn depth_over_time(about: &About<'_>) -> Option<Figure> {
+pub fn depth_over_time(about: &About<'_>) -> Option<Chart> {
     let series = &about.analysis.series;
     if series.mean_depth.is_empty() {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "depth".into(),
         title: "Requests in flight".into(),
         caption: "Mean over each bin, all devices together.".into(),

@@ -8,7 +8,7 @@ use super::{
     About, Lead, Quantile, cdf, greatest, group_name, group_role, is_single, loss_note, quantile,
     sentence_case,
 };
-use crate::document::{Axis, Cell, Column, Figure, Mark, Plot, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Mark, Plot, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -95,7 +95,7 @@ fn answer(about: &About<'_>) -> String {
     answer
 }
 
-fn outstanding(about: &About<'_>) -> Option<Figure> {
+fn outstanding(about: &About<'_>) -> Option<Chart> {
     let rows: Vec<&OutstandingRow> = (about.analysis.outstanding.groups.iter())
         .filter(|row| is_single(row.group) && row.time.ns > 0)
         .collect();
@@ -110,7 +110,7 @@ fn outstanding(about: &About<'_>) -> Option<Figure> {
         y: vec![at as f64],
         ..Series::default()
     });
-    Some(Figure {
+    Some(Chart {
         id: "outstanding".into(),
         title: "Time outstanding".into(),
         caption: "Share of the time with at least one request of this kind outstanding. Kinds overlap."
@@ -124,7 +124,7 @@ fn outstanding(about: &About<'_>) -> Option<Figure> {
     })
 }
 
-fn curves(about: &About<'_>) -> Option<Figure> {
+fn curves(about: &About<'_>) -> Option<Chart> {
     let lead = about.lead();
     let curves = about.analysis.latency.groups.iter().filter(|row| is_single(row.group));
     let series: Vec<Series> = curves
@@ -133,7 +133,7 @@ fn curves(about: &About<'_>) -> Option<Figure> {
     if series.is_empty() {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "latency-cdf".into(),
         title: format!("{}, cumulative", lead.title()),
         caption: "Share of requests that complete within a time. Curves further right are slower.".into(),

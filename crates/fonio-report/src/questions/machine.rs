@@ -3,7 +3,7 @@
 use fonio_analysis::machine::MetricSeries;
 
 use super::{About, bin_times, maybe};
-use crate::document::{Axis, Cell, Column, Fact, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -193,11 +193,11 @@ const PANELS: [Panel; 5] = [
     },
 ];
 
-fn figures(about: &About<'_>) -> Vec<Figure> {
+fn figures(about: &About<'_>) -> Vec<Chart> {
     PANELS.iter().filter_map(|panel| figure(about, panel)).collect()
 }
 
-fn figure(about: &About<'_>, panel: &Panel) -> Option<Figure> {
+fn figure(about: &About<'_>, panel: &Panel) -> Option<Chart> {
     let course = &about.analysis.machine.series;
     let found: Vec<(&MetricSeries, &str, Role)> = panel
         .metrics
@@ -255,7 +255,7 @@ fn figure(about: &About<'_>, panel: &Panel) -> Option<Figure> {
     if panel.unit == Unit::Share {
         y.bounds = Some((0.0, 1.0));
     }
-    Some(Figure {
+    Some(Chart {
         id: panel.id.into(),
         title: panel.title.into(),
         caption: String::new(),

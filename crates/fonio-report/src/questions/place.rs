@@ -5,7 +5,7 @@ use fonio_analysis::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;
 
 use super::{About, by_class, seconds};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 /// Number of devices with their own chart.
@@ -70,7 +70,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 }
 
 /// All sampled requests of a device by time and address, with their kind and duration.
-fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
+fn addresses(about: &About<'_>, device: u32) -> Option<[Chart; 2]> {
     let sample: Vec<_> = about
         .analysis
         .points
@@ -86,7 +86,7 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
     }
     let name = about.device(device);
     let figure =
-        |id: &str, title: String, caption: String, plot: Plot, z: Option<Axis>, series: Vec<Series>| Figure {
+        |id: &str, title: String, caption: String, plot: Plot, z: Option<Axis>, series: Vec<Series>| Chart {
             id: format!("{id}-{device}"),
             title,
             caption,
@@ -125,7 +125,7 @@ fn addresses(about: &About<'_>, device: u32) -> Option<[Figure; 2]> {
     ])
 }
 
-fn cumulative(about: &About<'_>) -> Option<Figure> {
+fn cumulative(about: &About<'_>) -> Option<Chart> {
     let curves = &about.analysis.sequentiality.cumulative;
     let all = [
         ("sequential reads", Role::Read, &curves.sequential_read_bytes),
@@ -150,7 +150,7 @@ fn cumulative(about: &About<'_>) -> Option<Figure> {
     if series.is_empty() {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "cumulative".into(),
         title: "Bytes so far".into(),
         caption: String::new(),
@@ -238,7 +238,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
             whole: false,
         });
     }
-    let ranks = (places.len() > 1).then(|| Figure {
+    let ranks = (places.len() > 1).then(|| Chart {
         id: "rank".into(),
         title: "Writes to the most written pages, by rank".into(),
         caption: "A steep fall means that few pages take most of the writes.".into(),

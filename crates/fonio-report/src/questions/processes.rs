@@ -4,7 +4,7 @@ use fonio_analysis::outstanding::OutstandingProcess;
 use fonio_analysis::processes::Process;
 
 use super::{About, maybe};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 /// Number of processes in the chart; the table has more.
@@ -64,14 +64,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-fn bars(lines: &[Line<'_>]) -> Option<Figure> {
+fn bars(lines: &[Line<'_>]) -> Option<Chart> {
     let drawn: Vec<(&Process, u64)> =
         lines.iter().filter_map(|(process, delay)| Some((*process, (*delay)?.time.ns))).take(DRAWN).collect();
     // A single bar shows no more than the sentence above it.
     if drawn.len() < 2 {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "process-outstanding".into(),
         title: "Time outstanding by process".into(),
         caption: "Time with at least one read, synchronous write or flush of the process outstanding.".into(),

@@ -1,7 +1,7 @@
 //! Do requests wait before the device sees them?
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -27,7 +27,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         .collect();
     let mut figures = Vec::new();
     if !curves.is_empty() {
-        figures.push(Figure {
+        figures.push(Chart {
             id: "queue-cdf".into(),
             title: "Queue time, cumulative".into(),
             caption: "Share of requests issued within a time.".into(),
@@ -122,7 +122,7 @@ fn notes(about: &About<'_>) -> Vec<String> {
 }
 
 /// Time at each queue depth, one series for each device.
-fn depths(about: &About<'_>) -> Option<Figure> {
+fn depths(about: &About<'_>) -> Option<Chart> {
     let devices = &about.analysis.queueing.devices;
     // Time at depth 0 is idle time, and would make all other values invisible.
     let deepest = devices.iter().map(|device| device.time_at_depth_ns.len()).max()?;
@@ -141,7 +141,7 @@ fn depths(about: &About<'_>) -> Option<Figure> {
             ..Series::default()
         }
     });
-    Some(Figure {
+    Some(Chart {
         id: "time-at-depth".into(),
         title: "Time at each depth".into(),
         caption: "Time with exactly this number of requests in flight.".into(),

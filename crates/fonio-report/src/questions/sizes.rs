@@ -4,7 +4,7 @@ use fonio_analysis::Group;
 use fonio_analysis::sizes::SizeRow;
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -41,7 +41,7 @@ fn answer(rows: &[SizeRow]) -> String {
     if small.is_empty() { String::new() } else { format!("{}.", super::listed(&small)) }
 }
 
-fn size_curves(rows: &[SizeRow]) -> Option<Figure> {
+fn size_curves(rows: &[SizeRow]) -> Option<Chart> {
     let series: Vec<Series> = rows
         .iter()
         .filter(|row| is_single(row.group))
@@ -50,7 +50,7 @@ fn size_curves(rows: &[SizeRow]) -> Option<Figure> {
     if series.is_empty() {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "size-cdf".into(),
         title: "Size, cumulative".into(),
         caption: "Share of requests up to a size.".into(),
@@ -73,7 +73,7 @@ fn class_name(over: u64, up_to: Option<u64>) -> String {
     }
 }
 
-fn latency_by_size(about: &About<'_>) -> Option<Figure> {
+fn latency_by_size(about: &About<'_>) -> Option<Chart> {
     let rows = &about.analysis.size_latency.rows;
     let mut classes: Vec<(u64, Option<u64>)> =
         rows.iter().map(|row| (row.over_bytes, row.up_to_bytes)).collect();
@@ -96,7 +96,7 @@ fn latency_by_size(about: &About<'_>) -> Option<Figure> {
     if series.is_empty() || classes.len() < 2 {
         return None;
     }
-    Some(Figure {
+    Some(Chart {
         id: "latency-by-size".into(),
         title: "Median service time by size".into(),
         caption: "The median latency of requests of each size.".into(),

@@ -1,7 +1,7 @@
 //! When does it happen?
 
 use super::{About, bin_times, by_class, loss_note, seconds};
-use crate::document::{Axis, Cell, Column, Figure, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -22,7 +22,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         ..Series::default()
     };
     let known = |values: &[Option<f64>]| values.iter().map(|value| value.unwrap_or(f64::NAN)).collect();
-    let figure = |id: &str, title: &str, caption: &str, plot: Plot, y: Axis, series: Vec<Series>| Figure {
+    let figure = |id: &str, title: &str, caption: &str, plot: Plot, y: Axis, series: Vec<Series>| Chart {
         id: id.into(),
         title: title.into(),
         caption: caption.into(),

@@ -1,12 +1,12 @@
 //! The answers of the interface. Their schemas are part of the OpenAPI document.
 
-use fonio_bench::storebench::document::Document;
+use fonio_core::Better;
+use fonio_storebench_document::document::Document;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::figures::{self, Ranked};
-use crate::store::bins::Better;
-use crate::store::read::{Device, Key};
+use crate::store::read::{Key, StoredDevice};
 use crate::store::summary::{Point, Quantile};
 
 /// Whether a result takes part in rankings.
@@ -100,7 +100,7 @@ pub struct DeviceAnswer {
 
 impl DeviceAnswer {
     /// The answer for a stored device.
-    pub fn of(device: &Device) -> DeviceAnswer {
+    pub fn of(device: &StoredDevice) -> DeviceAnswer {
         DeviceAnswer {
             kind: device.kind.clone(),
             maker: device.maker.clone(),
@@ -130,7 +130,7 @@ impl FigureAnswer {
         FigureAnswer {
             name: figure.name.clone(),
             label: figure.label.clone(),
-            unit: figures::unit_name(figure.unit).to_owned(),
+            unit: figures::unit_name(figure.unit),
             better: match figure.better {
                 Better::Higher => "higher".to_owned(),
                 Better::Lower => "lower".to_owned(),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
+use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};

@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
-use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
+use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::answers::{DeviceAnswer, Percentile, Shown, State as Listed, Submitted};
@@ -130,7 +130,7 @@ pub(crate) fn percentile(figure: usize, value: f64, better: i64, results: i64) -
     Percentile {
         figure: ranked.name.clone(),
         value,
-        unit: figures::unit_name(ranked.unit).to_owned(),
+        unit: figures::unit_name(ranked.unit),
         rank: better + 1,
         results,
         percentile: (others > 0).then(|| 100.0 * not_better as f64 / others as f64),

@@ -1,7 +1,7 @@
 //! Charts of distribution functions as inline SVG, which needs no script and follows the page's colours. The text beside each
 //! chart has the same numbers.
 
-use fonio_bench::storebench::figures::Unit;
+use fonio_core::Unit;
 
 use crate::store::summary::Point;
 
@@ -123,6 +123,7 @@ fn axis(unit: Unit) -> &'static str {
         Unit::Count => "count",
         Unit::Bytes => "bytes",
         Unit::Percent => "percent",
+        other => panic!("{other:?} is not a unit of the catalogue"),
     }
 }
 

@@ -3,8 +3,8 @@
 use askama::Template;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
-use fonio_bench::storebench::compare::{self, Answer, Compared};
-use fonio_bench::storebench::document::Document;
+use fonio_storebench_document::compare::{self, Answer, Compared};
+use fonio_storebench_document::document::Document;
 
 use super::{Page, html};
 use crate::api::document;
@@ -82,7 +82,7 @@ fn rows(a: &Document, b: &Document) -> Vec<Row> {
             outcome: outcome(compared.answer, a.value, b.value),
             a: a.unit.format(a.value),
             b: b.unit.format(b.value),
-            label: compared.figure.label,
+            label: compared.figure.figure.label,
         })
     };
     compare::compare(a, b).figures.into_iter().filter_map(row).collect()
@@ -103,10 +103,10 @@ fn outcome(answer: Answer, a: f64, b: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fonio_bench::storebench::figures as catalogue;
+    use fonio_storebench_document::figures as catalogue;
 
     use super::*;
-    use crate::sample;
+    use fonio_storebench_document::sample;
 
     #[test]
     fn only_intervals_apart_are_a_difference() {

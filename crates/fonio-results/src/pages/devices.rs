@@ -11,7 +11,7 @@ use crate::figures;
 use crate::problem::Problem;
 use crate::query::Parameters;
 use crate::service::{Lookup, Service};
-use crate::store::read::{self, Device, Key};
+use crate::store::read::{self, Key, StoredDevice};
 
 /// Devices in a page of the list.
 const DEVICES: i64 = 100;
@@ -24,7 +24,7 @@ const LATEST: i64 = 10;
 #[derive(Template)]
 #[template(path = "devices.html")]
 struct List {
-    devices: Vec<Device>,
+    devices: Vec<StoredDevice>,
     is_first: bool,
     next: Option<String>,
 }
@@ -103,7 +103,11 @@ pub(super) async fn show(State(service): State<Service>, Path(slug): Path<String
     Ok(html(&page))
 }
 
-fn revision(connection: &mut dyn Connection, lookup: &Lookup, device: &Device) -> Result<Revision, Problem> {
+fn revision(
+    connection: &mut dyn Connection,
+    lookup: &Lookup,
+    device: &StoredDevice,
+) -> Result<Revision, Problem> {
     let keys: Result<Vec<KeyPart>, Problem> = read::keys_of_device(connection, device.device_id, KEYS)?
         .into_iter()
         .map(|key| key_part(connection, lookup, device, key))
@@ -122,7 +126,7 @@ fn revision(connection: &mut dyn Connection, lookup: &Lookup, device: &Device) -
 fn key_part(
     connection: &mut dyn Connection,
     lookup: &Lookup,
-    device: &Device,
+    device: &StoredDevice,
     key: Key,
 ) -> Result<KeyPart, Problem> {
     let mut rows = Vec::new();

@@ -13,7 +13,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
-use fonio_bench::storebench::figures::Unit;
+use fonio_core::Unit;
 
 use crate::api::{KEYS, no_key};
 use crate::database::Connection;

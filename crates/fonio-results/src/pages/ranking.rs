@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::http::Uri;
+use fonio_core::Better;
 
 use super::chart::{self, Chart, Curve, Texts};
 use super::{Choice, Page, QuantileRow, chosen_key, count, html, key_choices, quantile_row, short};
@@ -11,7 +12,6 @@ use crate::figures::{self, Ranked};
 use crate::problem::Problem;
 use crate::query::{Parameters, page_name};
 use crate::service::Service;
-use crate::store::bins::Better;
 use crate::store::read::{self, Of, Place};
 use crate::store::summary::Summary;
 

@@ -4,21 +4,27 @@
 //! better. A bin holds the values that share a float's exponent and its first 8 bits of mantissa: its width is at most 0.4 %
 //! of the value. Bins are numbered in the order of scores. No logarithm is needed, so bins are equal on all machines.
 
+use fonio_core::Better;
+
 /// The bits of a float's mantissa that do not decide its bin: 52 - 8.
 const SHIFT: u32 = 44;
 
-/// Whether more or less of a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// More is better.
-    Higher,
-    /// Less is better.
-    Lower,
+/// How values of a figure with a direction are scored.
+pub trait Scored {
+    /// The score of a value, which is finite and not negative.
+    fn score(self, value: f64) -> f64;
+    /// The value of a score.
+    fn value(self, score: f64) -> f64;
+    /// The bin of a value.
+    fn bin(self, value: f64) -> i64;
+    /// The values of a bin: the smallest one, and the first one above the bin.
+    fn edges(self, bin: i64) -> (f64, f64);
+    /// The best and the worst score in a bin, both inclusive.
+    fn scores(self, bin: i64) -> (f64, f64);
 }
 
-impl Better {
-    /// The score of a value, which is finite and not negative.
-    pub fn score(self, value: f64) -> f64 {
+impl Scored for Better {
+    fn score(self, value: f64) -> f64 {
         assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
         match self {
             // Zero has no sign, because databases and bins would treat -0.0 differently.
@@ -27,13 +33,11 @@ impl Better {
         }
     }
 
-    /// The value of a score.
-    pub fn value(self, score: f64) -> f64 {
+    fn value(self, score: f64) -> f64 {
         score.abs()
     }
 
-    /// The bin of a value.
-    pub fn bin(self, value: f64) -> i64 {
+    fn bin(self, value: f64) -> i64 {
         let number = i64::try_from(value.abs().to_bits() >> SHIFT).expect("20 bits");
         match self {
             Better::Higher => -number,
@@ -41,14 +45,12 @@ impl Better {
         }
     }
 
-    /// The values of a bin: the smallest one, and the first one above the bin.
-    pub fn edges(self, bin: i64) -> (f64, f64) {
+    fn edges(self, bin: i64) -> (f64, f64) {
         let number = bin.unsigned_abs();
         (f64::from_bits(number << SHIFT), f64::from_bits((number + 1) << SHIFT))
     }
 
-    /// The best and the worst score in a bin, both inclusive.
-    pub fn scores(self, bin: i64) -> (f64, f64) {
+    fn scores(self, bin: i64) -> (f64, f64) {
         let (low, above) = self.edges(bin);
         let high = f64::from_bits(above.to_bits() - 1);
         match self {

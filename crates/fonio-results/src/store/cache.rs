@@ -83,7 +83,7 @@ impl Summaries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::bins::Better;
+    use fonio_core::Better;
 
     const SCOPE: Scope = Scope { device_id: 0, key_id: 1, figure_id: 2 };
 

@@ -1,7 +1,9 @@
 //! Questions to the database. Each reads a number of rows that does not grow with the number of results, except that the rank
 //! of a value is counted inside its bin.
 
-use super::bins::Better;
+use fonio_core::Better;
+
+use super::bins::Scored;
 use super::cache::{Scope, Summaries};
 use super::summary::Summary;
 use crate::database::{Connection, DatabaseError, Row, Value};
@@ -29,7 +31,7 @@ pub struct Key {
 
 /// A device, as stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct StoredDevice {
     /// The number.
     pub device_id: i64,
     /// The model's name in addresses.
@@ -48,7 +50,7 @@ pub struct Device {
     pub results: i64,
 }
 
-impl Device {
+impl StoredDevice {
     /// The name for people, without the revision.
     pub fn name(&self) -> String {
         match self.maker.as_str() {
@@ -89,7 +91,7 @@ pub struct Place {
     /// The result's id.
     pub id: String,
     /// The device.
-    pub device: Device,
+    pub device: StoredDevice,
 }
 
 /// A part of a ranking.
@@ -170,8 +172,8 @@ pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<Key, Da
 }
 
 /// A device in columns from `at` on.
-fn device(row: &Row, at: usize) -> Device {
-    Device {
+fn device(row: &Row, at: usize) -> StoredDevice {
+    StoredDevice {
         device_id: row.int(at),
         slug: row.text(at + 1).to_owned(),
         revision_slug: row.text(at + 2).to_owned(),
@@ -184,7 +186,7 @@ fn device(row: &Row, at: usize) -> Device {
 }
 
 /// The device with a number, which exists.
-pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<Device, DatabaseError> {
+pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<StoredDevice, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
          WHERE device_id = $1",
@@ -194,7 +196,7 @@ pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<D
 }
 
 /// The revisions of a model.
-pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<Device>, DatabaseError> {
+pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<StoredDevice>, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
          WHERE slug = $1 AND results > 0 ORDER BY results DESC, revision_slug LIMIT 200",
@@ -208,7 +210,7 @@ pub fn devices(
     connection: &mut dyn Connection,
     behind: (&str, &str),
     limit: i64,
-) -> Result<Vec<Device>, DatabaseError> {
+) -> Result<Vec<StoredDevice>, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
          WHERE (slug, revision_slug) > ($1, $2) AND results > 0 ORDER BY slug, revision_slug LIMIT $3",

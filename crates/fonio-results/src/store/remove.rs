@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fonio_bench::storebench::document::{Document, JSON_BYTES_MAX};
+use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
 
+use super::bins::Scored;
 use super::cache::Scope;
 use super::write::{self, ADD_BEST, Book, Changes, Deletion};
 use crate::database::{Column, Connection, DatabaseError};

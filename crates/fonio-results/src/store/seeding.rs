@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::bins::Scored;
 use super::cache::{Scope, Summaries};
 use super::write::{ADD_BEST, ADD_DOCUMENTS, ADD_RANKS, ADD_RESULTS, Book, Changes, add_to_bins, count};
 use crate::database::{Column, Connection, DatabaseError};

@@ -4,7 +4,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::bins::Better;
+use fonio_core::Better;
+
+use super::bins::Scored;
 use super::order;
 
 /// The shares for which pages show quantiles.

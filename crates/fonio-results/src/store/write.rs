@@ -9,10 +9,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
+use super::bins::Scored;
 use super::cache::{Scope, Summaries};
 use super::{read, remove};
 use crate::database::{Bulk, Column, Connection, DatabaseError, Location};
-use crate::entry::{Device, Entry, Key};
+use crate::entry::{DeviceRevision, Entry, Key};
 use crate::{figures, token};
 
 /// The most submissions in a transaction. At a few KiB each, a transaction has a few MiB.
@@ -203,7 +204,7 @@ pub struct Book {
     figure_ids: Vec<i64>,
     next_seq: i64,
     keys: HashMap<String, i64>,
-    devices: HashMap<Device, i64>,
+    devices: HashMap<DeviceRevision, i64>,
 }
 
 pub(super) const ADD_RESULTS: Bulk = Bulk {
@@ -466,7 +467,11 @@ impl Book {
         Ok(found[0].int(0))
     }
 
-    fn device_id(&mut self, connection: &mut dyn Connection, device: &Device) -> Result<i64, DatabaseError> {
+    fn device_id(
+        &mut self,
+        connection: &mut dyn Connection,
+        device: &DeviceRevision,
+    ) -> Result<i64, DatabaseError> {
         if let Some(id) = self.devices.get(device) {
             return Ok(*id);
         }

@@ -5,6 +5,7 @@
 
 mod origin;
 
+use fonio_core::statistics::sample::median;
 use fonio_core::{ByteCount, Op};
 
 pub use origin::{Class, Derivation, Origin};
@@ -219,13 +220,12 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
     let published = all(card.desktop);
     let names = card.desktop_names();
     for (at, ((_, protocol, _), what)) in card.phone_numbers().into_iter().zip(names).enumerate() {
-        let mut ratios: Vec<f64> = CARDS
+        let ratios: Vec<f64> = CARDS
             .iter()
             .filter(|other| other.name != card.name)
             .map(|other| all(other.desktop)[at] / all(other.phone)[at])
             .collect();
-        ratios.sort_by(f64::total_cmp);
-        let host = ratios[ratios.len() / 2];
+        let host = median(&ratios).expect("there are other cards");
         let given = protocol.run(profile)? * host;
         let origin = Origin::Derived(Derivation::TableRatio);
         let check = compared(what, (published[at], given), "MB/s", origin, HOST_TOLERANCE);

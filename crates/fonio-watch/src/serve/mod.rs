@@ -10,13 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use fonio_system::TextServer;
+
+use crate::error::WatchError;
 use crate::settings::Settings;
-use crate::{Shared, WatchError};
+use crate::shared::Shared;
 
 /// The running servers. They end when this is dropped.
 pub struct Servers {
     stop: Arc<AtomicBool>,
-    http: Option<(Arc<tiny_http::Server>, JoinHandle<()>)>,
+    http: Option<TextServer>,
     mqtt: Option<JoinHandle<()>>,
 }
 
@@ -41,17 +44,13 @@ impl std::fmt::Debug for Servers {
 impl Servers {
     /// The address of the HTTP server, if there is one.
     pub fn address(&self) -> Option<std::net::SocketAddr> {
-        self.http.as_ref()?.0.server_addr().to_ip()
+        self.http.as_ref()?.address()
     }
 }
 
 impl Drop for Servers {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some((server, thread)) = self.http.take() {
-            server.unblock();
-            let _ = thread.join();
-        }
         if let Some(thread) = self.mqtt.take() {
             let _ = thread.join();
         }

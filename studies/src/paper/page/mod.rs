@@ -3,7 +3,7 @@
 use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{
-    Axis, Cell, Column, Figure, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
+    Axis, Cell, Chart, Column, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
 use serde::Deserialize;
 
@@ -104,7 +104,7 @@ fn ratio(row: &Row) -> Option<f64> {
 }
 
 /// A line for each number, from where it would agree to its value.
-fn figure(paper: &Paper) -> Option<Figure> {
+fn figure(paper: &Paper) -> Option<Chart> {
     let rows: Vec<(&Row, f64)> = paper.rows.iter().filter_map(|row| Some((row, ratio(row)?))).collect();
     if rows.is_empty() {
         return None;
@@ -134,7 +134,7 @@ fn figure(paper: &Paper) -> Option<Figure> {
             high *= 2.0;
         }
     }
-    Some(Figure {
+    Some(Chart {
         id: format!("{}-ratios", paper.id),
         title: "Ours over the published number".into(),
         caption: "The dashed line is the published number; left of it ours is smaller.".into(),

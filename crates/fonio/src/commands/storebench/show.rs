@@ -5,17 +5,17 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use fonio_bench::storebench::document::{CapacityCheck, ClassVerdict, Document, Measure, Value};
-use fonio_bench::storebench::figures::{self, Better, Figure, Part, Unit};
-use fonio_bench::storebench::standing;
-use fonio_bench::storebench::verdict::origin_words;
-use fonio_core::{ByteCount, Unit as Quantity};
+use fonio_bench::storebench::results;
+use fonio_core::{Better, ByteCount, Unit};
 use fonio_report::Document as Report;
 use fonio_report::document::{
-    Axis, Cell, Column, Fact, Figure as Chart, Plot, Role, Scale, Section, Series, Table, Tone, Verdict,
+    Axis, Cell, Chart, Column, Fact, Plot, Role, Scale, Section, Series, Table, Tone, Verdict,
 };
+use fonio_storebench_document::document::{CapacityCheck, ClassVerdict, Document, Measure, Value};
+use fonio_storebench_document::figures::{self, CatalogueFigure, Part};
+use fonio_storebench_document::standing;
+use fonio_storebench_document::verdict::origin_words;
 
-use super::results;
 use super::server::Server;
 use crate::cli::Colour;
 use crate::cli::storebench::ResultOutput;
@@ -85,7 +85,7 @@ impl Others {
         let percents = figures::catalogue().into_iter().filter_map(|figure| {
             let found = standing::among_models(result, &figure.name)?;
             count = count.max(found.others);
-            Some((figure.name, found.better_than_percent))
+            Some((figure.figure.name, found.better_than_percent))
         });
         let better_than_percent = percents.collect();
         Others { words: format!("{count} models"), better_than_percent, notes: Vec::new() }
@@ -139,7 +139,7 @@ pub fn document(result: &Document, others: &Others, all: bool) -> Report {
         subtitle: format!(
             "{}, {}, {} s",
             if result.key.file_system == "none" { "raw device" } else { &result.key.file_system },
-            if result.key.effort == fonio_bench::storebench::document::Effort::Quick {
+            if result.key.effort == fonio_storebench_document::document::Effort::Quick {
                 "quick run"
             } else {
                 "full run"
@@ -229,7 +229,7 @@ fn columns(others: &Others) -> Vec<Column> {
     ]
 }
 
-fn row(result: &Document, figure: &Figure, others: &Others) -> Vec<Cell> {
+fn row(result: &Document, figure: &CatalogueFigure, others: &Others) -> Vec<Cell> {
     let (value, runs) = match result.figures.get(&figure.name) {
         Some(Measure::Measured(value)) => {
             let mut text = with_interval(value);
@@ -248,7 +248,7 @@ fn row(result: &Document, figure: &Figure, others: &Others) -> Vec<Cell> {
 }
 
 /// Why figures were not measured: a sentence for each reason, with the figures.
-fn missing(result: &Document, figures: &[Figure]) -> Vec<String> {
+fn missing(result: &Document, figures: &[CatalogueFigure]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for figure in figures {
         let Some(Measure::NotMeasured(reason)) = result.figures.get(&figure.name) else { continue };
@@ -265,7 +265,7 @@ fn missing(result: &Document, figures: &[Figure]) -> Vec<String> {
 }
 
 fn leading(result: &Document, others: &Others) -> Section {
-    let shown: Vec<Figure> = LEADING.iter().filter_map(|name| figures::find(name)).collect();
+    let shown: Vec<CatalogueFigure> = LEADING.iter().filter_map(|name| figures::find(name)).collect();
     let rows = shown.iter().map(|figure| row(result, figure, others)).collect();
     let mut notes = missing(result, &shown);
     notes.extend(others.notes.iter().cloned());
@@ -284,7 +284,8 @@ fn leading(result: &Document, others: &Others) -> Section {
 }
 
 fn every(result: &Document, others: &Others, part: Part) -> Option<Section> {
-    let shown: Vec<Figure> = figures::catalogue().into_iter().filter(|figure| figure.part == part).collect();
+    let shown: Vec<CatalogueFigure> =
+        figures::catalogue().into_iter().filter(|figure| figure.part == part).collect();
     let rows: Vec<Vec<Cell>> = shown.iter().map(|figure| row(result, figure, others)).collect();
     (!rows.is_empty()).then(|| Section {
         id: format!("{part:?}").to_lowercase(),
@@ -297,7 +298,7 @@ fn every(result: &Document, others: &Others, part: Part) -> Option<Section> {
 }
 
 fn classes(result: &Document) -> Section {
-    let order = fonio_bench::verdict::CLASSES
+    let order = fonio_storebench_document::classes::CLASSES
         .iter()
         .filter_map(|class| Some((class.name, result.classes.get(class.name)?)));
     let rows = order
@@ -342,13 +343,8 @@ fn curve(result: &Document) -> Option<Section> {
             title: "Rate of one long sequential write".to_owned(),
             caption: "A lasting drop shows the end of a cache of faster flash.".to_owned(),
             plot: Plot::Line,
-            x: Axis { label: "time".to_owned(), unit: Quantity::S, scale: Scale::Linear, bounds: None },
-            y: Axis {
-                label: "rate".to_owned(),
-                unit: Quantity::BytesPerS,
-                scale: Scale::Linear,
-                bounds: None,
-            },
+            x: Axis { label: "time".to_owned(), unit: Unit::S, scale: Scale::Linear, bounds: None },
+            y: Axis { label: "rate".to_owned(), unit: Unit::BytesPerS, scale: Scale::Linear, bounds: None },
             z: None,
             series: vec![Series {
                 name: "written".to_owned(),

@@ -1,0 +1,46 @@
+//! Finds runs that are far from the others.
+
+use fonio_core::statistics::sample::median;
+
+/// Modified z-score from which a value is an outlier (Iglewicz and Hoaglin 1993; hyperfine warns from 14.826, with many
+/// more runs than a slow card allows).
+const OUTLIER_SCORE: f64 = 3.5;
+
+/// Ratio of the median absolute deviation to the standard deviation for normal values.
+const MAD_OF_NORMAL: f64 = 0.6745;
+
+/// A value that differs from the median by a smaller share than this is not an outlier, even if the others hardly differ.
+const DIFFERENCE_MIN: f64 = 0.02;
+
+/// For each value, whether it is an outlier by its modified z-score.
+pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
+    let Some(middle) = median(values) else { return Vec::new() };
+    let deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let mad = median(&deviations).unwrap_or(0.0);
+    let apart = |deviation: &f64| {
+        MAD_OF_NORMAL * deviation > OUTLIER_SCORE * mad && *deviation > DIFFERENCE_MIN * middle.abs()
+    };
+    deviations.iter().map(apart).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_one_apart_is_found() {
+        assert_eq!(outliers(&[10.0, 10.1, 9.9, 10.0, 4.0]), [false, false, false, false, true]);
+        assert_eq!(outliers(&[10.0, 10.0, 10.01]), [false, false, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn scaling_changes_nothing(values in prop::collection::vec(1.0f64..100.0, 3..20), factor in 1u32..6) {
+            let factor = f64::from(1 << factor);
+            let scaled: Vec<f64> = values.iter().map(|value| value * factor).collect();
+            prop_assert_eq!(outliers(&values), outliers(&scaled));
+        }
+    }
+}

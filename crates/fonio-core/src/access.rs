@@ -1,0 +1,66 @@
+//! The four access patterns of flash benchmarks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::op::Op;
+
+/// The access pattern of a process: its operation and its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Access {
+    SeqRead,
+    SeqWrite,
+    RandRead,
+    RandWrite,
+}
+
+impl Access {
+    /// All access patterns.
+    pub const ALL: [Access; 4] = [Access::SeqRead, Access::SeqWrite, Access::RandRead, Access::RandWrite];
+
+    /// Read or write.
+    pub fn op(self) -> Op {
+        if self.writes() { Op::Write } else { Op::Read }
+    }
+
+    /// Whether it changes the device.
+    pub fn writes(self) -> bool {
+        matches!(self, Access::SeqWrite | Access::RandWrite)
+    }
+
+    /// Whether each request begins where the one before it ended.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Access::SeqRead | Access::SeqWrite)
+    }
+
+    /// Its words for people, in the plural.
+    pub fn words(self) -> &'static str {
+        match self {
+            Access::SeqRead => "sequential reads",
+            Access::SeqWrite => "sequential writes",
+            Access::RandRead => "random reads",
+            Access::RandWrite => "random writes",
+        }
+    }
+
+    /// Its words for people, in the singular.
+    pub fn word(self) -> &'static str {
+        match self {
+            Access::SeqRead => "sequential read",
+            Access::SeqWrite => "sequential write",
+            Access::RandRead => "random read",
+            Access::RandWrite => "random write",
+        }
+    }
+
+    /// Its part of the names of tests and figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::SeqRead => "seq_read",
+            Access::SeqWrite => "seq_write",
+            Access::RandRead => "rand_read",
+            Access::RandWrite => "rand_write",
+        }
+    }
+}

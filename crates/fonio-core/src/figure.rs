@@ -1,0 +1,40 @@
+//! Figures: named numbers that analyses and benchmarks give.
+
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::Unit;
+
+/// The declaration of a figure: everything about it but its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Figure {
+    /// The stable name, such as `response.rand_read.4k.p99`.
+    pub name: String,
+    /// The label for people.
+    pub label: String,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// The direction in which it is better, if it has one.
+    pub better: Option<Better>,
+}
+
+/// The direction in which a figure is better for the users of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A lower value.
+    Lower,
+    /// A higher value.
+    Higher,
+}
+
+impl Better {
+    /// Whether `left` is better than `right`.
+    pub fn is_better(self, left: f64, right: f64) -> bool {
+        match self {
+            Better::Lower => left < right,
+            Better::Higher => left > right,
+        }
+    }
+}

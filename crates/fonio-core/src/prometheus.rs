@@ -1,0 +1,140 @@
+//! Writes figures in the text format that Prometheus scrapes, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use std::fmt::{Display, Write};
+
+/// The media type of the format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Labels of a row: names and values. Values are escaped when they are written.
+pub type Labels<'l> = [(&'l str, &'l str)];
+
+/// The kind of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// A text that grows by a metric at a time.
+#[derive(Debug, Default)]
+pub struct Text(String);
+
+impl Text {
+    /// Begins a metric. All of its rows follow.
+    pub fn metric<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Metric<'t> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        self.write(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        Metric { text: self, name }
+    }
+
+    /// The text.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+
+    fn write(&mut self, arguments: std::fmt::Arguments<'_>) {
+        self.0.write_fmt(arguments).expect("a string takes whatever is written to it");
+    }
+}
+
+/// A metric to which rows are added.
+#[derive(Debug)]
+pub struct Metric<'t> {
+    text: &'t mut Text,
+    name: &'t str,
+}
+
+impl Metric<'_> {
+    /// Adds a row.
+    pub fn row(&mut self, labels: &Labels<'_>, value: impl Display) -> &mut Self {
+        self.part("", labels, None, value)
+    }
+
+    /// Adds the rows of a histogram. `buckets` are the upper ends, ascending, each with the number of values up to it.
+    pub fn histogram(
+        &mut self,
+        labels: &Labels<'_>,
+        buckets: impl IntoIterator<Item = (f64, u64)>,
+        count: u64,
+        sum: f64,
+    ) -> &mut Self {
+        for (end, below) in buckets {
+            self.part("_bucket", labels, Some(&end.to_string()), below);
+        }
+        self.part("_bucket", labels, Some("+Inf"), count);
+        self.part("_sum", labels, None, sum);
+        self.part("_count", labels, None, count)
+    }
+
+    fn part(
+        &mut self,
+        suffix: &str,
+        labels: &Labels<'_>,
+        bucket: Option<&str>,
+        value: impl Display,
+    ) -> &mut Self {
+        self.text.write(format_args!("{}{suffix}", self.name));
+        let all = labels.iter().copied().chain(bucket.map(|end| ("le", end)));
+        let mut opened = false;
+        for (label, value) in all {
+            let before = if opened { ',' } else { '{' };
+            self.text.write(format_args!("{before}{label}=\"{}\"", escaped(value)));
+            opened = true;
+        }
+        self.text.write(format_args!("{} {value}\n", if opened { "}" } else { "" }));
+        self
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_each_kind() {
+        let mut text = Text::default();
+        text.metric("stalls_total", Kind::Counter, "Spans.").row(&[], 3);
+        text.metric("fill_ratio", Kind::Gauge, "A share\nof 1.").row(&[("device", "sda")], 0.5);
+        text.metric("wait_seconds", Kind::Histogram, "Waits.").histogram(
+            &[("op", "read")],
+            [(0.001, 1), (0.002, 4)],
+            5,
+            0.25,
+        );
+        expect_test::expect![[r#"
+            # HELP stalls_total Spans.
+            # TYPE stalls_total counter
+            stalls_total 3
+            # HELP fill_ratio A share\nof 1.
+            # TYPE fill_ratio gauge
+            fill_ratio{device="sda"} 0.5
+            # HELP wait_seconds Waits.
+            # TYPE wait_seconds histogram
+            wait_seconds_bucket{op="read",le="0.001"} 1
+            wait_seconds_bucket{op="read",le="0.002"} 4
+            wait_seconds_bucket{op="read",le="+Inf"} 5
+            wait_seconds_sum{op="read"} 0.25
+            wait_seconds_count{op="read"} 5
+        "#]]
+        .assert_eq(&text.into_string());
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut text = Text::default();
+        text.metric("x", Kind::Gauge, "").row(&[("unit", "a \"b\"\\\n")], 1);
+        assert!(text.into_string().ends_with("x{unit=\"a \\\"b\\\"\\\\\\n\"} 1\n"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Mean, variance and median of a sample.
+
+/// Mean and variance of a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The number of values.
+    pub count: usize,
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The variance (n - 1 in the denominator); 0 for a single value.
+    pub variance: f64,
+}
+
+impl Spread {
+    /// Mean and variance of `values`; `None` without values.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        let mean = mean(values)?;
+        let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+        let variance = if values.len() > 1 { squares / (values.len() as f64 - 1.0) } else { 0.0 };
+        Some(Spread { count: values.len(), mean, variance })
+    }
+
+    /// The standard deviation.
+    pub fn sigma(&self) -> f64 {
+        self.variance.sqrt()
+    }
+
+    /// The standard error of the mean.
+    pub fn error(&self) -> f64 {
+        self.sigma() / (self.count as f64).sqrt()
+    }
+
+    /// The variance of the mean: the square of its standard error.
+    pub fn variance_of_mean(&self) -> f64 {
+        self.variance / self.count as f64
+    }
+}
+
+/// Whether the mean is known to the share `relative` of it: its standard error is not above that. A single value is not.
+pub fn is_known(values: &[f64], relative: f64) -> bool {
+    Spread::of(values)
+        .is_some_and(|spread| spread.count > 1 && spread.error() <= relative * spread.mean.abs())
+}
+
+/// The arithmetic mean; `None` without values.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The median; of an even number of values, the mean of the middle two. `None` without values.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    Some(if sorted.len() % 2 == 1 { upper } else { (sorted[middle - 1] + upper) / 2.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn no_values_have_no_middle() {
+        assert_eq!((mean(&[]), median(&[]), Spread::of(&[])), (None, None, None));
+        assert_eq!(Spread::of(&[5.0]), Some(Spread { count: 1, mean: 5.0, variance: 0.0 }));
+        assert!(is_known(&[5.0, 5.0], 0.01) && !is_known(&[5.0], 0.5) && !is_known(&[1.0, 9.0], 0.1));
+        assert_eq!((median(&[3.0, 1.0]), median(&[3.0, 1.0, 9.0])), (Some(2.0), Some(3.0)));
+    }
+
+    proptest! {
+        /// The naive variance: half the mean square of the differences of all pairs.
+        #[test]
+        fn the_spread_is_that_of_all_pairs(values in prop::collection::vec(-1000i32..1000, 2..40)) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let spread = Spread::of(&values).expect("there are values");
+            let pairs = (values.len() * (values.len() - 1)) as f64;
+            let squares: f64 = values.iter().flat_map(|a| values.iter().map(move |b| (a - b) * (a - b))).sum();
+            let naive = squares / 2.0 / pairs;
+            prop_assert!((spread.variance - naive).abs() <= 1e-9 * naive.max(1.0));
+            prop_assert!((values.iter().map(|value| value - spread.mean).sum::<f64>()).abs() < 1e-6);
+        }
+
+        #[test]
+        fn half_lies_on_each_side_of_the_median(values in prop::collection::vec(-50i32..50, 1..40)) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let middle = median(&values).expect("there are values");
+            let below = values.iter().filter(|value| **value < middle).count();
+            let above = values.iter().filter(|value| **value > middle).count();
+            prop_assert!(below <= values.len() / 2 && above <= values.len() / 2);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The SD classes, and whether a result reaches their figures.
+
+use std::collections::BTreeMap;
+
+use fonio_core::Unit;
+
+use crate::document::{ClassVerdict, Measure};
+
+/// The requirements of an SD class (SD Association; application performance classes A1 and A2, speed classes by number).
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// Its name, such as `A1` or `V30`.
+    pub name: &'static str,
+    /// 4 KiB random reads per second.
+    pub rand_read_iops: f64,
+    /// 4 KiB random writes per second.
+    pub rand_write_iops: f64,
+    /// Sequential writes in MB/s.
+    pub seq_write_mb_s: f64,
+}
+
+/// The classes, the lowest first.
+pub const CLASSES: [Class; 7] = [
+    video("V6", 6.0),
+    video("V10", 10.0),
+    Class { name: "A1", rand_read_iops: 1500.0, rand_write_iops: 500.0, seq_write_mb_s: 10.0 },
+    Class { name: "A2", rand_read_iops: 4000.0, rand_write_iops: 2000.0, seq_write_mb_s: 10.0 },
+    video("V30", 30.0),
+    video("V60", 60.0),
+    video("V90", 90.0),
+];
+
+const fn video(name: &'static str, seq_write_mb_s: f64) -> Class {
+    Class { name, rand_read_iops: 0.0, rand_write_iops: 0.0, seq_write_mb_s }
+}
+
+/// Bytes of a random request of the classes.
+pub(crate) const REQUEST_BYTES: f64 = 4096.0;
+
+/// Compares the figures with the limits of each SD class.
+pub fn verdicts(measured: &BTreeMap<String, Measure>) -> BTreeMap<String, ClassVerdict> {
+    CLASSES.iter().map(|class| (class.name.to_owned(), of_class(class, measured))).collect()
+}
+
+fn of_class(class: &Class, measured: &BTreeMap<String, Measure>) -> ClassVerdict {
+    let limits = [
+        ("bandwidth.rand_read", class.rand_read_iops * REQUEST_BYTES / 1e6, "random reads"),
+        ("bandwidth.rand_write", class.rand_write_iops * REQUEST_BYTES / 1e6, "random writes"),
+        // The classes ask for sustained writes, after the fast cache.
+        ("sustained.last", class.seq_write_mb_s, "sequential writes"),
+    ];
+    let mut missing = None;
+    for (name, limit, words) in limits.into_iter().filter(|(_, limit, _)| *limit > 0.0) {
+        let value = |name: &str| measured.get(name).and_then(Measure::value).map(|value| value.value);
+        let found = value(name).or_else(|| value("bandwidth.seq_write").filter(|_| name == "sustained.last"));
+        match found {
+            None => missing = Some(words),
+            Some(found) if found < limit => {
+                let is_random = name.starts_with("bandwidth.rand");
+                let show = |rate: f64| {
+                    if is_random {
+                        format!("{:.0} IOPS", rate * 1e6 / REQUEST_BYTES)
+                    } else {
+                        Unit::MbPerS.format(rate)
+                    }
+                };
+                return ClassVerdict::NotMet(format!("{words}: {} of {}", show(found), show(limit)));
+            }
+            Some(_) => {}
+        }
+    }
+    match missing {
+        Some(words) => ClassVerdict::NotMeasured(format!("{words} were not measured")),
+        None => ClassVerdict::Met,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Value;
+
+    fn measured(figures: &[(&str, f64)]) -> BTreeMap<String, Measure> {
+        let value =
+            |value: f64| Value { value, unit: Unit::MbPerS, runs: 3, low: value, high: value, stable: true };
+        figures.iter().map(|(name, rate)| ((*name).to_owned(), Measure::Measured(value(*rate)))).collect()
+    }
+
+    #[test]
+    fn classes_are_met_missed_or_not_measured() {
+        let a_card = measured(&[
+            ("bandwidth.rand_read", 7.0),
+            ("bandwidth.rand_write", 1.9),
+            ("bandwidth.seq_write", 60.0),
+            ("sustained.last", 28.0),
+        ]);
+        let found = verdicts(&a_card);
+        assert_eq!(found["A1"], ClassVerdict::NotMet("random writes: 464 IOPS of 500 IOPS".to_owned()));
+        assert_eq!(found["V10"], ClassVerdict::Met);
+        // 60 MB/s in the fast cache do not count.
+        assert_eq!(found["V30"], ClassVerdict::NotMet("sequential writes: 28 MB/s of 30 MB/s".to_owned()));
+        let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
+        let found = verdicts(&reads_only);
+        assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
+        // What is missed stays missed.
+        assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
+    }
+}

@@ -1,0 +1,321 @@
+//! The catalogue of a result's figures: each has one name, one label, one unit, one direction and the range of possible
+//! values. The run, the terminal, comparisons and the results service read it.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::LazyLock;
+
+use fonio_core::{Access, Better, Figure, Unit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The units that a document can have; only for its schema. Values have a [`Unit`] whose name is one of these.
+#[derive(JsonSchema)]
+#[schemars(rename = "Unit")]
+#[allow(dead_code, reason = "only its schema is used")]
+pub(crate) enum UnitOfFigure {
+    /// 10⁶ bytes per second.
+    #[serde(rename = "MB/s")]
+    MbPerS,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Ms,
+    /// Seconds.
+    #[serde(rename = "s")]
+    S,
+    /// A ratio of two values.
+    #[serde(rename = "ratio")]
+    Ratio,
+    /// A number of things.
+    #[serde(rename = "count")]
+    Count,
+    /// Bytes.
+    #[serde(rename = "bytes")]
+    Bytes,
+    /// Hundredths of a whole.
+    #[serde(rename = "%")]
+    Percent,
+}
+
+/// The parts of a run, in their order. A part is measured in one piece, and an interrupted run repeats only the parts that
+/// it has not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Sequential and random bandwidth, and response times by size.
+    Sizes,
+    /// Slowdown of reads and writes beside each other.
+    Slowdown,
+    /// Small synchronous writes.
+    Sync,
+    /// A long sequential write.
+    Sustained,
+    /// The launch of forty apps, and the processor time spent in it.
+    Launch,
+    /// Speedup by concurrency and the four parameters.
+    Concurrency,
+    /// Whether the device stores as much as it says.
+    Capacity,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Part; 7] = [
+        Part::Sizes,
+        Part::Slowdown,
+        Part::Sync,
+        Part::Sustained,
+        Part::Launch,
+        Part::Concurrency,
+        Part::Capacity,
+    ];
+
+    /// Its words for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Part::Sizes => "bandwidth and response times",
+            Part::Slowdown => "slowdown of reads and writes beside each other",
+            Part::Sync => "synchronous writes",
+            Part::Sustained => "sustained write",
+            Part::Launch => "launch of forty apps",
+            Part::Concurrency => "concurrency",
+            Part::Capacity => "capacity check",
+        }
+    }
+}
+
+/// A figure of the catalogue: its declaration, its range, and the part that measures it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CatalogueFigure {
+    /// Its name, label, unit and direction.
+    #[serde(flatten)]
+    pub figure: Figure,
+    /// The smallest possible value.
+    pub min: f64,
+    /// The largest value that is taken for possible.
+    pub max: f64,
+    /// The part of the run that measures it.
+    pub part: Part,
+}
+
+impl Deref for CatalogueFigure {
+    type Target = Figure;
+
+    fn deref(&self) -> &Figure {
+        &self.figure
+    }
+}
+
+/// Sizes of requests, in bytes, whose response times are measured.
+pub const SIZES: [u64; 3] = [4 << 10, 64 << 10, 512 << 10];
+
+/// Numbers of requests at once whose speedup is measured.
+pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
+
+/// Numbers of readers and of writers beside each other.
+pub const BESIDE: [u32; 2] = [1, 4];
+
+/// Returns every figure, in the order of the parts.
+pub fn catalogue() -> Vec<CatalogueFigure> {
+    let mut all = Vec::new();
+    bandwidth(&mut all);
+    response(&mut all);
+    slowdown(&mut all);
+    sync(&mut all);
+    sustained(&mut all);
+    launch(&mut all);
+    concurrency(&mut all);
+    all
+}
+
+static BY_NAME: LazyLock<BTreeMap<String, CatalogueFigure>> =
+    LazyLock::new(|| catalogue().into_iter().map(|figure| (figure.name.clone(), figure)).collect());
+
+/// The catalogue by names.
+pub fn by_name() -> &'static BTreeMap<String, CatalogueFigure> {
+    &BY_NAME
+}
+
+/// The figure of this name.
+pub fn find(name: &str) -> Option<CatalogueFigure> {
+    by_name().get(name).cloned()
+}
+
+/// The name of a size in figures: `4k`.
+pub fn size_name(bytes: u64) -> String {
+    format!("{}k", bytes >> 10)
+}
+
+/// Faster than every bus of flash storage: a PCIe 6 device with four lanes.
+const MB_S_MAX: f64 = 32_000.0;
+/// A response of ten minutes would exceed a run.
+const MS_MAX: f64 = 600_000.0;
+
+fn bandwidth(all: &mut Vec<CatalogueFigure>) {
+    let figure = |name: String, label: String| CatalogueFigure {
+        figure: Figure { name, label, unit: Unit::MbPerS, better: Some(Better::Higher) },
+        min: 0.0,
+        max: MB_S_MAX,
+        part: Part::Sizes,
+    };
+    for access in Access::ALL {
+        let size = if access.is_sequential() { "512 KiB" } else { "4 KiB" };
+        all.push(figure(format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words())));
+    }
+    // Figure 6 of Nguyen et al. 2015 ranks models by it.
+    all.push(CatalogueFigure {
+        max: 4.0 * MB_S_MAX,
+        ..figure("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned())
+    });
+}
+
+fn response(all: &mut Vec<CatalogueFigure>) {
+    for access in Access::ALL {
+        for bytes in SIZES {
+            for (statistic, words) in
+                [("mean", "mean time"), ("p50", "median time"), ("p99", "99th percentile")]
+            {
+                all.push(CatalogueFigure {
+                    figure: Figure {
+                        name: format!("response.{}.{}.{statistic}", access.name(), size_name(bytes)),
+                        label: format!("{} {} KiB, {words}", access.word(), bytes >> 10),
+                        unit: Unit::Ms,
+                        better: Some(Better::Lower),
+                    },
+                    min: 0.0,
+                    max: MS_MAX,
+                    part: Part::Sizes,
+                });
+            }
+        }
+    }
+}
+
+fn slowdown(all: &mut Vec<CatalogueFigure>) {
+    for count in BESIDE {
+        for access in Access::ALL {
+            let other = if access.writes() { "reader" } else { "writer" };
+            let plural = if count == 1 { "" } else { "s" };
+            let label = format!("{} beside {count} {other}{plural}", access.word());
+            all.push(CatalogueFigure {
+                figure: Figure {
+                    name: format!("slowdown.{}.{count}x{count}", access.name()),
+                    label,
+                    unit: Unit::Ratio,
+                    better: Some(Better::Lower),
+                },
+                min: 0.0,
+                max: 1e6,
+                part: Part::Slowdown,
+            });
+        }
+    }
+}
+
+fn sync(all: &mut Vec<CatalogueFigure>) {
+    for (statistic, words) in [("p50", "median time"), ("p99", "99th percentile")] {
+        all.push(CatalogueFigure {
+            figure: Figure {
+                name: format!("sync.write.4k.{statistic}"),
+                label: format!("write of 4 KiB and fdatasync, {words}"),
+                unit: Unit::Ms,
+                better: Some(Better::Lower),
+            },
+            min: 0.0,
+            max: MS_MAX,
+            part: Part::Sync,
+        });
+    }
+}
+
+fn sustained(all: &mut Vec<CatalogueFigure>) {
+    let figure = |name: &str, label: &str, unit, max| CatalogueFigure {
+        figure: Figure {
+            name: format!("sustained.{name}"),
+            label: label.to_owned(),
+            unit,
+            better: Some(Better::Higher),
+        },
+        min: 0.0,
+        max,
+        part: Part::Sustained,
+    };
+    all.push(figure("first", "long write, at first", Unit::MbPerS, MB_S_MAX));
+    all.push(figure("last", "long write, at the end", Unit::MbPerS, MB_S_MAX));
+    all.push(figure("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13));
+}
+
+fn launch(all: &mut Vec<CatalogueFigure>) {
+    let figure = |name: &str, label: &str, unit, max| CatalogueFigure {
+        figure: Figure { name: name.to_owned(), label: label.to_owned(), unit, better: Some(Better::Lower) },
+        min: 0.0,
+        max,
+        part: Part::Launch,
+    };
+    for (cache, words) in [("cold", "cold"), ("warm", "warm")] {
+        all.push(figure(&format!("launch.{cache}.total"), &format!("forty apps, {words}"), Unit::S, 3600.0));
+        all.push(figure(&format!("launch.{cache}.worst"), &format!("slowest app, {words}"), Unit::S, 3600.0));
+    }
+    let mut active = figure("cpu.active", "processors active", Unit::Percent, 100.0);
+    active.figure.better = None;
+    all.push(active);
+    all.push(figure("cpu.iowait", "iowait of active time", Unit::Percent, 100.0));
+}
+
+fn concurrency(all: &mut Vec<CatalogueFigure>) {
+    for access in Access::ALL {
+        for count in AT_ONCE {
+            all.push(CatalogueFigure {
+                figure: Figure {
+                    name: format!("speedup.{}.{count}", access.name()),
+                    label: format!("speedup of {count} {}", access.words()),
+                    unit: Unit::Ratio,
+                    better: Some(Better::Higher),
+                },
+                min: 0.0,
+                max: 1e4,
+                part: Part::Concurrency,
+            });
+        }
+        all.push(CatalogueFigure {
+            figure: Figure {
+                name: format!("concurrency.{}", access.name()),
+                label: format!("{} at once that suffice", access.words()),
+                unit: Unit::Count,
+                better: None,
+            },
+            min: 1.0,
+            max: 32.0,
+            part: Part::Concurrency,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_and_labels_are_unique_and_short() {
+        let all = catalogue();
+        let names: BTreeSet<&str> = all.iter().map(|figure| figure.name.as_str()).collect();
+        let labels: BTreeSet<&str> = all.iter().map(|figure| figure.label.as_str()).collect();
+        assert_eq!((names.len(), labels.len()), (all.len(), all.len()));
+        for figure in &all {
+            assert!(figure.min < figure.max && figure.name.len() <= 64, "{figure:?}");
+            assert_eq!(find(&figure.name).as_ref(), Some(figure));
+        }
+        assert_eq!(all.len(), 5 + 36 + 8 + 2 + 3 + 6 + 24);
+    }
+
+    #[test]
+    fn units_are_those_of_the_schema() {
+        let schema = schemars::schema_for!(UnitOfFigure).to_value().to_string();
+        for figure in catalogue() {
+            let name = serde_json::to_string(&figure.unit).expect("a unit has a name");
+            assert!(schema.contains(&name), "{name}");
+        }
+    }
+}

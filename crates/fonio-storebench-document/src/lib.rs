@@ -1,0 +1,25 @@
+//! The result document of StoreBench: what it contains, whether it is in order, what it says.
+//!
+//! [`document`] is the schema, [`figures`] the catalogue. [`check`] finds errors, [`privacy`] texts that must not be published,
+//! [`plausibility`] results that cannot be true. [`compare`], [`classes`], [`standing`] and [`verdict`] read a document;
+//! [`values`] makes values with intervals from repeated runs. A client sends a [`Submission`].
+//!
+//! The crate knows neither how a device is measured nor who asks, so that a server needs nothing else of fonio.
+
+pub mod check;
+pub mod classes;
+pub mod compare;
+pub mod document;
+pub mod figures;
+pub mod models;
+pub mod plausibility;
+pub mod privacy;
+pub mod sample;
+pub mod standing;
+pub mod submission;
+pub mod values;
+pub mod verdict;
+
+pub use check::Problem;
+pub use document::{Document, Measure, Value};
+pub use submission::{Refusal, Submission};

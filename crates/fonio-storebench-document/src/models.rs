@@ -1,0 +1,58 @@
+//! The shipped results of models of devices, with which results of devices are compared. `fonio-bench` computes them
+//! (`cargo xtask bench storebench models`). They are marked as computed, and never mixed with measured ones.
+
+use std::io::{Read, Write};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::document::Document;
+
+/// The data set: documents in JSON, one a line, compressed.
+const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
+
+/// Returns the shipped results of models.
+///
+/// # Panics
+///
+/// If the data set, which is a part of the program, cannot be read; a test reads it.
+pub fn shipped() -> Vec<Document> {
+    let mut text = String::new();
+    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the data set is a part of the program");
+    let documents = text.lines().map(|line| Document::parse(line.as_bytes()));
+    documents.collect::<Result<_, _>>().expect("the data set is a part of the program")
+}
+
+/// Writes a data set as [`shipped`] reads it.
+///
+/// # Errors
+///
+/// A document cannot be written as JSON.
+pub fn pack(documents: &[Document]) -> std::io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    for document in documents {
+        serde_json::to_writer(&mut packed, document)?;
+        packed.write_all(b"\n")?;
+    }
+    packed.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::Origin;
+
+    #[test]
+    fn the_shipped_results_are_marked_as_models() {
+        let shipped = shipped();
+        assert!(shipped.len() >= 19, "{}", shipped.len());
+        for document in &shipped {
+            assert_eq!((document.origin, document.engine.as_str()), (Origin::Model, "model"));
+            assert!(document.check().is_empty(), "{:?}", document.check());
+            for figure in ["bandwidth.total", "slowdown.rand_read.4x4", "concurrency.rand_read"] {
+                assert!(document.value(figure).is_some(), "{:?}: {figure}", document.device.model);
+            }
+        }
+    }
+}

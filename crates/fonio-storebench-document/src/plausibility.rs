@@ -1,0 +1,320 @@
+//! Rules for results that cannot be true, or that do not show a device. Such a result is stored and has a page with the
+//! reason, but no place in rankings, distributions and dumps.
+//!
+//! A rule states a physical limit or a contradiction with a margin, so that an unusual device is not accused.
+
+use fonio_core::DeviceKind;
+
+use crate::document::{Document, Origin};
+use crate::figures::{SIZES, size_name};
+
+type Rule = fn(&Document, u64) -> Option<String>;
+
+/// The rules in the order in which they are tried.
+const RULES: [Rule; 9] = [
+    from_the_future,
+    virtual_machine,
+    virtual_device,
+    above_the_bus,
+    faster_than_the_transfer,
+    synced_faster_than_flash,
+    sequential_below_random,
+    total_is_not_the_sum,
+    median_above_p99,
+];
+
+/// The reason to hide a document that was received at `now_unix_s`: a sentence that continues "hidden because …".
+pub fn reason_to_hide(document: &Document, now_unix_s: u64) -> Option<String> {
+    RULES.iter().find_map(|rule| rule(document, now_unix_s))
+}
+
+/// Clocks and time zones differ by less than this.
+const AHEAD_MAX_S: u64 = 86_400 + 3_600;
+
+fn from_the_future(document: &Document, now_unix_s: u64) -> Option<String> {
+    let ahead = document.began_unix_s.saturating_sub(now_unix_s);
+    (ahead > AHEAD_MAX_S).then(|| {
+        format!(
+            "the run began {} days after it was received; set the clock of the machine",
+            ahead.div_ceil(86_400)
+        )
+    })
+}
+
+fn virtual_machine(document: &Document, _: u64) -> Option<String> {
+    let is_virtual = document.machine.virtual_machine == Some(true);
+    (is_virtual && document.origin == Origin::Measured)
+        .then(|| "it was measured in a virtual machine, whose host caches and shares the device".to_owned())
+}
+
+fn virtual_device(document: &Document, _: u64) -> Option<String> {
+    (document.device.kind.hides_hardware() && document.origin == Origin::Measured)
+        .then(|| "the device is virtual, so the figures are those of the machine behind it".to_owned())
+}
+
+/// The fastest interface of each kind in 10⁶ bytes per second: HS400; SD Express with PCIe 4.0 x2; UFS 5.0; PCIe 6.0 x4; USB4
+/// version 2; SATA revision 3.
+fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
+    match kind {
+        DeviceKind::Emmc => Some(400.0),
+        DeviceKind::Sd => Some(3_940.0),
+        DeviceKind::Ufs => Some(10_800.0),
+        DeviceKind::Nvme => Some(32_000.0),
+        DeviceKind::Usb => Some(10_000.0),
+        DeviceKind::HardDisk => Some(600.0),
+        _ => None,
+    }
+}
+
+/// The limit of the bus: what the document says, but at most the fastest interface of the kind.
+fn limit_mb_s(document: &Document) -> Option<f64> {
+    let fastest = interface_mb_s(document.device.kind);
+    match (document.device.bus_limit_mb_s, fastest) {
+        (Some(stated), Some(fastest)) => Some(stated.min(fastest)),
+        (stated, fastest) => stated.or(fastest),
+    }
+}
+
+/// Limits are nominal, and clocks are a little faster.
+const BUS_MARGIN: f64 = 1.05;
+
+fn above_the_bus(document: &Document, _: u64) -> Option<String> {
+    let limit = limit_mb_s(document)?;
+    ["seq_read", "seq_write", "rand_read", "rand_write"].iter().find_map(|access| {
+        let value = document.value(&format!("bandwidth.{access}"))?.value;
+        (value > limit * BUS_MARGIN).then(|| {
+            format!(
+                "bandwidth.{access} is {value:.0} MB/s, above the limit of the bus of {limit:.0} MB/s; \
+                 the page cache may have answered"
+            )
+        })
+    })
+}
+
+/// The median is compared, because a few requests may be answered by a cache on the way.
+fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
+    let limit = limit_mb_s(document)?;
+    for access in ["seq_read", "seq_write", "rand_read", "rand_write"] {
+        for bytes in SIZES {
+            let name = format!("response.{access}.{}.p50", size_name(bytes));
+            let Some(value) = document.value(&name) else { continue };
+            // 10⁶ bytes per second are 1000 bytes per millisecond.
+            let transfer_ms = bytes as f64 / (limit * BUS_MARGIN * 1000.0);
+            if value.value < transfer_ms {
+                return Some(format!(
+                    "{name} is {:.4} ms, and the bus alone needs {transfer_ms:.4} ms for the data at {limit:.0} MB/s; \
+                     requests were answered before the device had the data",
+                    value.value
+                ));
+            }
+        }
+    }
+    None
+}
+
+/// No flash stores a page faster: three quarters of the program time of Z-NAND, 100 µs, which is the shortest that was published
+/// (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC 2018), and which no card, eMMC or UFS device
+/// has. Other flash takes 500 to 700 µs.
+const PROGRAM_MIN_MS: f64 = 0.075;
+
+/// A synced write that does not wait for flash was answered by a cache. Only cards, eMMC and UFS are judged: NVMe, SATA and USB
+/// drives, and the controllers before disks, may have capacitors or batteries that make their cache safe.
+fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
+    let is_judged = matches!(document.device.kind, DeviceKind::Sd | DeviceKind::Emmc | DeviceKind::Ufs);
+    if !is_judged || document.origin != Origin::Measured {
+        return None;
+    }
+    let name = "sync.write.4k.p50";
+    let median = document.value(name)?.value;
+    (median < PROGRAM_MIN_MS).then(|| {
+        format!(
+            "{name} is {median:.3} ms, and no flash stores a page in less than {PROGRAM_MIN_MS} ms; the syncs did not reach the \
+             flash: look for the mount option nobarrier, a queue/write_cache that says write through, or a virtual device"
+        )
+    })
+}
+
+/// A flash device may read ahead badly, but not by this factor. The sizes of the requests differ in the other direction.
+const ORDER_FACTOR: f64 = 4.0;
+
+fn sequential_below_random(document: &Document, _: u64) -> Option<String> {
+    ["read", "write"].iter().find_map(|op| {
+        let sequential = document.value(&format!("bandwidth.seq_{op}"))?.value;
+        let random = document.value(&format!("bandwidth.rand_{op}"))?.value;
+        (sequential * ORDER_FACTOR < random).then(|| {
+            format!(
+                "bandwidth.seq_{op} is {sequential:.1} MB/s and bandwidth.rand_{op} is {random:.1} MB/s; \
+                 sequential requests are never slower than random ones by this factor"
+            )
+        })
+    })
+}
+
+fn total_is_not_the_sum(document: &Document, _: u64) -> Option<String> {
+    let total = document.value("bandwidth.total")?.value;
+    let parts = ["seq_read", "seq_write", "rand_read", "rand_write"];
+    let values: Option<Vec<f64>> =
+        parts.iter().map(|part| Some(document.value(&format!("bandwidth.{part}"))?.value)).collect();
+    let sum: f64 = values?.iter().sum();
+    ((total - sum).abs() > 0.01 * sum.max(0.1)).then(|| {
+        format!("bandwidth.total is {total:.1} MB/s, and the sum of the four bandwidths is {sum:.1} MB/s")
+    })
+}
+
+fn median_above_p99(document: &Document, _: u64) -> Option<String> {
+    for access in ["seq_read", "seq_write", "rand_read", "rand_write"] {
+        for bytes in SIZES {
+            let of = |statistic: &str| {
+                document.value(&format!("response.{access}.{}.{statistic}", size_name(bytes)))
+            };
+            let (Some(median), Some(p99)) = (of("p50"), of("p99")) else { continue };
+            // Both are means over runs.
+            if median.value > p99.value * 1.01 {
+                return Some(format!(
+                    "the median response of {access} of {} KiB is {:.3} ms, above its 99th percentile of {:.3} ms",
+                    bytes >> 10,
+                    median.value,
+                    p99.value
+                ));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::document::Measure;
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::sample;
+
+    fn check(change: impl FnOnce(&mut Document), expected: Expect) {
+        let mut document = sample::document();
+        change(&mut document);
+        let reason = reason_to_hide(&document, sample::BEGAN_UNIX_S + 100);
+        expected.assert_eq(reason.as_deref().unwrap_or("not hidden"));
+    }
+
+    fn set(document: &mut Document, figure: &str, value: f64) {
+        match document.figures.get_mut(figure) {
+            Some(Measure::Measured(measured)) => measured.value = value,
+            other => panic!("{figure} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_plausible_card_is_not_hidden() {
+        check(|_| (), expect!["not hidden"]);
+        // A card of a virtual kind in a virtual machine, but emulated on purpose.
+        check(
+            |document| {
+                document.origin = Origin::Emulated;
+                document.device.kind = DeviceKind::Virtual;
+                document.machine.virtual_machine = Some(true);
+            },
+            expect!["not hidden"],
+        );
+    }
+
+    #[test]
+    fn each_rule_has_its_reason() {
+        check(
+            |document| document.began_unix_s += 3 * 86_400,
+            expect!["the run began 3 days after it was received; set the clock of the machine"],
+        );
+        check(
+            |document| document.machine.virtual_machine = Some(true),
+            expect!["it was measured in a virtual machine, whose host caches and shares the device"],
+        );
+        check(
+            |document| document.device.kind = DeviceKind::Virtual,
+            expect!["the device is virtual, so the figures are those of the machine behind it"],
+        );
+        check(
+            |document| set(document, "bandwidth.seq_read", 300.0),
+            expect![
+                "bandwidth.seq_read is 300 MB/s, above the limit of the bus of 104 MB/s; the page cache may have answered"
+            ],
+        );
+        check(
+            |document| set(document, "response.rand_write.4k.p50", 0.01),
+            expect![
+                "response.rand_write.4k.p50 is 0.0100 ms, and the bus alone needs 0.0375 ms for the data at 104 MB/s; requests were answered before the device had the data"
+            ],
+        );
+        check(
+            |document| set(document, "sync.write.4k.p50", 0.031),
+            expect![
+                "sync.write.4k.p50 is 0.031 ms, and no flash stores a page in less than 0.075 ms; the syncs did not reach the flash: look for the mount option nobarrier, a queue/write_cache that says write through, or a virtual device"
+            ],
+        );
+        check(
+            |document| set(document, "bandwidth.seq_read", 2.0),
+            expect![
+                "bandwidth.seq_read is 2.0 MB/s and bandwidth.rand_read is 9.2 MB/s; sequential requests are never slower than random ones by this factor"
+            ],
+        );
+        check(
+            |document| set(document, "bandwidth.total", 90.0),
+            expect!["bandwidth.total is 90.0 MB/s, and the sum of the four bandwidths is 80.5 MB/s"],
+        );
+        check(
+            |document| set(document, "response.seq_read.64k.p50", 9.5),
+            expect![
+                "the median response of seq_read of 64 KiB is 9.500 ms, above its 99th percentile of 4.777 ms"
+            ],
+        );
+    }
+
+    #[test]
+    fn fast_syncs_are_only_suspicious_where_no_cache_can_be_safe() {
+        for (kind, hidden) in [
+            (DeviceKind::Sd, true),
+            (DeviceKind::Emmc, true),
+            (DeviceKind::Ufs, true),
+            (DeviceKind::Nvme, false),
+            (DeviceKind::SolidState, false),
+            (DeviceKind::Usb, false),
+            (DeviceKind::HardDisk, false),
+            (DeviceKind::Other, false),
+        ] {
+            for (median, too_fast) in [(0.0, true), (0.074, true), (PROGRAM_MIN_MS, false), (0.2, false)] {
+                let mut document = sample::document();
+                document.device.kind = kind;
+                set(&mut document, "sync.write.4k.p50", median);
+                let reason = reason_to_hide(&document, sample::BEGAN_UNIX_S);
+                assert_eq!(reason.is_some(), hidden && too_fast, "{kind:?} {median}: {reason:?}");
+            }
+        }
+        // A run that did not measure it, or that an older fonio made, is not accused.
+        check(
+            |document| {
+                let unknown = Measure::NotMeasured("no time left".to_owned());
+                document.figures.insert("sync.write.4k.p50".to_owned(), unknown);
+            },
+            expect!["not hidden"],
+        );
+        check(
+            |document| {
+                document.figures.remove("sync.write.4k.p50");
+            },
+            expect!["not hidden"],
+        );
+    }
+
+    #[test]
+    fn a_stated_limit_above_the_fastest_interface_does_not_help() {
+        check(
+            |document| {
+                document.device.kind = DeviceKind::Emmc;
+                document.device.bus_limit_mb_s = Some(9000.0);
+                set(document, "bandwidth.seq_read", 800.0);
+            },
+            expect![
+                "bandwidth.seq_read is 800 MB/s, above the limit of the bus of 400 MB/s; the page cache may have answered"
+            ],
+        );
+    }
+}

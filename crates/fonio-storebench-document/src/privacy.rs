@@ -1,0 +1,212 @@
+//! Refuses texts that name a machine or a single device. StoreBench's own check refuses paths, addresses and long numbers; the
+//! service adds names of hosts and words that introduce a serial number, because not everybody sends with `fonio`.
+
+use serde_json::Value;
+
+use crate::check::Problem;
+
+/// The last part of names of hosts in local networks and in the most used domains.
+const DOMAINS: [&str; 22] = [
+    "arpa",
+    "box",
+    "cloud",
+    "com",
+    "corp",
+    "de",
+    "dev",
+    "edu",
+    "fritz",
+    "home",
+    "internal",
+    "intranet",
+    "io",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "net",
+    "org",
+    "private",
+    "test",
+    "uk",
+];
+
+/// Words after which a serial number follows.
+const SERIAL_WORDS: [&str; 5] = ["serial", "serialno", "s/n", "cid", "hostname"];
+
+/// The same, directly before it.
+const SERIAL_STARTS: [&str; 5] = ["serial=", "serial:", "sn=", "sn:", "hostname="];
+
+/// Finds texts in a document's JSON that must not be published, with their places.
+///
+/// # Panics
+///
+/// If the text is not JSON.
+pub fn problems(json: &str) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if may_be_private(json) {
+        let document = serde_json::from_str(json).expect("the document was written as JSON");
+        walk(&document, &mut String::new(), &mut found);
+    }
+    found
+}
+
+/// Whether a text of the JSON is private, or hard to read. Nearly every document has no such text, and needs no tree of its values,
+/// which would take as long as everything else that is done with a submission.
+fn may_be_private(json: &str) -> bool {
+    if json.contains('\\') {
+        // An escaped letter: the text is not that of the JSON.
+        return true;
+    }
+    // Without escapes, every second part between quotation marks is a text: a value, or the name of one.
+    json.split('"').skip(1).step_by(2).any(|text| private(text).is_some())
+}
+
+fn walk(value: &Value, path: &mut String, found: &mut Vec<Problem>) {
+    let length = path.len();
+    match value {
+        Value::String(text) => {
+            if let Some(what) = private(text) {
+                let sentence = format!(
+                    "the text has {what}, which the service does not accept; remove it and send again"
+                );
+                found.push(Problem::new(path.clone(), sentence));
+            }
+        }
+        Value::Array(values) => {
+            for (at, value) in values.iter().enumerate() {
+                path.push_str(&format!("[{at}]"));
+                walk(value, path, found);
+                path.truncate(length);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+                walk(value, path, found);
+                path.truncate(length);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn private(text: &str) -> Option<&'static str> {
+    for word in
+        text.split(|letter: char| letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"'))
+    {
+        let bare = word.trim_end_matches(['.', ':', '!', '?']);
+        let starts =
+            |start: &&str| word.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+        if SERIAL_WORDS.iter().any(|known| bare.eq_ignore_ascii_case(known))
+            || SERIAL_STARTS.iter().any(starts)
+        {
+            return Some("a word that introduces a serial number or a name");
+        }
+        if is_host(bare) {
+            return Some("the name of a host");
+        }
+        if is_hardware_address(bare) {
+            return Some("the address of a network card");
+        }
+    }
+    None
+}
+
+/// `pi.local`, `db-1.example.org`; not `6.1.0-18-arm64` or `mq-deadline`.
+fn is_host(word: &str) -> bool {
+    let Some((name, last)) = word.rsplit_once('.') else { return false };
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    let has_letter = name.bytes().any(|byte| byte.is_ascii_alphabetic());
+    DOMAINS.iter().any(|domain| last.eq_ignore_ascii_case(domain))
+        && has_letter
+        && name.split('.').all(is_part)
+}
+
+/// `b8-27-eb-12-34-56`, and with colons.
+fn is_hardware_address(word: &str) -> bool {
+    const CHARS: usize = 17;
+    if word.len() != CHARS {
+        return false;
+    }
+    let parts: Vec<&str> = word.split(['-', ':']).collect();
+    parts.len() == 6
+        && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_hosts_and_serial_numbers_are_found() {
+        for (text, expected) in [
+            ("measured on pi.local", Some("the name of a host")),
+            ("db-1.example.org.", Some("the name of a host")),
+            ("serial: 0x1234", Some("a word that introduces a serial number or a name")),
+            ("SN: 1234", Some("a word that introduces a serial number or a name")),
+            ("on PI.Local!", Some("the name of a host")),
+            ("S/N 1234", Some("a word that introduces a serial number or a name")),
+            ("B8-27-EB-12-34-56", Some("the address of a network card")),
+            ("6.12.25+rpt-rpi-v8", None),
+            ("Raspberry Pi 4 Model B Rev 1.4", None),
+            ("fio-3.33", None),
+            ("Random writes are the weak point: 2.9 MB/s.", None),
+            ("Debian GNU/Linux 12 (bookworm)", None),
+            ("PCIe 3.0 x4", None),
+        ] {
+            assert_eq!(private(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_text_of_a_document_is_looked_at() {
+        let clean = serde_json::to_value(crate::sample::document()).unwrap();
+        assert_eq!(problems(&clean.to_string()), []);
+        // Each text in turn becomes a host's name.
+        let mut texts = 0;
+        for at in 0.. {
+            let mut document = clean.clone();
+            let mut left = at;
+            if !replace(&mut document, &mut left) {
+                break;
+            }
+            texts += 1;
+            let found = problems(&document.to_string());
+            assert_eq!(found.len(), 1, "text {at}");
+            // The same with an escape, which needs the tree of values.
+            document["zzz"] = Value::from("a \"quotation\"");
+            assert_eq!(problems(&document.to_string()), found);
+        }
+        assert!(texts > 50, "{texts}");
+    }
+
+    #[test]
+    fn a_private_text_behind_an_escape_is_found() {
+        let found = problems(r#"{"a":"\u0070i.local","b":"x\"y","c":["on \"pi.local\""]}"#);
+        let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
+        assert_eq!(paths, ["a", "c[0]"]);
+    }
+
+    fn replace(value: &mut Value, left: &mut usize) -> bool {
+        match value {
+            Value::String(text) if *left == 0 => {
+                *text = "ann.local".to_owned();
+                true
+            }
+            Value::String(_) => {
+                *left -= 1;
+                false
+            }
+            Value::Array(values) => values.iter_mut().any(|value| replace(value, left)),
+            Value::Object(map) => map.values_mut().any(|value| replace(value, left)),
+            _ => false,
+        }
+    }
+}

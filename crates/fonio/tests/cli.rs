@@ -81,10 +81,7 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
         assert_eq!(run["programs"][0]["reads"]["count"], found["recorded"][0]["reads"]["count"]);
     }
     for (words, way_out) in [
-        (
-            &["--on", "model:samsung_s5", "--scheduler", "x"][..],
-            "no model of a scheduler is called `x`",
-        ),
+        (&["--on", "model:samsung_s5", "--scheduler", "x"][..], "no model of a scheduler is called `x`"),
         (&["--on", "model:nothing"], "neither a shipped profile"),
         (&["--on", "model:samsung_s5", "--scheduler", "cqf"], "; the nearest name is `cfq`"),
         (&["--on", "model:samsung_s5,kingston"], "one place"),

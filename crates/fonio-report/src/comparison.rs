@@ -1,13 +1,13 @@
 //! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
 
 use fonio_analysis::interval::LEAST_EFFECT;
-use fonio_analysis::{Answer, Better, Change, Comparison, ComparisonRow, Side, Unknown};
+use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
     Axis, Cell, Chart, Column, Document, Fact, Mark, Plot, Role, Section, Series, Table, Tone, Verdict,
 };
 use crate::questions::listed;
-use fonio_core::Unit;
+use fonio_core::{Better, Unit};
 
 /// A figure and its change.
 type Changed<'a> = (&'a ComparisonRow, &'a Change);

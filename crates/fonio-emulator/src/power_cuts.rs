@@ -193,7 +193,7 @@ fn ask(check: &str, dir: &Path, image: &Path, cut: Cut) -> Result<Option<CutOutc
         .env("FONIO_IMAGE", image)
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| EmulatorError::Command { command: check.to_owned(), source })?;
+        .map_err(EmulatorError::system("start", "sh"))?;
     if out.status.success() {
         return Ok(None);
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, ExitStatus, Stdio};
 use std::time::Duration;
 
+use fonio_system::command::start;
 use fonio_system::{Cgroups, MountTable};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
@@ -35,27 +36,28 @@ impl Command {
         let Some(words) = &options.command else { return Ok(None) };
         let (program, arguments) = words.split_first().ok_or(RecordError::EmptyCommand)?;
         let setting = &options.setting;
-        let mut command = Program::new(program);
-        command.args(arguments).envs(setting.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(dir) = &setting.dir {
-            command.current_dir(dir);
-        }
-        if setting.own_group {
-            command.process_group(0);
-        }
-        match setting.output {
-            CommandOutput::Inherit => {}
-            CommandOutput::ToError => {
-                command.stdin(Stdio::null()).stdout(std::io::stderr());
+        let prepare = |command: &mut Program| {
+            command.envs(setting.environment.iter().map(|(name, value)| (name, value)));
+            if let Some(dir) = &setting.dir {
+                command.current_dir(dir);
             }
-            CommandOutput::Discard => {
-                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            if setting.own_group {
+                command.process_group(0);
             }
-        }
+            match setting.output {
+                CommandOutput::Inherit => {}
+                CommandOutput::ToError => {
+                    command.stdin(Stdio::null()).stdout(std::io::stderr());
+                }
+                CommandOutput::Discard => {
+                    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                }
+            }
+        };
         let joined: Vec<Joined> =
             setting.cgroups.iter().map(|dir| Joined::join(dir)).collect::<Result<_, _>>()?;
         let cpu_before = children_cpu();
-        let child = command.spawn().map_err(|source| RecordError::Command {
+        let child = start(program, arguments, prepare).map_err(|source| RecordError::Command {
             program: program.to_string_lossy().into_owned(),
             source,
         })?;

@@ -123,8 +123,7 @@ fn axis(unit: Unit) -> &'static str {
         Unit::Count => "count",
         Unit::Bytes => "bytes",
         Unit::Percent => "percent",
-        // No figure of StoreBench has another unit.
-        _ => "",
+        other => panic!("{other:?} is not a unit of the catalogue"),
     }
 }
 

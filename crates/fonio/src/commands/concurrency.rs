@@ -1,6 +1,6 @@
 //! `fonio bench concurrency`: how many requests at once are enough, and the settings that follow from it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::slice;
 
@@ -13,6 +13,7 @@ use fonio_bench::result::{Benchmark, Parameter, TestResult};
 use fonio_bench::verdict;
 use fonio_core::ByteCount;
 use fonio_host::{Applied, SMARTIO, Setting, has_scheduler, how_to_get};
+use fonio_system::say;
 use serde::Serialize;
 
 use crate::cli::{Bench, Colour, Measurement};
@@ -57,14 +58,14 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     let Some(mut benchmark) = measured? else {
         if let Some(disk) = disk.filter(|_| !bench.json) {
-            writeln!(io::stdout().lock(), "Then it would set {}.", disk.subject())?;
+            writeln!(output::screen(), "Then it would set {}.", disk.subject())?;
         }
         return Ok(Exit::Fine);
     };
     benchmark.warnings.extend(warning);
     let found = known(&benchmark.concurrency);
     let change = disk.as_ref().zip(found.ok()).map(|(disk, found)| (disk, disk.setting(found)));
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = output::screen_unless(bench.json);
     if bench.json {
         let applied = change.map(|(disk, setting)| apply_unless_shorter(disk, &setting)).transpose()?;
         serde_json::to_writer_pretty(&mut out, &Document { benchmark: &benchmark, applied })?;
@@ -84,7 +85,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     out.flush()?;
     if let (Some(_), Err(why)) = (disk, found) {
-        eprintln!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        say!("fonio: nothing was set: {why}; repeat with more time (--for)");
         return Ok(Exit::NotValid);
     }
     Ok(Exit::Fine)
@@ -128,7 +129,7 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
     let limits = disk.lifting(is_root)?;
     if !is_root {
         if !limits.is_empty() {
-            eprintln!(
+            say!(
                 "warning: the concurrency parameters of {} hold during the measurement; run it with sudo, which lifts them",
                 disk.node()
             );
@@ -137,7 +138,7 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
     }
     // From now on, Ctrl-C does not end the process before the limits are restored.
     run::begin()?;
-    Ok(Lifted::lift(&disk, &limits, &mut |note| eprintln!("{note}"))?)
+    Ok(Lifted::lift(&disk, &limits, &mut |note| say!("{note}"))?)
 }
 
 /// Applies a setting to a disk, unless its queue is shorter already.

@@ -12,6 +12,7 @@ use fonio_lab::{
     Accelerator, Architecture, Archive, CommandHere, Needs, OwnProgram, Streams, System, SystemOptions,
     Wanted,
 };
+use fonio_system::say;
 use serde::Serialize;
 
 use crate::cli::emulate::Emulate;
@@ -19,7 +20,7 @@ use crate::cli::lab::{Kind, Lab};
 use crate::cli::run::SetupArgs;
 use crate::commands::{bench_target, run};
 use crate::exit::Exit;
-use crate::signals;
+use crate::{output, signals};
 
 /// Runs `fonio lab`.
 pub fn run(command: &Lab) -> Result<Exit> {
@@ -32,7 +33,7 @@ pub fn run(command: &Lab) -> Result<Exit> {
         }
         Lab::Run { kernel, copy, bring, json, command, .. } => {
             let needs = Needs::everything();
-            let command = CommandHere { words: command, needs, put: copy, bring, columns: columns() };
+            let command = CommandHere { words: command, needs, put: copy, bring, columns: output::columns() };
             return in_guest(kernel, &command, *json);
         }
     }
@@ -40,7 +41,7 @@ pub fn run(command: &Lab) -> Result<Exit> {
 }
 
 fn announce(text: &str) {
-    eprintln!("{text}");
+    say!("{text}");
 }
 
 /// `fonio lab list --json`.
@@ -65,7 +66,7 @@ fn list(all: bool, json: bool) -> Result<()> {
         });
         kernels.reverse();
     }
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(json);
     if json {
         let listing = Listing { folder: archive.folder(), kernels: &kernels };
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listing)?)?);
@@ -87,10 +88,10 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
     let archive = Archive::open()?;
     for wanted in kernels {
         let (kernel, _) = archive.kernel(wanted, &announce)?;
-        println!("Linux {} is on this machine.", kernel.version);
+        writeln!(output::screen(), "Linux {} is on this machine.", kernel.version)?;
     }
     archive.userland(&Needs::everything().packages(), &announce)?;
-    println!("The programs of guests are on this machine.");
+    writeln!(output::screen(), "The programs of guests are on this machine.")?;
     Ok(())
 }
 
@@ -187,7 +188,7 @@ fn run_in_system(
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
     }
     // Nothing of the guest is kept, so that it need not shut down.
-    Ok(if exit_code == 0 { Exit::Fine } else { Exit::Command(exit_code) })
+    Ok(Exit::Command(exit_code))
 }
 
 /// Collects the output of a command.
@@ -273,7 +274,7 @@ fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Resul
     let mut command = vec!["fonio".to_owned()];
     command.extend_from_slice(words);
     let needs = Needs::of(words);
-    let command = CommandHere { words: &command, needs, put: &[], bring, columns: columns() };
+    let command = CommandHere { words: &command, needs, put: &[], bring, columns: output::columns() };
     in_guest(wanted, &command, false)
 }
 
@@ -300,11 +301,13 @@ fn in_guest(wanted: &Wanted, command: &CommandHere<'_>, json: bool) -> Result<Ex
         };
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
     }
-    eprintln!(
+    say!(
         "In a guest with Linux {release}: {:.1} s by its clock; {:.1} s on this machine, of which {:.1} s to boot.",
-        ended.took_s, ended.host_s, ended.booted_host_s
+        ended.took_s,
+        ended.host_s,
+        ended.booted_host_s
     );
-    Ok(if ended.code == 0 { Exit::Fine } else { Exit::Command(ended.code) })
+    Ok(Exit::Command(ended.code))
 }
 
 /// The command line without `--in KERNEL`.
@@ -323,11 +326,6 @@ fn without_in(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     kept
-}
-
-/// The width of this terminal.
-fn columns() -> usize {
-    terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const WRITERS_SHOWN: usize = 5;
 /// Examines the machine for less than a second and prints the card.
 pub fn run(json: bool, colour: Colour) -> Result<Exit> {
     let status = status();
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(json);
     if json {
         serde_json::to_writer_pretty(&mut out, &status)?;
         writeln!(out)?;

@@ -1,6 +1,6 @@
 //! `fonio fix apply`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -54,7 +54,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
         (kept, brings_back)
     };
     let kept_in: Vec<Place> = kept.iter().flat_map(places).collect();
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
         return json(&mut out, &[Done { outcome, setting: &planned.change, now: None, kept: kept_in }]);
@@ -113,7 +113,7 @@ fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
     } else {
         fonio_host::trim(path).map_err(with_hint)?
     };
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         let outcome = if arguments.dry_run { "would_trim" } else { "trimmed" };
         let (filesystem, source) = (filesystem.as_str(), source.as_str());

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{Place, chosen, json, places};
 use crate::cli::fix::{FixShow, Screen};
 use crate::exit::Exit;
+use crate::output;
 
 /// The list, for `--json`.
 #[derive(Serialize)]
@@ -198,7 +199,7 @@ pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     let fixes: Vec<&'static Listed> =
         Group::ALL.into_iter().flat_map(Listed::of_group).filter(is_chosen).collect();
     let (here, mounts) = (here()?, mounts());
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         let fixes = fixes.into_iter().map(|fix| described(fix, Suits::find(fix, &mounts))).collect();
         return json(&mut out, &Document { here, fixes });
@@ -295,7 +296,7 @@ fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> 
 /// Prints one fix: what it changes, needs and costs, and the commands that can be used with it.
 pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     let change = &arguments.name;
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     let Some(fix) = change.fix() else {
         anyhow::bail!(
             "{} is another device, which can only be measured: `fonio fix prove {} WORKLOAD --on PROFILE`",

@@ -1,6 +1,6 @@
 //! `fonio fix undo`.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::{Result, bail};
 use fonio_host::{Applied, Undone};
@@ -9,6 +9,7 @@ use super::{Done, Place, changes, json, places, setting, with_hint};
 use crate::cli::fix::FixUndo;
 use crate::commands::run;
 use crate::exit::Exit;
+use crate::output;
 
 /// Restores what was there before, and takes kept settings out of the files.
 pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
@@ -40,7 +41,7 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
         done.push(Done { outcome, setting: &undoing.change, now, kept });
     }
     let all_undone = done.iter().all(|done| done.now.is_none());
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         json(&mut out, &done)?;
     } else {

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;
@@ -17,6 +17,7 @@ use fonio_core::ByteCount;
 use fonio_host::Filesystem;
 use fonio_storebench_document::document::{Document, Effort, Mode};
 use fonio_storebench_document::figures::Part;
+use fonio_system::say;
 
 use super::show;
 use crate::cli::Colour;
@@ -24,6 +25,7 @@ use crate::cli::storebench::StoreBenchRun;
 use crate::commands::bench_target::{self, Subject};
 use crate::commands::run::begin;
 use crate::exit::Exit;
+use crate::progress::{Done, Progress, rounded};
 use crate::{output, signals};
 
 /// The seed of the places of random requests. It is the same for all, because results are compared.
@@ -56,11 +58,11 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     let plan = Plan::within(&settings, room);
     let announced = announcement(arguments, &plan, room);
     if arguments.dry_run {
-        writeln!(io::stdout(), "{announced}")?;
+        writeln!(output::screen(), "{announced}")?;
         return Ok(Exit::Fine);
     }
     let fio = Fio::find()?;
-    eprintln!("{announced}");
+    say!("{announced}");
     let (stop, emulated) = match subject {
         Subject::Real(_) => (signals::watch()?, None),
         Subject::Profile(profile) => {
@@ -152,7 +154,7 @@ fn measure(
         Some(old) if !arguments.restart && old.can_continue(&new) => {
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
             if !labels.is_empty() {
-                eprintln!(
+                say!(
                     "Continues an interrupted run, which measured: {}. (--restart measures anew)",
                     labels.join(", ")
                 );
@@ -163,9 +165,10 @@ fn measure(
     };
     kept.notes = machine::notes(session.target.place());
     let mut save = |kept: &Kept| unfinished.save(kept);
-    let mut progress = Progress::new();
-    let ended = session.run(&mut kept, &mut save, &mut |step| progress.show(step)).err();
-    progress.clear();
+    let progress = Progress::phase("Preparing");
+    let mut announced = 0;
+    let ended = session.run(&mut kept, &mut save, &mut |step| tell(&progress, step, &mut announced)).err();
+    drop(progress);
     if ended.is_none() {
         unfinished.remove()?;
     } else {
@@ -185,11 +188,11 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
         Some(_) => "the run ended with an error",
     };
     if let Some(error) = &ended {
-        eprintln!("fonio: {error}");
+        say!("fonio: {error}");
         if kept.parts.is_empty() {
-            return Ok(exit_of(ended.as_ref()));
+            return Ok(Exit::NotValid);
         }
-        eprintln!(
+        say!(
             "{} of {} parts are finished and kept; the same command measures the others.",
             kept.parts.len(),
             Part::ALL.len()
@@ -203,17 +206,10 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
     results::write(&document, &file)?;
     let problems = document.check();
     for problem in &problems {
-        eprintln!("warning: the result is not in order: {problem}");
+        say!("warning: the result is not in order: {problem}");
     }
     shown(arguments, &document, &file, colour)?;
-    Ok(if ended.is_some() || !problems.is_empty() { exit_of(ended.as_ref()) } else { Exit::Fine })
-}
-
-fn exit_of(ended: Option<&BenchError>) -> Exit {
-    match (ended, signals::exit_code()) {
-        (Some(BenchError::Interrupted), Some(code)) => Exit::Command(code),
-        _ => Exit::NotValid,
-    }
+    Ok(if ended.is_some() || !problems.is_empty() { Exit::NotValid } else { Exit::Fine })
 }
 
 fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Colour) -> Result<()> {
@@ -226,42 +222,19 @@ fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Co
     output::show_on_terminal(&show::document(document, &show::Others::models(document), false), colour)?;
     let file = file.display();
     writeln!(
-        io::stdout(),
+        output::screen(),
         "\nThe result is in {file}.\nEvery figure, and a page with charts: fonio storebench show {file} --all --html storebench.html"
     )?;
     Ok(())
 }
 
-/// Shows the current test and the time that is left: on a terminal in one line, otherwise a line for each part.
-struct Progress {
-    is_terminal: bool,
-    part: usize,
-    last: Option<Instant>,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress { is_terminal: io::stderr().is_terminal(), part: 0, last: None }
+/// Shows the current test and the time that is left, and prints that a part begins.
+fn tell(progress: &Progress, step: &Step<'_>, announced: &mut usize) {
+    let Step { part, number, parts, test, run, left_max } = step;
+    if *announced != *number {
+        *announced = *number;
+        say!("[{number}/{parts}] {}; at most {} left", part.label(), rounded(left_max.as_secs_f64()));
     }
-
-    fn show(&mut self, step: &Step<'_>) {
-        let Step { part, number, parts, test, run, left_max } = step;
-        let left = crate::progress::rounded(left_max.as_secs_f64());
-        if self.is_terminal {
-            if self.last.is_some_and(|last| last.elapsed() < Duration::from_millis(100)) {
-                return;
-            }
-            self.last = Some(Instant::now());
-            eprint!("\r\x1b[K[{number}/{parts}] {}: {test}, run {run}; at most {left} left", part.label());
-        } else if self.part != *number {
-            self.part = *number;
-            eprintln!("[{number}/{parts}] {}; at most {left} left", part.label());
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
-    }
+    progress.set(format!("[{number}/{parts}] {}: {test}, run {run}", part.label()), Done::Unknown);
+    progress.ends_within(*left_max);
 }

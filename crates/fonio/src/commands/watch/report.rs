@@ -46,7 +46,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         wear: wants(What::Wear).then(|| answers::wear(&history, since, &settings.endurance)),
         load: wants(What::Load).then(|| history.sum_since(since)),
     };
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if let Some(path) = &arguments.html {
         write_page(&history, since, &settings, path)?;
     }

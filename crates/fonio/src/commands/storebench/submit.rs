@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use fonio_bench::storebench::results;
 use fonio_storebench_document::Submission;
 use fonio_system::say;
 

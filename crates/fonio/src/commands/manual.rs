@@ -44,7 +44,10 @@ fn with_names(command: Command) -> Command {
     let profiles: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
     let offer = |command: Command, argument: &'static str, names: &[&'static str]| {
         let names = PossibleValuesParser::new(names.to_vec());
-        command.mut_arg(argument, |argument| argument.value_parser(names))
+        let positional: Vec<_> = command.get_positionals().map(|known| known.get_id().clone()).collect();
+        let command = command.mut_arg(argument, |argument| argument.value_parser(names));
+        // A changed argument goes behind the others; so the positional ones follow it, in their order.
+        positional.iter().fold(command, |command, known| command.mut_arg(known, |known| known))
     };
     command
         .mut_subcommand("run", |run| {
@@ -52,9 +55,9 @@ fn with_names(command: Command) -> Command {
             offer(offer(run, "fix", &fixes), "on", &profiles)
         })
         .mut_subcommand("fix", |fix| {
-            let fix = ["show", "apply", "undo", "trial"].into_iter().fold(fix, |fix, name| {
-                fix.mut_subcommand(name, |command| offer(command, "name", &fixes))
-            });
+            let fix = ["show", "apply", "undo", "trial"]
+                .into_iter()
+                .fold(fix, |fix, name| fix.mut_subcommand(name, |command| offer(command, "name", &fixes)));
             fix.mut_subcommand("prove", |prove| {
                 let words = [&fixes[..], &workloads].concat();
                 offer(offer(prove, "words", &words), "on", &profiles)

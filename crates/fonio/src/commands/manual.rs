@@ -51,9 +51,15 @@ fn with_names(command: Command) -> Command {
             let run = offer(run, "workload", &workloads);
             offer(offer(run, "fix", &fixes), "on", &profiles)
         })
+        .mut_subcommand("launch", |launch| offer(launch, "on", &profiles))
+        .mut_subcommand("replay", |replay| offer(offer(replay, "fix", &fixes), "on", &profiles))
         .mut_subcommand("fix", |fix| {
-            let fix = offer(fix, "name", &fixes);
-            offer(offer(fix, "prove", &workloads), "on", &profiles)
+            let fix = ["show", "apply", "undo", "trial"]
+                .into_iter()
+                .fold(fix, |fix, verb| fix.mut_subcommand(verb, |verb| offer(verb, "name", &fixes)));
+            fix.mut_subcommand("prove", |prove| {
+                offer(offer(prove, "words", &[&fixes[..], &workloads].concat()), "on", &profiles)
+            })
         })
         .mut_subcommand("device", |device| {
             ["show", "verify", "emulate"].into_iter().fold(device, |device, name| {

@@ -81,7 +81,8 @@ fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
             (!exists).then(|| format!("`{package}` has no tests/{name}.rs"))
         }
         [name, ..] if !name.starts_with('-') => {
-            let exists = contains(&folder.join("src"), &format!("fn {name}("));
+            let is_in = |part: &str, text: &str| contains(&folder.join(part), text);
+            let exists = is_in("src", &format!("fn {name}(")) || is_in("tests", &format!("mod {name};"));
             (!exists).then(|| format!("`{package}` has no test `{name}`"))
         }
         _ => None,
@@ -112,7 +113,7 @@ fn wrong_xtask(name: &str, rest: &[&str]) -> Option<String> {
     }
     let first = rest.first().filter(|word| !word.starts_with("--"))?;
     let is_known = match name {
-        "bench" => help.contains(&format!("`bench {first}`:")),
+        "bench" => help.contains(&format!("`bench {first}`:")) || is_placeholder(first),
         _ => words.contains(first) || is_placeholder(first),
     };
     (!is_known).then(|| format!("`cargo xtask {name}` has no `{first}`"))

@@ -19,8 +19,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-analysis", &["fonio-core"]),
     ("fonio-recording", &["fonio-core"]),
     ("fonio-system", &["fonio-core"]),
-    ("fonio-record", &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system"]),
-    ("fonio-watch", &["fonio-core", "fonio-record", "fonio-system"]),
+    ("fonio-machine", &["fonio-core", "fonio-system"]),
+    (
+        "fonio-record",
+        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system", "fonio-machine"],
+    ),
+    ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-report", "fonio-system"]),
     ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
@@ -36,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fonio-bench",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-sim",
             "fonio-host",
             "fonio-storebench-document",
@@ -47,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fonio-experiment",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-recording",
             "fonio-record",
             "fonio-analysis",
@@ -63,6 +69,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "fonio",
         &[
             "fonio-core",
+            "fonio-machine",
             "fonio-recording",
             "fonio-trace",
             "fonio-record",

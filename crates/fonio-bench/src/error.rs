@@ -104,6 +104,23 @@ pub enum BenchError {
         /// The directory.
         path: PathBuf,
     },
+    /// There is no folder in which results outlive a reboot.
+    #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
+    NoStateFolder,
+    /// The file does not hold a result.
+    #[error("{} is not a result of fonio storebench: {reason}", path.display())]
+    NotAResult {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The text is not an id of a result.
+    #[error("`{id}` is not an id of a result: it has up to 128 letters, digits, - and _")]
+    NotAnId {
+        /// The text.
+        id: String,
+    },
     /// The apps could not be launched.
     #[error(transparent)]
     Launch(Box<WorkloadError>),

@@ -16,8 +16,10 @@ pub mod place;
 pub mod plan;
 pub mod result;
 pub mod run;
+pub mod session;
 pub mod storebench;
 pub mod target;
+pub mod test;
 pub mod throughput;
 pub mod verdict;
 

@@ -25,8 +25,9 @@ pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn the_one_apart_is_found() {

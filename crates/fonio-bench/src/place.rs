@@ -1,10 +1,11 @@
 //! Describes where a benchmark ran: everything besides the device that affects its numbers.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use fonio_system::{MountTable, device};
+use fonio_core::DeviceId;
+use fonio_machine::Machine;
 use serde::{Deserialize, Serialize};
 
 /// The machine, file system and device, as procfs and sysfs show them. `None` means that they do not show it.
@@ -45,53 +46,38 @@ impl Place {
             kernel: uname.release().to_string_lossy().into_owned(),
             ..Place::default()
         };
+        let machine = Machine::here();
         let Ok(metadata) = fs::metadata(path) else { return place };
         place.raw_device = metadata.file_type().is_block_device();
-        let mut id = device::from_dev(if place.raw_device { metadata.rdev() } else { metadata.dev() });
         if !place.raw_device {
             if let Ok(sizes) = rustix::fs::statvfs(path) {
                 place.free_bytes = sizes.f_bavail * sizes.f_frsize;
                 place.size_bytes = sizes.f_blocks * sizes.f_frsize;
             }
-            let mounts = MountTable::read().unwrap_or_default();
             let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-            if let Some(mount) = mounts.holding(&real) {
-                // btrfs and overlayfs have their own device numbers; the source of the mount names the device.
-                if let Ok(source) = fs::metadata(&mount.source)
-                    && source.file_type().is_block_device()
-                {
-                    id = device::from_dev(source.rdev());
-                }
+            if let Some(mount) = machine.mounts().holding(&real) {
                 place.mount_options = mount.all_options();
                 place.compression = compression(&place.mount_options);
                 place.file_system = Some(mount.filesystem.clone());
             }
         }
-        let sysfs = Path::new("/sys/dev/block").join(id.to_string());
-        place.look_at_device(&sysfs);
+        if let Ok(Some(id)) = machine.device_below(path) {
+            place.look_at_device(&machine, id);
+        }
         place
     }
 
-    fn look_at_device(&mut self, sysfs: &Path) {
-        let Ok(sysfs) = fs::canonicalize(sysfs) else { return };
-        let text = |path: PathBuf| {
-            let text = fs::read_to_string(path).ok()?.trim().to_owned();
-            (!text.is_empty()).then_some(text)
-        };
+    fn look_at_device(&mut self, machine: &Machine, id: DeviceId) {
         if self.raw_device {
-            // sysfs uses units of 512 bytes for all devices.
-            let sectors: u64 = text(sysfs.join("size")).and_then(|size| size.parse().ok()).unwrap_or(0);
-            (self.size_bytes, self.free_bytes) = (sectors * 512, sectors * 512);
+            let size = machine.device(id).and_then(|device| device.size_bytes).map_or(0, |size| size.0);
+            (self.size_bytes, self.free_bytes) = (size, size);
         }
-        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let whole = match sysfs.parent() {
-            Some(parent) if sysfs.join("partition").exists() => parent.to_owned(),
-            _ => sysfs.clone(),
-        };
-        self.device = name(&whole);
-        self.model = text(whole.join("device/model")).or_else(|| text(whole.join("device/name")));
-        self.scheduler = text(whole.join("queue/scheduler")).map(|line| chosen(&line).to_owned());
-        if is_encrypted(&sysfs, 0) {
+        let Some(disk) = machine.device(machine.disk_of(id)) else { return };
+        self.device = disk.name;
+        self.model = disk.model;
+        self.scheduler = disk.scheduler;
+        let below = machine.with_all_below(&[id]).into_iter();
+        if below.filter_map(|id| machine.device(id)).any(|device| device.encrypted == Some(true)) {
             self.encryption = Some("dm-crypt".to_owned());
         }
     }
@@ -147,23 +133,6 @@ fn compression(options: &[String]) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The word in brackets, as in `mq-deadline [none]`.
-fn chosen(line: &str) -> &str {
-    line.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(line, |(word, _)| word)
-}
-
-/// Limit of the depth of device-mapper stacks, in case of a loop.
-const STACK_MAX: u32 = 8;
-
-fn is_encrypted(sysfs: &Path, depth: u32) -> bool {
-    let uuid = fs::read_to_string(sysfs.join("dm/uuid")).unwrap_or_default();
-    if uuid.starts_with("CRYPT-") {
-        return true;
-    }
-    let Ok(below) = fs::read_dir(sysfs.join("slaves")) else { return false };
-    depth < STACK_MAX && below.flatten().any(|entry| is_encrypted(&entry.path(), depth + 1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,12 +150,6 @@ mod tests {
             let options: Vec<String> = options.split(',').map(str::to_owned).collect();
             assert_eq!(compression(&options).as_deref(), expected, "{options:?}");
         }
-    }
-
-    #[test]
-    fn schedulers() {
-        assert_eq!(chosen("mq-deadline [none]"), "none");
-        assert_eq!(chosen("none"), "none");
     }
 
     #[test]

@@ -5,119 +5,13 @@
 
 use fonio_core::{Access, ByteCount};
 use fonio_storebench_document::figures::SIZES;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::concurrency;
+pub use crate::test::{Set, Test};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
-
-/// A set of tests, as the user selects it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Set {
-    /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
-    Four,
-    /// The response times of Nguyen et al., section 4.3, that are not among the four: sequential 4 KiB.
-    Response,
-    /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
-    Concurrency,
-    /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
-    /// ([`crate::concurrency`]). `fonio bench concurrency` has this set alone, so it is not one of those to select.
-    ConcurrencyParameters,
-    /// Every kind of I/O with every size of [`SIZES`]; of StoreBench alone.
-    Sizes,
-    /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
-    AddressRange,
-    /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 of each beside each other.
-    Interference,
-    /// One long sequential write that exceeds any cache of faster flash.
-    Sustained,
-    /// Random writes while the file system or device is nearly full.
-    NearFull,
-    /// Additional tests for fitting a model.
-    Fit,
-    /// Tests for checking a fitted model; the fit never uses them.
-    HeldBack,
-}
-
-impl Set {
-    /// The sets with their names on the command line.
-    pub const ALL: [(Set, &'static str); 9] = [
-        (Set::Four, "four"),
-        (Set::Response, "response"),
-        (Set::Concurrency, "concurrency"),
-        (Set::AddressRange, "address-range"),
-        (Set::Interference, "interference"),
-        (Set::Sustained, "sustained"),
-        (Set::NearFull, "near-full"),
-        (Set::Fit, "fit"),
-        (Set::HeldBack, "held-back"),
-    ];
-
-    /// The set of this name.
-    pub fn named(name: &str) -> Option<Set> {
-        Set::ALL.iter().find(|(_, known)| *known == name).map(|(set, _)| *set)
-    }
-}
-
-/// A test, which determines one number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Test {
-    /// Its name: access pattern, size, and special properties.
-    pub name: String,
-    /// The set that contains it.
-    pub set: Set,
-    /// The access pattern of each process.
-    pub access: Access,
-    /// The size of a request, in bytes.
-    pub request_bytes: u64,
-    /// The range of each process in bytes; the ranges are adjacent.
-    pub range_bytes: u64,
-    /// Number of requests of each process, unless the time ends first.
-    pub requests: u64,
-    /// Number of concurrent processes, each with one request in flight.
-    pub processes: u32,
-    /// As many processes of another pattern, which run as long as these, with requests of the same size, each in its own
-    /// range.
-    pub beside: Option<Access>,
-    /// Bytes written sequentially before the test, from the beginning, in requests of 512 KiB. If
-    /// [`Test::is_prepared_each_time`] is false, they are written only once in the benchmark.
-    pub prepare_bytes: u64,
-}
-
-impl Test {
-    /// Bytes from the beginning of the file or device that the test uses.
-    pub fn extent_bytes(&self) -> u64 {
-        let of_each = if self.beside.is_some() { 2 } else { 1 };
-        self.prepare_bytes.max(of_each * u64::from(self.processes) * self.range_bytes)
-    }
-
-    /// Whether the preparation precedes every run. Reads do not change their range, and sequential writes hardly depend on
-    /// its state once it has been written.
-    pub fn is_prepared_each_time(&self) -> bool {
-        if self.set == Set::ConcurrencyParameters {
-            // Once in each round, before the tests of its kind.
-            return false;
-        }
-        let beside_writes = self.beside.is_some_and(|access| access.writes());
-        let alone_in_order = self.access == Access::SeqWrite && self.processes == 1;
-        beside_writes || (self.access.writes() && !alone_in_order)
-    }
-
-    /// The largest number of bytes that one run writes, including the preparation. A writer beside a reader writes as long
-    /// as the reader runs; it is counted with as many requests as the reader.
-    pub fn run_writes_bytes(&self) -> u64 {
-        let own = self.requests * self.request_bytes * u64::from(self.processes);
-        let beside = match self.beside {
-            Some(access) if access.writes() => own,
-            _ => 0,
-        };
-        let writes = if self.access.writes() { own } else { 0 } + beside;
-        writes + if self.is_prepared_each_time() { self.prepare_bytes } else { 0 }
-    }
-}
 
 /// The parameters of a plan.
 #[derive(Clone, Debug)]
@@ -330,8 +224,9 @@ pub(crate) fn repeats(test: &Test, runs: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use expect_test::{Expect, expect};
+
+    use super::*;
 
     fn check(sets: &[Set], expected: Expect) {
         let scope = Scope {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outliers::outliers;
 use crate::place::Place;
-use crate::plan::{Set, Test};
+use crate::test::{Set, Test};
 
 /// Version of the JSON format; it is raised when a key changes its meaning.
 pub const SCHEMA: u32 = 1;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use fonio_host::Confirmation;
 use rustix::fs::OFlags;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::place::Place;
 use crate::throughput;
 

@@ -199,11 +199,12 @@ fn times(factor: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{model, plan};
     use expect_test::{Expect, expect};
     use fonio_core::ByteCount;
     use fonio_sim::profile::Profile;
+
+    use super::*;
+    use crate::{model, plan};
 
     fn check(profile: &str, sets: &[Set], expected: Expect) {
         let tests = plan::tests(&plan::Scope {

@@ -5,6 +5,7 @@
 //! any trace format, does no I/O and reads no clock.
 
 mod access;
+mod device_kind;
 pub mod event;
 mod figure;
 mod file_flags;
@@ -25,6 +26,7 @@ mod unit_name;
 pub mod units;
 
 pub use access::Access;
+pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use figure::{Better, Figure};
 pub use file_flags::FileFlags;

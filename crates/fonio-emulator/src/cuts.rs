@@ -20,7 +20,7 @@ use fonio_sim::Random;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 use crate::log::{Kind, Log};
 
 /// The units into which a write in doubt is torn.

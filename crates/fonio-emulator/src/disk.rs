@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 use fonio_sim::device::{Command, Counters, Device, Limits};
 
-use crate::EmulatorError;
 use crate::clock::ModelClock;
+use crate::error::EmulatorError;
 use crate::faults::{Asked, Faults, Verdict};
 use crate::floor::OverheadsByTime;
 use crate::image::Image;

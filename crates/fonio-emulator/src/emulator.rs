@@ -8,8 +8,8 @@ use fonio_core::Nanos;
 use fonio_host::{Confirmation, Entry, Filesystem, HostError, Ledger, Step};
 use fonio_sim::device::Limits;
 
-use crate::EmulatorError;
 use crate::block_device::{BlockDevice, Through};
+use crate::error::EmulatorError;
 use crate::floor::{Floor, LONG_DELAY, Overheads, OverheadsByTime, SHORT_DELAY, has_ublk};
 use crate::fuse;
 use crate::report::ServeReport;

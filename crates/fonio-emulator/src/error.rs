@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use fonio_core::{ByteCount, Nanos};
 use fonio_host::HostError;
 use fonio_system::SystemError;
+use fonio_system::command::NotStarted;
 
 /// An error of the emulator.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +92,7 @@ pub enum EmulatorError {
         command: String,
         /// The error of the system call.
         #[source]
-        source: io::Error,
+        source: NotStarted,
     },
 }
 

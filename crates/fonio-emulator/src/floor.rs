@@ -9,7 +9,7 @@ use std::time::Instant;
 use fonio_core::{Nanos, Op};
 use serde::{Deserialize, Serialize};
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 
 /// Whether this process can make ublk devices. fonio then uses them instead of loop devices on FUSE files.
 pub fn has_ublk() -> bool {

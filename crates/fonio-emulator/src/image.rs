@@ -8,7 +8,7 @@ use std::path::Path;
 use fonio_core::ByteCount;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 
 /// The data of a device.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::{ByteCount, Nanos};
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 
 const MAGIC: [u8; 8] = *b"FONIOLG1";
 const HEADER_BYTES: u64 = 24;

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cuts::{Cut, CutImages, Tear};
 use crate::emulator::{Emulated, Options};
+use crate::error::EmulatorError;
 use crate::log::Log;
-use crate::{EmulatorError, ServeConfig};
+use crate::serve::ServeConfig;
 
 /// The mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";
@@ -192,7 +193,7 @@ fn ask(check: &str, dir: &Path, image: &Path, cut: Cut) -> Result<Option<CutOutc
         .env("FONIO_IMAGE", image)
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| EmulatorError::Command { command: check.to_owned(), source })?;
+        .map_err(EmulatorError::system("start", "sh"))?;
     if out.status.success() {
         return Ok(None);
     }

@@ -16,7 +16,7 @@ use fonio_sim::device::buffered::Buffered;
 use fonio_sim::device::raid0::{Raid0, STRIPE};
 use fonio_sim::profile::{Profile, SHIPPED};
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 
 /// Loads the profile of this name or in this file.
 ///

@@ -21,12 +21,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::awake::Awake;
 use crate::disk::Disk;
+use crate::error::EmulatorError;
 use crate::faults::{Fault, Faults};
 use crate::floor::OverheadsByTime;
 use crate::image::Image;
 use crate::pacer::Pacer;
 use crate::report::ServeReport;
-use crate::{EmulatorError, fuse, nbd, profile, ublk};
+use crate::{fuse, nbd, profile, ublk};
 
 /// The configuration of the serving process.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use fonio_host::{Entry, Ledger, Step};
 use fonio_sim::device::Limits;
 use fonio_system::ProcessId;
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
@@ -36,8 +36,7 @@ impl Server {
         // In its own process group, because Ctrl-C is for the owner, which stops the server when the device is no longer
         // used.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
-        let started = command.spawn();
-        let mut child = started.map_err(|source| EmulatorError::Command { command: name, source })?;
+        let mut child = command.spawn().map_err(EmulatorError::system("start", name))?;
         let (orders, answers) = (child.stdin.take(), child.stdout.take());
         let answers = BufReader::new(answers.expect("its output is piped"));
         let entry = match ProcessId::of(child.id()) {

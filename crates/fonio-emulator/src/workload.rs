@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use fonio_host::Step;
 use fonio_system::ProcessId;
+use fonio_system::command::start;
 
-use crate::EmulatorError;
 use crate::emulator::Emulated;
+use crate::error::EmulatorError;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 
 /// Time between two checks whether the workload or the server has ended, or the user has interrupted.
@@ -26,7 +27,8 @@ pub enum WorkloadEnd {
 
 impl Emulated {
     /// Runs `command` and marks its start and end in the log. The environment variables are `FONIO_MOUNT` (the mount) and
-    /// `FONIO_DEVICE` (the block device). If `stop` returns true, kills it with all its children.
+    /// `FONIO_DEVICE` (the block device). With `quietly`, its output goes to standard error. If `stop` returns true, kills
+    /// it with all its children.
     ///
     /// # Errors
     ///
@@ -38,21 +40,25 @@ impl Emulated {
     pub fn run_workload(
         &mut self,
         command: &[String],
+        quietly: bool,
         stop: &dyn Fn() -> bool,
     ) -> Result<WorkloadEnd, EmulatorError> {
         let (program, arguments) = command.split_first().expect("a workload has a program");
-        let mut prepared = Command::new(program);
-        prepared.args(arguments).stdin(Stdio::null()).process_group(0);
-        if let Some(dir) = self.mount_dir() {
-            prepared.env("FONIO_MOUNT", dir);
-        }
-        if let Some(device) = self.device() {
-            prepared.env("FONIO_DEVICE", device);
-        }
         self.mark(WORKLOAD_BEGINS)?;
-        let spawned = prepared.spawn();
+        let started = start(program, arguments, |prepared: &mut Command| {
+            prepared.stdin(Stdio::null()).process_group(0);
+            if quietly {
+                prepared.stdout(std::io::stderr());
+            }
+            if let Some(dir) = self.mount_dir() {
+                prepared.env("FONIO_MOUNT", dir);
+            }
+            if let Some(device) = self.device() {
+                prepared.env("FONIO_DEVICE", device);
+            }
+        });
         let mut child =
-            spawned.map_err(|source| EmulatorError::Command { command: command.join(" "), source })?;
+            started.map_err(|source| EmulatorError::Command { command: command.join(" "), source })?;
         // If it has already ended, there is nothing to kill.
         let entry = match ProcessId::of(child.id()) {
             Some(id) => Some(self.ledger().begin(Step::Process { id, leads_group: true })?),

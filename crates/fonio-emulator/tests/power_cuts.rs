@@ -56,7 +56,8 @@ fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
     assert!(prepared.status.success(), "{prepared:?}");
     rustix::fs::syncfs(std::fs::File::open(&dir).expect("open")).expect("sync");
     let script = format!("SYNC={sync}; TURNS={turns}; {WORKLOAD}");
-    let end = emulated.run_workload(&["sh".to_owned(), "-c".to_owned(), script], &|| false).expect("run");
+    let end =
+        emulated.run_workload(&["sh".to_owned(), "-c".to_owned(), script], false, &|| false).expect("run");
     assert!(matches!(end, WorkloadEnd::Exited(status) if status.success()), "{end:?}");
     let report = emulated.stop().expect("stop");
     assert_eq!(report.log_error, None);

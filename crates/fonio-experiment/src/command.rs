@@ -11,7 +11,8 @@ use fonio_core::{Mark, RowSink, ignore_rows};
 use fonio_host::{Confined, Step};
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
-use fonio_system::ProcessId;
+use fonio_system::command::Failure;
+use fonio_system::{ProcessId, say};
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
@@ -132,7 +133,7 @@ pub fn run_command_series(
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
     // A replay begins without its files in the page cache.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
-        eprintln!("Running the command once without measuring it …");
+        say!("Running the command once without measuring it …");
         let unmeasured = out.join("unmeasured");
         let run = run_once(&arm.setup.setup, options, &unmeasured, &mut notes);
         std::fs::remove_dir_all(&unmeasured).or_else(|error| match error.kind() {
@@ -197,13 +198,8 @@ fn run_once(
     if let Some(limit) = setup.limits.memory.filter(|_| confined.kills() > 0) {
         return Err(ExperimentError::OutOfMemory { limit });
     }
-    if summary.command_exit != Some(0) {
-        let status = match (summary.command_exit, summary.command_signal) {
-            (Some(code), _) => format!("exit code {code}"),
-            (_, Some(signal)) => format!("signal {signal}"),
-            _ => "it did not end".to_owned(),
-        };
-        return Err(ExperimentError::CommandFailed { command: options.line(), status });
+    if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
+        return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
     // A replay reads its recording before it begins.
     let replayed =
@@ -234,8 +230,8 @@ fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), Expe
     if let Some(dir) = dir {
         shell.current_dir(dir);
     }
-    let failed = |status: &dyn std::fmt::Display| ExperimentError::CommandFailed {
-        command: line.to_owned(),
+    let failed = |status: &dyn std::fmt::Display| ExperimentError::NotPrepared {
+        line: line.to_owned(),
         status: status.to_string(),
     };
     let mut child = shell.spawn().map_err(|error| failed(&error))?;

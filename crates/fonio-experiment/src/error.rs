@@ -10,6 +10,7 @@ use fonio_host::HostError;
 use fonio_record::RecordError;
 use fonio_recording::RecordingError;
 use fonio_system::SystemError;
+use fonio_system::command::Failure;
 use fonio_workload::WorkloadError;
 
 /// An experiment that did not start or did not finish. Everything that it had made is undone.
@@ -111,11 +112,22 @@ pub enum ExperimentError {
         /// The folder.
         place: PathBuf,
     },
-    /// A command to be measured, or to prepare a measurement, failed.
-    #[error("`{command}` failed ({status}); nothing was measured, and all settings are restored")]
+    /// A command to be measured failed.
+    #[error("`{command}` failed, so nothing was measured, and all settings are restored")]
     CommandFailed {
         /// The command.
         command: String,
+        /// How it failed.
+        #[source]
+        failure: Failure,
+    },
+    /// The line of the shell that prepares a measurement failed.
+    #[error(
+        "the preparation `{line}` failed ({status}); nothing was measured, and all settings are restored"
+    )]
+    NotPrepared {
+        /// The line.
+        line: String,
         /// Its exit code or signal.
         status: String,
     },

@@ -37,7 +37,7 @@ pub use analysed::Analysed;
 pub use beside::{BesideFigures, OwnFigures};
 pub use command::{CommandOptions, Replay, run_command_series};
 pub use error::ExperimentError;
-pub use fix::{Candidate, FIXES, Fix, Group, Loss, MeasuredWith, Real};
+pub use fix::{Candidate, FIXES, Fix, MeasuredWith, Real};
 pub use launch::{
     CacheState, Dropped, Kept, LaunchFigures, LaunchOptions, LaunchPart, LaunchResult, LaunchSeries,
     PartKind, launch_document, launch_series,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fonio_host::Step;
 use fonio_record::{Progress, RecordOptions, RecordSummary, StopReason, record};
-use fonio_system::ProcessId;
+use fonio_system::{ProcessId, say};
 
 use crate::error::ExperimentError;
 use crate::test_bed::TestBed;
@@ -16,7 +16,7 @@ pub(crate) struct Notes(BTreeSet<String>);
 impl Notes {
     pub(crate) fn print(&mut self, note: &str) {
         if self.is_new(note) {
-            eprintln!("note: {note}");
+            say!("note: {note}");
         }
     }
 

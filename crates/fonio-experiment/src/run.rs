@@ -8,6 +8,7 @@ use fonio_core::{ByteCount, Mark, Nanos, RowSink, Timestamp};
 use fonio_emulator::ServeReport;
 use fonio_host::Confined;
 use fonio_record::{Progress, RecordOptions, StopReason, record_with};
+use fonio_system::say;
 use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 
@@ -174,7 +175,7 @@ fn record_task(
     };
     let mut begun = Ok(());
     let summary = record_with(&record_options, &mut add_marks, &mut |progress| match progress {
-        Progress::Note(note) => eprintln!("note: {note}"),
+        Progress::Note(note) => say!("note: {note}"),
         Progress::CommandStarted { .. } => {
             if let Some(other) = &mut other {
                 begun = other.begin();

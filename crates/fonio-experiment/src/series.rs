@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fonio_analysis::Analysis;
+use fonio_host::Loss;
 use fonio_workload::definition::Workload;
 use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::analysed::Analysed;
 use crate::beside::{BesideFigures, OwnFigures};
 use crate::error::ExperimentError;
-use crate::fix::{Candidate, Loss};
+use crate::fix::Candidate;
 use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
 use crate::trial::{Arm, Plan, Rounds, RunTimes, Timed, Trial, run_times};

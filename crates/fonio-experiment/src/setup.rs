@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fonio_core::quantity::parse_bytes;
 use fonio_core::{ByteCount, Unit};
-use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Scope, Setting, Settings};
+use fonio_host::{Confirmation, CpuShare, Filesystem, Limits, LinkRates, Scope, Setting};
 use fonio_workload::Overrides;
 use fonio_workload::definition::Workload;
 use serde::{Deserialize, Serialize};
@@ -260,7 +260,7 @@ impl Setup {
         if let Storage::Directory(dir) = &self.storage {
             // The workload's folder is not there yet.
             for setting in self.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
-                Settings::plan(setting, dir)?;
+                setting.plan(dir)?;
             }
         }
         Ok(())

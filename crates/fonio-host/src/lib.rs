@@ -52,10 +52,10 @@ pub use md::{MdArray, check_md_raid0};
 pub use mount::{mount, mount_tmpfs, mounts_under, unmount};
 pub use opened::{OpenWatch, Opened};
 pub use program::run;
-pub use queue::{Queue, borrow_scheduler, scheduler_names};
+pub use queue::{Queue, SMARTIO, scheduler_names};
 pub use settings::{
-    Applied, Concurrency, HOT_RANGE_MIN, IoClass, JournalKey, Keeper, Kept, KeptFiles, Mirrored, OnlyChanger,
-    QueueSetting, SMARTIO, Scope, Setting, Settings, Target, Trim, Undone, UnitKey, WriteBack,
-    borrow_setting, start_folder_in_ram, trim, trim_plan, write_out_folder,
+    Applied, Changes, Concurrency, Group, Keeper, Kept, KeptFiles, Loss, Made, Mirrored, OnlyChanger,
+    Planned, Scope, Setting, SettingFix, Settings, Target, Trial, Trim, Undoing, Undone, WriteBack,
+    borrow_scheduler, borrow_setting, start_folder_in_ram, trim, trim_plan, write_out_folder,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};

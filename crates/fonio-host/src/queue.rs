@@ -1,10 +1,13 @@
 //! A block device's queue: scheduler, depth, largest request.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::ledger::{Entry, Ledger, Step};
-use crate::{HostError, Setting, kernel, settings};
+use crate::{HostError, kernel};
+
+/// The scheduler of a kernel module that comes with fonio.
+pub const SMARTIO: &str = "smartio";
 
 /// The smallest depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and therefore that of
 /// a loop device.
@@ -136,17 +139,6 @@ impl Queue {
     pub fn set_discard_max(&self, bytes: u64) -> Result<(), HostError> {
         self.write("discard_max_bytes", &bytes.to_string())
     }
-}
-
-/// Sets the scheduler of the disk whose node or partition `path` is, and notes the old one in the ledger; undoing the
-/// entry restores it.
-///
-/// # Errors
-///
-/// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise those of [`Queue::set_scheduler`].
-pub fn borrow_scheduler(path: &Path, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
-    let disk = settings::disk_of(path, &Setting::Scheduler(name.to_owned()))?;
-    Queue::of(&disk).borrow_scheduler(name, ledger)
 }
 
 /// The names in sysfs's list of schedulers, in which brackets mark the one in use.

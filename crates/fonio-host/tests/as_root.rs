@@ -258,12 +258,13 @@ fn settings_are_set_and_brought_back() {
 
     let mut planned = Vec::new();
     for (setting, path, old, new) in [
-        (Setting::NoAccessTimes, &file, "relatime", "noatime"),
-        (Setting::CommitInterval(30), &file, "7", "30"),
-        (Setting::LazyTimes, &file, "nolazytime", "lazytime"),
-        (Setting::Scheduler("mq-deadline".to_owned()), &device.path().to_owned(), "none", "mq-deadline"),
+        ("noatime", &file, "relatime", "noatime"),
+        ("commit-30s", &file, "7", "30"),
+        ("lazytime", &file, "nolazytime", "lazytime"),
+        ("mq-deadline", &device.path().to_owned(), "none", "mq-deadline"),
     ] {
-        let change = match Settings::plan(&setting, path) {
+        let setting = Setting::parse(setting).expect("a setting");
+        let change = match setting.plan(path) {
             Err(error @ HostError::NoScheduler { .. }) => {
                 skip_part(Need::Scheduler, error);
                 continue;
@@ -273,7 +274,7 @@ fn settings_are_set_and_brought_back() {
         assert_eq!((change.old.as_str(), change.new.as_str()), (old, new));
         settings.apply(&change).expect("apply");
         // The second time there is nothing to change.
-        assert!(matches!(Settings::plan(&setting, path), Err(HostError::NotSettable { .. })));
+        assert!(matches!(setting.plan(path), Err(HostError::NotSettable { .. })));
         planned.push(change);
     }
     let during = options(&mounted);
@@ -301,14 +302,15 @@ fn settings_are_set_and_brought_back() {
     let (queue, was_machine) = (Queue::of(&device.name()), machine());
     let was_queue = queue.schedulers().expect("a queue");
     for setting in [
-        Setting::NoAccessTimes,
-        Setting::CommitInterval(30),
-        Setting::LazyTimes,
-        Setting::ReadAhead(ByteCount(1 << 20)),
-        Setting::RequestSize(ByteCount(64 << 10)),
-        Setting::DirtyLimit(ByteCount(1 << 30)),
-        Setting::Scheduler("mq-deadline".to_owned()),
+        "noatime",
+        "commit-30s",
+        "lazytime",
+        "read-ahead=1MiB",
+        "request-size=64KiB",
+        "dirty-limit=1GiB",
+        "mq-deadline",
     ] {
+        let setting = Setting::parse(setting).expect("a setting");
         match borrow_setting(&setting, &file, &mut own) {
             Err(error @ HostError::NoScheduler { .. }) => skip_part(Need::Scheduler, error),
             entry => drop(entry.expect("borrowed")),
@@ -322,7 +324,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!(queue.schedulers().expect("a queue"), was_queue);
 
     // A setting that was changed by another program since is left alone.
-    let change = Settings::plan(&Setting::CommitInterval(30), &file).expect("a plan");
+    let change = Setting::parse("commit-30s").expect("a setting").plan(&file).expect("a plan");
     settings.apply(&change).expect("apply");
     let remounted = Command::new("mount").args(["-o", "remount,commit=11"]).arg(&mounted).status();
     assert!(remounted.expect("mount").success());

@@ -8,8 +8,13 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::architecture::Architecture;
+use crate::archive::Archive;
+use crate::error::LabError;
+use crate::initramfs::Initramfs;
+use crate::kernel::KernelFiles;
 use crate::machine::{self, Machine, POLL, Place};
-use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, programs};
+use crate::programs;
 
 /// The time in which a guest on KVM must have started: a machine with KVM needs one or two seconds.
 const START_WITHIN: Duration = Duration::from_secs(20);

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::LabError;
-
 /// The processor architecture of a guest, with Debian's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,16 +81,24 @@ impl fmt::Display for Architecture {
     }
 }
 
+/// The error for a text that is not the name of an architecture of guests.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not an architecture of guests; write amd64, arm64 or armhf")]
+pub struct NotAnArchitecture {
+    /// The text.
+    text: String,
+}
+
 impl FromStr for Architecture {
-    type Err = LabError;
+    type Err = NotAnArchitecture;
 
     /// Accepts Debian's names and those of the kernel (`uname -m`).
-    fn from_str(text: &str) -> Result<Architecture, LabError> {
+    fn from_str(text: &str) -> Result<Architecture, NotAnArchitecture> {
         match text {
             "amd64" | "x86_64" | "x86-64" => Ok(Architecture::Amd64),
             "arm64" | "aarch64" => Ok(Architecture::Arm64),
             "armhf" | "armv7l" => Ok(Architecture::Armhf),
-            _ => Err(LabError::NotAnArchitecture { text: text.to_owned() }),
+            _ => Err(NotAnArchitecture { text: text.to_owned() }),
         }
     }
 }

@@ -12,9 +12,14 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 
-use crate::initramfs::{LIBRARIES, LOADER};
+use crate::architecture::Architecture;
+use crate::error::LabError;
 use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
-use crate::{Architecture, LabError, programs};
+use crate::programs;
+
+/// The loader of Debian's programs, and the folder of their libraries.
+pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// Debian's keys.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Architecture;
+use crate::architecture::Architecture;
 
 /// Why a guest could not be prepared, started or used.
 #[derive(Debug, thiserror::Error)]
@@ -95,12 +95,6 @@ pub enum LabError {
     /// The laboratory does not run on this machine's architecture.
     #[error("guests need an x86-64 machine, and this machine is not one")]
     Architecture,
-    /// The text is not the name of an architecture of guests.
-    #[error("`{text}` is not an architecture of guests; write amd64, arm64 or armhf")]
-    NotAnArchitecture {
-        /// The text.
-        text: String,
-    },
     /// This kind of guest does not support the architecture.
     #[error(
         "guests without a disk, whose clock can count instructions, are amd64 only: the programs in them are of this \

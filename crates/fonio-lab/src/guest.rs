@@ -15,9 +15,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::accelerator::Accelerator;
+use crate::architecture::Architecture;
+use crate::archive::Archive;
+use crate::error::LabError;
+use crate::initramfs::Initramfs;
+use crate::kernel::KernelFiles;
 use crate::machine::{self, Machine, Place};
 use crate::modules::Modules;
-use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, programs};
+use crate::programs;
 
 const INIT: &str = include_str!("init.sh");
 /// The drivers of the ports; in some kernels they are modules.

@@ -8,11 +8,10 @@ use std::process::Command;
 
 use cpio::newc::{Builder, trailer};
 
+use crate::archive::{LIBRARIES, LOADER, Userland};
+use crate::error::LabError;
 use crate::modules::Module;
-use crate::{LabError, Userland};
 
-pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
-pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// Where programs expect folders that Debian has below `/usr`.
 const LINKS: [(&str, &str); 5] = [
     ("bin", "usr/bin"),

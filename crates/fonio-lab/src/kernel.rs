@@ -9,7 +9,9 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::{Architecture, LabError, version};
+use crate::architecture::Architecture;
+use crate::error::LabError;
+use crate::version;
 
 /// A kernel in Debian's archive: a generic one, not one for clouds, which lacks file systems, nor the real-time one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

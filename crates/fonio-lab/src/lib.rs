@@ -5,7 +5,7 @@
 //!
 //! A [`Guest`] has only an [`Initramfs`], in memory. It runs one command, and its files come back. A *bench* guest
 //! ([`Shape::Bench`]) has one processor, whose clock counts instructions instead of following this machine's clock. Its times
-//! hardly depend on what else this machine does.
+//! hardly depend on what else this machine does. [`CommandHere`] runs a command in one as if it ran on this machine.
 //!
 //! A [`System`] is a whole Debian with systemd and disks. It runs commands until it is stopped, and can reboot, lose its power
 //! and return to a snapshot.
@@ -15,10 +15,13 @@ mod architecture;
 mod archive;
 mod error;
 mod guest;
+mod here;
 mod initramfs;
 mod kernel;
 mod machine;
 mod modules;
+mod needs;
+mod own_program;
 mod programs;
 mod root;
 mod system;
@@ -26,12 +29,15 @@ mod talk;
 mod version;
 
 pub use accelerator::Accelerator;
-pub use architecture::Architecture;
+pub use architecture::{Architecture, NotAnArchitecture};
 pub use archive::{Archive, Userland};
 pub use error::LabError;
 pub use guest::{Ended, Guest, Shape, Streams, Task, shell};
+pub use here::{CommandHere, shell_here};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelFiles, Wanted};
 pub use machine::{check, check_for};
+pub use needs::Needs;
+pub use own_program::OwnProgram;
 pub use programs::stripped;
 pub use system::{Output, System, SystemOptions, system_shell};

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use crate::{Architecture, Archive, KernelFiles, LabError};
+use crate::architecture::Architecture;
+use crate::archive::Archive;
+use crate::error::LabError;
+use crate::kernel::KernelFiles;
 
 /// Memory that must be free beside the guest's own.
 const SPARE_MIB: u64 = 128;

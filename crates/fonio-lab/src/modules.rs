@@ -8,7 +8,8 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use crate::{KernelFiles, LabError};
+use crate::error::LabError;
+use crate::kernel::KernelFiles;
 
 /// A module, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::LabError;
+use crate::error::LabError;
 
 /// Most of what a failed program printed that an error repeats.
 const COMPLAINT_BYTES: usize = 1500;

@@ -13,12 +13,16 @@ use std::thread;
 
 use rustix::fs::FlockOperation;
 
+use crate::architecture::Architecture;
 use crate::archive::PackageFile;
+use crate::archive::{Archive, Userland};
+use crate::error::LabError;
+use crate::guest::{Guest, Shape, Task};
+use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
+use crate::kernel::KernelFiles;
 use crate::machine::POLL;
-use crate::{
-    Architecture, Archive, Guest, Initramfs, KernelFiles, LabError, Shape, Task, Userland, programs,
-};
+use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");
 /// Packages of every system guest, beside the essential ones.

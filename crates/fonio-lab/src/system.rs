@@ -18,12 +18,17 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use crate::accelerator::Accelerator;
+use crate::architecture::Architecture;
+use crate::archive::Archive;
+use crate::error::LabError;
 use crate::guest::quoted;
+use crate::initramfs::Initramfs;
+use crate::kernel::{KernelFiles, Wanted};
 use crate::machine::{self, Durability, Machine, PANIC, POLL, Place};
 use crate::modules::Modules;
+use crate::programs;
 use crate::root::{CHECKSUMS, Maker, Root};
 use crate::talk::Talk;
-use crate::{Architecture, Archive, Initramfs, KernelFiles, LabError, Wanted, programs};
 
 const INIT: &str = include_str!("system.sh");
 /// Modules of the initial file system; udev loads all others.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{LabError, machine::POLL};
+use crate::error::LabError;
+use crate::machine::POLL;
 
 /// The agent begins its answer to `guest-sync-delimited` with this byte, which occurs in no JSON.
 const DELIMITER: u8 = 0xff;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use fonio_system::command::NotStarted;
+
 /// Why no recording could be made. Each message is one sentence and, if possible, says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -99,7 +101,7 @@ pub enum RecordError {
         program: String,
         /// The kernel's error.
         #[source]
-        source: io::Error,
+        source: NotStarted,
     },
     /// An empty command was given.
     #[error("no program was named after `--`")]

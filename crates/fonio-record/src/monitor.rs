@@ -8,10 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use fonio_core::{Metric, RowSink, Sample, Timestamp};
+use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
-
-use crate::machine::{Machine, read_text};
 
 /// Longer than any of the texts, except `/proc/diskstats` of a machine with hundreds of disks, which is cut.
 const TEXT_BYTES: usize = 64 << 10;

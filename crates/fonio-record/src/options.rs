@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{BlockedIn, ByteCount, Nanos, Timestamp};
+use fonio_core::{BlockedIn, ByteCount, Nanos, RowSink, Timestamp};
 use fonio_recording::Key;
 
 /// What to record, for how long, and where to write it.
@@ -241,3 +241,6 @@ pub struct RecordSummary {
     /// Sentences that the user should know; each was also sent as [`Progress::Note`].
     pub notes: Vec<String>,
 }
+
+/// Adds rows that only the caller of a recording has, such as the phases of its command.
+pub type OtherRows<'a> = dyn FnMut(&mut dyn RowSink) -> std::io::Result<()> + 'a;

@@ -1,25 +1,24 @@
 //! Makes one recording from beginning to end.
 
-use std::path::Path;
-
 use fonio_core::meta::Device;
-use fonio_core::{ByteCount, DeviceId, RowSink};
-use fonio_recording::RecordingError;
+use fonio_core::{ByteCount, DeviceId};
+use fonio_machine::Machine;
 use fonio_system::signals::{Listener, Signal};
 use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
 
-use crate::blocked::Probe;
-use crate::calls::CallsProbe;
+use crate::attribution::swap;
 use crate::capture::{Capture, Feed, Probes};
-use crate::finished::FinishedCapture;
-use crate::machine::Machine;
-use crate::pages::{PageStore, Pages};
-use crate::scope::FileScope;
-use crate::select::{self, Watched};
-use crate::spill::Spill;
-use crate::swap;
+use crate::error::RecordError;
+use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary};
+use crate::probes::blocked::Probe;
+use crate::probes::calls::CallsProbe;
+use crate::tracefs::disks::{self, Watched};
+use crate::tracefs::filesystems::FileScope;
+use crate::tracefs::pages::{PageStore, Pages};
+use crate::tracefs::spill::Spill;
 use crate::tracefs::{Instance, Tracefs};
-use crate::{Progress, RecordError, RecordOptions, RecordSummary};
+use crate::write::finish::FinishedCapture;
+use crate::write::writer;
 
 /// Default size of the kernel's buffers over all processors: at most this, and at most this part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
@@ -27,9 +26,6 @@ const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
 /// Smallest and largest default buffer of one processor. At 64 bytes an event, 8 MiB hold 131,000 events: as many as
 /// 160,000 requests a second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
-
-/// Adds rows that only the caller of [`record_with`] has.
-pub type Beside<'a> = dyn FnMut(&mut dyn RowSink) -> std::io::Result<()> + 'a;
 
 /// Records block I/O as `options` say, and writes a recording.
 ///
@@ -46,20 +42,20 @@ pub fn record(
     record_with(options, &mut |_| Ok(()), progress)
 }
 
-/// Does what [`record`] does, and adds rows that only the caller has, such as the phases of the command. `beside` is
+/// Does what [`record`] does, and adds rows that only the caller has, such as the phases of the command. `other_rows` is
 /// called once, after the capture; it may give marks, calls, waits, files and samples. Its instants are on
 /// `CLOCK_MONOTONIC`.
 ///
 /// # Errors
-/// Those of [`record`]; an error of `beside` is [`RecordError::Write`].
+/// Those of [`record`]; an error of `other_rows` is [`RecordError::Write`].
 pub fn record_with(
     options: &RecordOptions,
-    beside: &mut Beside<'_>,
+    other_rows: &mut OtherRows<'_>,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
     let prepared = Prepared::new(options, progress)?;
     let (finished, pages) = prepared.capture(progress)?;
-    finished.write(pages, beside, progress)
+    finished.write(pages, other_rows, progress)
 }
 
 /// A capture that is ready to begin.
@@ -92,8 +88,8 @@ impl<'a> Prepared<'a> {
         if options.command.as_ref().is_some_and(Vec::is_empty) {
             return Err(RecordError::EmptyCommand);
         }
-        check_out(&options.out, options.overwrite)?;
-        let watched = select::resolve(&machine, &options.select)?;
+        writer::check_place(&options.out, options.overwrite)?;
+        let watched = disks::resolve(&machine, &options.select)?;
         let mut notes = Vec::new();
         if let Watched::AllBut(left_out) = &watched
             && !left_out.is_empty()
@@ -259,21 +255,6 @@ fn kernel_buffer(machine: &Machine, options: &RecordOptions) -> ByteCount {
     let memory = host.memory_bytes.map_or(u64::MAX, |bytes| bytes.0);
     let share = KERNEL_BUFFERS.min(memory / KERNEL_BUFFERS_OF_MEMORY) / processors;
     ByteCount(share.clamp(*KERNEL_BUFFER_PER_CPU.start(), *KERNEL_BUFFER_PER_CPU.end()))
-}
-
-/// Fails before the capture if the recording could not be written after it.
-pub(crate) fn check_out(out: &Path, overwrite: bool) -> Result<(), RecordError> {
-    let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
-    if !overwrite && out.symlink_metadata().is_ok() && !is_empty(out) {
-        return Err(RecordingError::Exists { path: out.to_owned() }.into());
-    }
-    let parent = match out.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-    rustix::fs::access(parent, access)
-        .map_err(|errno| RecordError::Write { out: out.to_owned(), source: errno.into() })
 }
 
 #[cfg(test)]

@@ -1,51 +1,31 @@
 //! Records with progress on standard error, and says in one sentence what was recorded.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 use fonio_core::{BlockedIn, ByteCount, Unit};
 use fonio_record::{
     BlockedBy, BlockedSoFar, Progress, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
 };
+use fonio_system::command::Failure;
+use fonio_system::progress::{self as show, Done};
+use fonio_system::say;
 
+use crate::Exit;
 use crate::arguments::{Blocked, Extras, Record};
-
-/// The exit codes before `-- COMMAND`, as in `env` and `timeout`: the recorder itself failed, the command cannot be run, or it
-/// does not exist.
-const FAILED: u8 = 125;
-/// See [`FAILED`].
-const CANNOT_RUN: u8 = 126;
-/// See [`FAILED`].
-const NOT_FOUND: u8 = 127;
 
 /// Says where a thread was blocked: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
 
-/// Records, and prints a summary of the recording and the next command. Returns the exit code of the recorded command, so that
-/// a script can put `fonio record --` before any command.
+/// Records, and prints a summary of the recording and the next command. Ends like the recorded command, so that a script can
+/// put `fonio record --` before any command.
 ///
 /// # Errors
 ///
-/// If the recording fails; with a command, the error is printed, and the exit code tells it.
-pub fn run(arguments: &Record, words: Words) -> Result<u8> {
-    match record_as_told(arguments, words) {
-        Err(error) if !arguments.command.is_empty() => {
-            writeln!(io::stderr(), "fonio: {error:#}")?;
-            Ok(exit_code(&error))
-        }
-        outcome => outcome,
-    }
-}
-
-fn exit_code(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<RecordError>() {
-        Some(RecordError::Command { source, .. }) if source.kind() == io::ErrorKind::NotFound => NOT_FOUND,
-        Some(RecordError::Command { .. }) => CANNOT_RUN,
-        _ => FAILED,
-    }
-}
-
-fn record_as_told(arguments: &Record, words: Words) -> Result<u8> {
+/// If the recording fails.
+pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     let mut options = RecordOptions::new(&arguments.out);
     options.select = arguments
         .device
@@ -65,16 +45,22 @@ fn record_as_told(arguments: &Record, words: Words) -> Result<u8> {
     options.kernel_buffer_per_cpu = arguments.kernel_buffer.map(ByteCount);
     options.redact = arguments.redact.key()?;
     let summary = capture(&options, words)?;
-    writeln!(io::stdout(), "{}", sentence(&summary))?;
-    writeln!(io::stdout(), "Next: fonio report {}", summary.out.display())?;
-    Ok(match (summary.command_exit, summary.command_signal, summary.stopped_by) {
-        (Some(code), ..) => code as u8,
-        (None, Some(signal), _) => 128 + signal as u8,
-        // A recording without a time limit normally ends with Ctrl-C, which is not an error then.
-        (None, None, StopReason::Interrupted) if arguments.time.is_some() => 130,
-        (None, None, StopReason::Terminated) => 143,
-        _ => 0,
+    let next = format!("Next: fonio report {}", summary.out.display());
+    if arguments.command.is_empty() {
+        writeln!(io::stdout(), "{}\n{next}", sentence(&summary))?;
+        return Ok(Exit::Fine);
+    }
+    // Standard output is the command's.
+    say!("{}\n{next}", sentence(&summary));
+    Ok(match summary.command_exit {
+        // Its own answer to a signal counts.
+        Some(0) => Exit::Command(0),
+        _ => Exit::of_command(failure(&summary)),
     })
+}
+
+fn failure(summary: &RecordSummary) -> Option<Failure> {
+    Failure::of(summary.command_exit, summary.command_signal)
 }
 
 /// Sets what is recorded besides requests.
@@ -115,46 +101,35 @@ fn with_progress(
     words: Words,
     record: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<RecordSummary>,
 ) -> Result<RecordSummary> {
-    let terminal = std::io::stderr().is_terminal();
-    // A recorded command may use the terminal itself, so the progress line is not shown then.
-    let live = terminal && options.command.is_none();
-    let summary = record(&mut |progress| match progress {
-        Progress::Note(note) => eprintln!("{}{note}", if live { "\r\x1b[Knote: " } else { "note: " }),
-        Progress::Started { devices } if terminal => {
+    // A recorded command may write to standard error itself.
+    let is_alone = options.command.is_none();
+    let written = Arc::new(AtomicU64::new(0));
+    let shown = is_alone.then(|| show::Progress::phase("Preparing the recording"));
+    record(&mut |progress| match progress {
+        Progress::Note(note) => say!("note: {note}"),
+        Progress::Started { devices } if is_alone => {
             let names: Vec<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();
             let what = if names.is_empty() { "every block device".to_owned() } else { names.join(", ") };
-            eprintln!(
-                "Recording {what}{} …",
-                if options.duration.is_none() && options.command.is_none() { " until Ctrl-C" } else { "" }
-            );
+            say!("Recording {what}{} …", if options.duration.is_none() { " until Ctrl-C" } else { "" });
         }
-        Progress::Running { elapsed, trace_bytes, blocked, .. } if live => {
-            let of = options.duration.map(|all| format!(" of {}", all.as_secs())).unwrap_or_default();
-            let blocked = blocked.as_ref().map(|blocked| blocked_so_far(blocked, words)).unwrap_or_default();
+        Progress::Running { trace_bytes, blocked, .. } => {
+            let Some(shown) = &shown else { return };
             let trace = match trace_bytes.0 {
                 0 => String::new(),
-                bytes => format!(", {:.1} MiB of trace", mib(bytes)),
+                bytes => format!(", {} of trace", Unit::Bytes.format(bytes as f64)),
             };
-            let line = format!("{}{of} s{trace}{blocked}", elapsed.as_secs());
-            // A line that wraps could not be replaced by the next one.
-            let columns =
-                terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-            let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
-            eprint!("\r\x1b[K{shown}");
+            let blocked = blocked.as_ref().map(|blocked| blocked_so_far(blocked, words)).unwrap_or_default();
+            let done = options.duration.map_or(Done::Unknown, Done::Lasting);
+            shown.set(format!("Recording{trace}{blocked}"), done);
         }
-        Progress::Writing { trace_bytes, trace_bytes_total, .. } if live => {
-            eprint!(
-                "\r\x1b[KWriting the recording, {:.1} of {:.1} MiB of trace",
-                mib(trace_bytes.0),
-                mib(trace_bytes_total.0)
-            );
+        Progress::Writing { trace_bytes, trace_bytes_total, .. } => {
+            let Some(shown) = &shown else { return };
+            written.store(trace_bytes.0, Ordering::Relaxed);
+            let done = Done::Bytes(Arc::clone(&written), Some(trace_bytes_total.0));
+            shown.set("Writing the recording", done);
         }
         _ => {}
-    })?;
-    if live {
-        eprint!("\r\x1b[K");
-    }
-    Ok(summary)
+    })
 }
 
 /// The first finding while it records.
@@ -162,10 +137,6 @@ fn blocked_so_far(blocked: &BlockedSoFar, words: Words) -> String {
     let time = Unit::Ns.format(blocked.time.0 as f64);
     let doing = words(blocked.blocked_in);
     format!("; {} blocked for {time} so far, mostly {doing}", blocked.name)
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }
 
 fn sentence(summary: &RecordSummary) -> String {
@@ -186,10 +157,10 @@ fn sentence(summary: &RecordSummary) -> String {
         (None, 0) => text.push_str("; an unknown number of events was lost, see the report"),
         (None, events) => text.push_str(&format!("; more than {events} events were lost, see the report")),
     }
-    match (summary.command_exit, summary.command_signal) {
-        (Some(code), _) if code != 0 => text.push_str(&format!("; the command ended with exit code {code}")),
-        (_, Some(signal)) => text.push_str(&format!("; signal {signal} ended the command")),
-        _ => {}
+    match failure(summary) {
+        Some(Failure::Code(code)) => text.push_str(&format!("; the command ended with exit code {code}")),
+        Some(Failure::Signal(signal)) => text.push_str(&format!("; signal {signal} ended the command")),
+        None => {}
     }
     text.push('.');
     text

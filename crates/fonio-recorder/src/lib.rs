@@ -1,10 +1,12 @@
-//! The command line of the recorder: the arguments of `fonio record`, and what it prints.
+//! The command line of the recorder: the arguments of `fonio record`, what it prints, and the exit codes of all commands.
 //!
 //! `fonio` uses it as its command `record`. The program `fonio-recorder` of this crate is that command alone, for devices
 //! with little room: it has no analysis, and reads no recording.
 
 mod arguments;
 mod capture;
+pub mod exit;
 
 pub use arguments::{Blocked, Extras, REDACTION, Record, Redact, parse_time};
 pub use capture::{Words, capture, run, sample, set_extras};
+pub use exit::Exit;

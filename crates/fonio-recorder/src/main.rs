@@ -1,36 +1,37 @@
 //! `fonio-recorder`: `fonio record` alone, for devices with little room.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 use fonio_core::BlockedIn;
-use fonio_recorder::Record;
+use fonio_recorder::{Record, exit};
 
 /// Record what programs read and write on storage, and which threads wait for it.
 ///
 /// Writes a recording that `fonio report` explains on another machine. The options are those of `fonio record`. Needs root.
 /// Example: fonio-recorder --for 60s -o /tmp/recording
 #[derive(Debug, Parser)]
-#[command(name = "fonio-recorder", version, max_term_width = 100)]
+#[command(name = "fonio-recorder", version, max_term_width = 100, after_help = exit::table())]
 struct Arguments {
     #[command(flatten)]
     record: Record,
 }
 
-/// The exit code of usage errors and of recordings that failed.
-const USAGE: u8 = 2;
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match fonio_recorder::run(&arguments.record, words) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            // Standard error may be closed.
-            let _ = writeln!(io::stderr(), "fonio-recorder: {error:#}");
-            ExitCode::from(USAGE)
-        }
-    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return wrong_usage(&error),
+    };
+    let has_command = !arguments.record.command.is_empty();
+    exit::end("fonio-recorder", fonio_recorder::run(&arguments.record, words), has_command)
+}
+
+/// Prints what is wrong, or the help that was asked for.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    // The streams may be closed.
+    let _ = error.print();
+    let has_command = std::env::args_os().any(|word| word == "--");
+    if error.use_stderr() { ExitCode::from(exit::usage(has_command)) } else { ExitCode::SUCCESS }
 }
 
 /// The operation in which a thread was blocked, as the recording names it.

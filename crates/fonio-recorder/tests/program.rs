@@ -52,7 +52,8 @@ fn a_command_is_recorded() {
         return;
     }
     assert_eq!(out.status.code(), Some(7), "{stdout}{stderr}");
-    assert!(stdout.contains("the command ended with exit code 7"), "{stdout}");
-    assert!(stdout.contains("Next: fonio report"), "{stdout}");
+    assert!(stderr.contains("the command ended with exit code 7"), "{stderr}");
+    assert!(stderr.contains("Next: fonio report"), "{stderr}");
+    assert_eq!(stdout, "", "standard output is the command's");
     assert!(recording.join("requests.parquet").exists());
 }

@@ -22,3 +22,4 @@ pub use html::render_html;
 pub use json::{render_comparison_json, render_json};
 pub use markdown::render_markdown;
 pub use terminal::{TerminalStyle, render_terminal};
+pub use text::Fitted;

@@ -13,8 +13,10 @@ use crate::text::{cut, printable, shorten, width, wrap};
 pub struct TerminalStyle {
     /// Whether to use colour: on a terminal without `NO_COLOR`.
     pub colour: bool,
-    /// Number of columns; less than 40 is treated as 40.
+    /// Number of columns; less than [`WIDTH_MIN`] is treated as that.
     pub width: usize,
+    /// Number of lines; the first screen leaves one of them for the prompt.
+    pub height: usize,
     /// Whether to draw with characters beyond ASCII.
     pub unicode: bool,
     /// Number of rows of each table.
@@ -23,15 +25,19 @@ pub struct TerminalStyle {
     pub first_screen: bool,
 }
 
-/// Number of lines of the first screen, which fits on every terminal.
-const SCREEN_LINES: usize = 30;
+/// The narrowest terminal that the layout fits.
+pub const WIDTH_MIN: usize = 40;
+/// The lowest terminal that the first screen fits.
+const HEIGHT_MIN: usize = 16;
+/// More lines than this are no overview.
+const HEIGHT_MAX: usize = 41;
 /// Number of findings on the first screen.
 const SCREEN_FINDINGS: usize = 5;
 
 impl TerminalStyle {
     /// The style for a file or a pipe.
     pub const PLAIN: TerminalStyle =
-        TerminalStyle { colour: false, width: 100, unicode: true, rows: 10, first_screen: false };
+        TerminalStyle { colour: false, width: 100, height: 31, unicode: true, rows: 10, first_screen: false };
 }
 
 /// Writes the document for a terminal.
@@ -39,7 +45,7 @@ impl TerminalStyle {
 /// # Errors
 /// Those of writing to `out`.
 pub fn render_terminal(document: &Document, style: TerminalStyle, out: &mut dyn io::Write) -> io::Result<()> {
-    let style = TerminalStyle { width: style.width.max(40), ..style };
+    let style = TerminalStyle { width: style.width.max(WIDTH_MIN), ..style };
     let mut terminal = Terminal { style, out };
     if style.first_screen { terminal.screen(document) } else { terminal.document(document) }
 }
@@ -95,33 +101,62 @@ impl Terminal<'_> {
         Ok(())
     }
 
-    /// The verdict, the main numbers, as many findings as fit, and the next commands.
+    /// The verdict, the main numbers, as many findings as fit, and the next commands. Where the first finding has no room,
+    /// the numbers, the title, the reasons and the further commands give way to it, in this order.
     fn screen(&mut self, document: &Document) -> io::Result<()> {
         let Document { title, subtitle, verdict, facts, findings, next, .. } = document;
         let mut head = self.lines(|terminal| {
             let symbol = terminal.symbol(verdict.tone);
-            terminal.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)?;
-            for reason in &verdict.reasons {
-                terminal.paragraph(None, "  ", reason)?;
-            }
+            terminal.paragraph(Some(Ink::Tone(verdict.tone)), &format!("{symbol} "), &verdict.sentence)
+        })?;
+        let mut reasons = self.lines(|terminal| {
+            verdict.reasons.iter().try_for_each(|reason| terminal.paragraph(None, "  ", reason))
+        })?;
+        let mut about = self.lines(|terminal| {
             let about: Vec<&str> =
                 [title.as_str(), subtitle].into_iter().filter(|text| !text.is_empty()).collect();
-            terminal.paragraph(Some(Ink::Faint), "", &about.join(" · "))?;
+            terminal.paragraph(Some(Ink::Faint), "", &about.join(" · "))
+        })?;
+        let mut numbers = self.lines(|terminal| {
             let facts: Vec<String> =
                 facts.iter().map(|fact| format!("{} {}", fact.label, fact.value.text())).collect();
             terminal.paragraph(Some(Ink::Faint), "", &facts.join(" · "))
         })?;
-        let foot = self.lines(|terminal| {
-            for (at, command) in next.iter().enumerate() {
-                terminal.paragraph(None, if at == 0 { "Next: " } else { "      " }, command)?;
+        let command = |at: usize, command: &String| {
+            self.lines(|terminal| {
+                terminal.paragraph(None, if at == 0 { "Next: " } else { "      " }, command)
+            })
+        };
+        let mut foot =
+            next.iter().enumerate().map(|(at, line)| command(at, line)).collect::<io::Result<Vec<_>>>()?;
+        let cards = findings.iter().take(SCREEN_FINDINGS).enumerate();
+        let cards = cards.map(|(at, card)| self.lines(|terminal| terminal.finding(at + 1, card)));
+        let cards = cards.collect::<io::Result<Vec<_>>>()?;
+        // The prompt, a blank line before the findings and one before the foot, and a line with the number of further
+        // findings.
+        let height = self.style.height.clamp(HEIGHT_MIN, HEIGHT_MAX) - 4;
+        let needed = cards.first().map_or(0, Vec::len);
+        let room = |parts: [&Vec<String>; 4], foot: &[Vec<String>]| {
+            let used = parts.iter().map(|part| part.len()).chain(foot.iter().map(Vec::len)).sum();
+            height.checked_sub(used).filter(|room| *room >= needed)
+        };
+        for step in 0.. {
+            if room([&head, &reasons, &about, &numbers], &foot).is_some() {
+                break;
             }
-            Ok(())
-        })?;
-        // One blank line before the findings, one before the foot, and a line with the number of further findings.
-        let mut room = SCREEN_LINES.saturating_sub(head.len() + foot.len() + 3);
+            match step {
+                0 => numbers.clear(),
+                1 => about.clear(),
+                2 => reasons.clear(),
+                _ if foot.len() > 1 => drop(foot.pop()),
+                _ => break,
+            }
+        }
+        // Without room, the first finding is shown nevertheless.
+        let mut room = room([&head, &reasons, &about, &numbers], &foot).unwrap_or(needed);
+        head.extend([reasons, about, numbers].concat());
         let mut shown = 0;
-        for (at, card) in findings.iter().take(SCREEN_FINDINGS).enumerate() {
-            let lines = self.lines(|terminal| terminal.finding(at + 1, card))?;
+        for lines in cards {
             if lines.len() > room {
                 break;
             }
@@ -138,7 +173,7 @@ impl Terminal<'_> {
         if !foot.is_empty() {
             head.push(String::new());
         }
-        head.iter().chain(&foot).try_for_each(|line| self.line(line))
+        head.iter().chain(foot.iter().flatten()).try_for_each(|line| self.line(line))
     }
 
     /// A finding on the first screen: the headline and the first remedy.
@@ -159,10 +194,15 @@ impl Terminal<'_> {
     fn facts(&mut self, facts: &[Fact]) -> io::Result<()> {
         let widest = facts.iter().map(|fact| width(&fact.label)).max().unwrap_or(0);
         for Fact { label, value, note } in facts {
-            let lead = format!("  {label}{}  ", " ".repeat(widest - width(label)));
             let value = printable(&value.text()).into_owned();
             let text = if note.is_empty() { value } else { format!("{value}  ({})", printable(note)) };
-            self.paragraph(None, &lead, &text)?;
+            if widest + 4 > self.style.width / 2 {
+                self.paragraph(None, "  ", label)?;
+                self.paragraph(None, "    ", &text)?;
+            } else {
+                let lead = format!("  {label}{}  ", " ".repeat(widest - width(label)));
+                self.paragraph(None, &lead, &text)?;
+            }
         }
         Ok(())
     }
@@ -213,7 +253,8 @@ impl Terminal<'_> {
         }
         self.line("")?;
         self.paragraph(Some(Ink::Strong), "", &format!("{} over time", figure.title))?;
-        let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0).min(24);
+        let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0);
+        let label = label.min(24).min(self.style.width / 4);
         // Name, two spaces, the line, two spaces, and "max 123 MiB/s".
         let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
         for series in named {
@@ -271,7 +312,15 @@ impl Terminal<'_> {
             match columns.iter().rposition(|&column| table.columns[column].optional) {
                 Some(at) => drop(columns.remove(at)),
                 None if columns.len() > 2 => drop(columns.pop()),
-                None => break,
+                None => {
+                    // Two columns that are too long: the longer one is shortened as far as it takes.
+                    while excess > 0 {
+                        let Some(longest) = widths.iter_mut().max() else { break };
+                        *longest = longest.saturating_sub(1);
+                        excess -= 1;
+                    }
+                    break;
+                }
             }
         }
         let ellipsis = self.ellipsis();

@@ -1,6 +1,7 @@
 //! Makes untrusted text safe for a terminal, and fits text to a width.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -38,14 +39,19 @@ const UNITS: [&str; 17] = [
     "°C",
 ];
 
+/// Whether `word` is the unit of the number that `before` ends with.
+fn is_unit(before: &str, word: &str) -> bool {
+    before.ends_with(|c: char| c.is_ascii_digit())
+        && UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']))
+}
+
 /// Breaks `text` between words into lines of at most `columns`. A longer word gets its own line, and a number keeps its
 /// unit.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        let unit = UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']));
         match words.last_mut() {
-            Some(last) if unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
+            Some(last) if is_unit(last, word) => {
                 last.push(' ');
                 last.push_str(word);
             }
@@ -115,9 +121,140 @@ pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     head
 }
 
+/// Writes lines that fit a width: longer ones are broken between words, and go on below the text of their last column.
+#[derive(Debug)]
+pub struct Fitted<W> {
+    out: W,
+    columns: usize,
+    /// The beginning of a line whose end has not been written.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> Fitted<W> {
+    /// Makes a writer of lines of at most `columns`.
+    pub fn new(out: W, columns: usize) -> Fitted<W> {
+        Fitted { out, columns, begun: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Fitted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+            self.begun.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        };
+        self.begun.extend_from_slice(&bytes[..end]);
+        let line = String::from_utf8_lossy(&self.begun).into_owned();
+        self.begun.clear();
+        for line in fitted(&line, self.columns) {
+            writeln!(self.out, "{line}")?;
+        }
+        Ok(end + 1)
+    }
+
+    /// Flushes complete lines.
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A word of a line: the blanks before it, and its text with escape sequences.
+struct Word<'a> {
+    gap: usize,
+    text: &'a str,
+}
+
+/// Splits a line at blanks. A number keeps its unit.
+fn words(line: &str) -> Vec<Word<'_>> {
+    let mut words: Vec<Word<'_>> = Vec::new();
+    let mut rest = line;
+    while !rest.is_empty() {
+        let text = rest.trim_start_matches(' ');
+        let gap = rest.len() - text.len();
+        let end = text.find(' ').unwrap_or(text.len());
+        rest = &text[end..];
+        match words.last_mut() {
+            Some(last) if gap == 1 && is_unit(last.text, &text[..end]) => {
+                let from = line.len() - text.len() - gap - last.text.len();
+                last.text = &line[from..line.len() - rest.len()];
+            }
+            _ => words.push(Word { gap, text: &text[..end] }),
+        }
+    }
+    words
+}
+
+/// Columns of a text with escape sequences, which take none.
+fn shown_width(text: &str) -> usize {
+    let mut columns = 0;
+    for (at, part) in text.split('\x1b').enumerate() {
+        // A sequence ends with a letter.
+        let shown = if at == 0 { part } else { part.split_once('m').map_or("", |(_, shown)| shown) };
+        columns += width(shown);
+    }
+    columns
+}
+
+/// Breaks a line into lines of at most `columns`.
+fn fitted(line: &str, columns: usize) -> Vec<String> {
+    if shown_width(line) <= columns {
+        return vec![line.to_owned()];
+    }
+    let mut words = words(line);
+    // The last column begins after a gap of two blanks or more; beyond the middle, it would have no room, and columns need
+    // not be below each other.
+    let (mut at, mut hang) = (0, None);
+    for (number, Word { gap, text }) in words.iter_mut().enumerate() {
+        at += *gap;
+        if at > columns / 2 {
+            *gap = (*gap).min(2);
+        } else if *gap > 1 || number == 0 {
+            hang = Some(if number == 0 { at + 2 } else { at });
+        }
+        at += shown_width(text);
+    }
+    let hang = hang.unwrap_or(2).min(columns / 2);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for (number, Word { gap, text }) in words.iter().enumerate() {
+        let wide = shown_width(text);
+        let line = lines.last_mut().expect("there is always a line");
+        if number == 0 || used + gap + wide <= columns {
+            line.push_str(&" ".repeat(*gap));
+            used += gap + wide;
+        } else {
+            lines.push(" ".repeat(hang));
+            used = hang + wide;
+        }
+        lines.last_mut().expect("there is always a line").push_str(text);
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_broken_below_their_last_column() {
+        let check = |text: &str, columns: usize, expected: &[&str]| {
+            let mut out = Vec::new();
+            // In pieces, as `writeln!` writes.
+            let mut fitted = Fitted::new(&mut out, columns);
+            for piece in text.as_bytes().chunks(3) {
+                fitted.write_all(piece).expect("memory takes it");
+            }
+            let out = String::from_utf8(out).expect("text");
+            assert_eq!(out.lines().collect::<Vec<_>>(), expected);
+        };
+        check("short\n\nlines\n", 10, &["short", "", "lines"]);
+        check("  name    what it does here\n", 20, &["  name    what it", "          does here"]);
+        check("a sentence of several words\n", 12, &["a sentence", "  of several", "  words"]);
+        check("took 12 ms and 400 s\n", 10, &["took 12 ms", "  and", "  400 s"]);
+        check("\x1b[1mbold\x1b[0m text\n", 9, &["\x1b[1mbold\x1b[0m text"]);
+        check("/a/path/without/any/blank\n", 10, &["/a/path/without/any/blank"]);
+        check("one      two      three\n", 16, &["one  two  three"]);
+    }
 
     #[test]
     fn foreign_text_cannot_command_the_terminal() {

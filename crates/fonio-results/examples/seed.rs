@@ -13,7 +13,8 @@ use fonio_results::entry::Entry;
 use fonio_results::figures;
 use fonio_results::store::seeding::{self, Seed};
 use fonio_results::store::{Summaries, write::Book};
-use fonio_storebench_document::document::{Document, Measure, Submission};
+use fonio_storebench_document::Submission;
+use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
 
 /// Comparison keys by their share of the results, in percent: a few have most.

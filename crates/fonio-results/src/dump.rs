@@ -121,7 +121,7 @@ trait Format: Send + 'static {
 }
 
 fn names() -> Vec<String> {
-    catalogue::catalogue().into_iter().map(|figure| figure.name).collect()
+    catalogue::catalogue().into_iter().map(|figure| figure.figure.name).collect()
 }
 
 async fn csv(State(service): State<Service>) -> Response {

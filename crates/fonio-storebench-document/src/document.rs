@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fonio_core::Unit;
+use fonio_core::{DeviceKind, Unit};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
@@ -185,47 +185,6 @@ pub struct Device {
     pub bus_limit_mb_s: Option<f64>,
     /// The I/O scheduler.
     pub scheduler: Option<String>,
-}
-
-/// The kind of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceKind {
-    /// eMMC.
-    Emmc,
-    /// An SD card.
-    Sd,
-    /// UFS.
-    Ufs,
-    /// NVMe.
-    Nvme,
-    /// A device at a USB port.
-    Usb,
-    /// Another solid-state disk.
-    SolidState,
-    /// A hard disk.
-    HardDisk,
-    /// A device of a virtual machine, or an emulated one.
-    Virtual,
-    /// Another kind, or an unknown one.
-    Other,
-}
-
-impl DeviceKind {
-    /// Its words for people.
-    pub fn label(self) -> &'static str {
-        match self {
-            DeviceKind::Emmc => "eMMC",
-            DeviceKind::Sd => "SD card",
-            DeviceKind::Ufs => "UFS",
-            DeviceKind::Nvme => "NVMe",
-            DeviceKind::Usb => "USB device",
-            DeviceKind::SolidState => "solid-state disk",
-            DeviceKind::HardDisk => "hard disk",
-            DeviceKind::Virtual => "virtual device",
-            DeviceKind::Other => "device",
-        }
-    }
 }
 
 /// The machine of a run, without its name.

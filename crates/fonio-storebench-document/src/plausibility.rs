@@ -3,7 +3,9 @@
 //!
 //! A rule states a physical limit or a contradiction with a margin, so that an unusual device is not accused.
 
-use crate::document::{DeviceKind, Document, Origin};
+use fonio_core::DeviceKind;
+
+use crate::document::{Document, Origin};
 use crate::figures::{SIZES, size_name};
 
 type Rule = fn(&Document, u64) -> Option<String>;
@@ -46,7 +48,7 @@ fn virtual_machine(document: &Document, _: u64) -> Option<String> {
 }
 
 fn virtual_device(document: &Document, _: u64) -> Option<String> {
-    (document.device.kind == DeviceKind::Virtual && document.origin == Origin::Measured)
+    (document.device.kind.hides_hardware() && document.origin == Origin::Measured)
         .then(|| "the device is virtual, so the figures are those of the machine behind it".to_owned())
 }
 
@@ -60,7 +62,7 @@ fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
         DeviceKind::Nvme => Some(32_000.0),
         DeviceKind::Usb => Some(10_000.0),
         DeviceKind::HardDisk => Some(600.0),
-        DeviceKind::SolidState | DeviceKind::Virtual | DeviceKind::Other => None,
+        _ => None,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::Unit;
+use fonio_core::{DeviceKind, Unit};
 
 use crate::classes::CLASSES;
 use crate::document::{
-    self, CapacityCheck, ClassVerdict, Curve, Device, DeviceKind, Document, Effort, Key, Launch, Machine,
-    Measure, Mode, Origin, Value,
+    self, CapacityCheck, ClassVerdict, Curve, Device, Document, Effort, Key, Launch, Machine, Measure, Mode,
+    Origin, Value,
 };
 use crate::figures::{self, CatalogueFigure};
 

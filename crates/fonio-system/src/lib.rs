@@ -1,16 +1,17 @@
 //! Facts about the running system that several crates need: mount tables, processes, signals, the state folder and the
-//! errors of system calls.
+//! errors of system calls. It also starts commands of the user, and says on standard error what long work is doing.
 //!
-//! The crate reads and listens only. It makes no devices and no mounts, so the recorder for small devices can use it
-//! without including the test bed.
+//! The crate makes no devices and no mounts, so the recorder for small devices can use it without including the test bed.
 
 mod cgroups;
+pub mod command;
 pub mod device;
 mod error;
 mod mounts;
 mod pressure;
 mod process;
 pub mod procfs;
+pub mod progress;
 pub mod signals;
 pub mod state;
 #[cfg(feature = "server")]

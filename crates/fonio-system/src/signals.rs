@@ -26,22 +26,32 @@ pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Those of the kernel.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let last = LAST.get_or_init(Arc::default);
     let mut fallbacks = Fallbacks::lock();
     for &signal in signals {
-        let number = signal.as_raw();
-        flag::register_usize(number, Arc::clone(last), number.unsigned_abs() as usize)?;
-        flag::register(number, Arc::clone(&stop))?;
+        remember(signal)?;
+        flag::register(signal.as_raw(), Arc::clone(&stop))?;
         fallbacks.hold_for_good(signal);
     }
     Ok(stop)
 }
 
-/// The number of the last signal taken by [`watch`]; 0 before the first.
+/// The number of the last signal of [`ENDING`] that came; 0 before the first.
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+/// A bit for each signal of [`ENDING`] that sets [`LAST`].
+static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// The exit code that a shell reports for a process that was ended by the last signal of [`watch`]: 130 after Ctrl-C,
-/// 143 after SIGTERM. `None` if no signal has come.
+/// From now on, the signal sets [`LAST`].
+fn remember(signal: Signal) -> io::Result<()> {
+    let Some(at) = ENDING.iter().position(|ending| *ending == signal) else { return Ok(()) };
+    if REMEMBERED.fetch_or(1 << at, Ordering::Relaxed) & 1 << at == 0 {
+        let (last, number) = (LAST.get_or_init(Arc::default), signal.as_raw());
+        flag::register_usize(number, Arc::clone(last), number.unsigned_abs() as usize)?;
+    }
+    Ok(())
+}
+
+/// The exit code that a shell reports for a process that was ended by the last signal of [`ENDING`] that came: 130 after
+/// Ctrl-C, 143 after SIGTERM. `None` if none has come since something listened.
 pub fn exit_code() -> Option<u8> {
     let number = LAST.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + number).ok().filter(|_| number > 0)
@@ -56,6 +66,7 @@ pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
     for &signal in signals {
+        remember(signal)?;
         low_level::pipe::register(signal.as_raw(), woken.try_clone()?)?;
         fallbacks.hold_for_good(signal);
     }
@@ -91,6 +102,7 @@ impl Listener {
             bytes.set_nonblocking(true)?;
             let mut fallbacks = Fallbacks::lock();
             let ends_process = has_default_effect(signal);
+            remember(signal)?;
             let handler = low_level::pipe::register(signal.as_raw(), written)?;
             // From here on, dropping the listener removes the handler.
             listener.heard.push(Heard { signal, bytes, count: AtomicUsize::new(0), handler });

@@ -1,8 +1,7 @@
 //! The watched devices: their counters from minute to minute, their wear, and whether they are still there.
 
-use fonio_core::{ByteCount, DeviceId};
-use fonio_record::status::{DeviceKind, Health, StorageDevice};
-use fonio_record::storage_devices;
+use fonio_core::{ByteCount, DeviceId, DeviceKind};
+use fonio_machine::{Health, StorageDevice, storage_devices};
 use rustc_hash::FxHashMap;
 
 use crate::summary::{DeviceFigures, Event, HealthReading, UnixSeconds};
@@ -108,8 +107,7 @@ impl Devices {
         if !self.chosen.is_empty() {
             return self.chosen.iter().any(|chosen| chosen == name);
         }
-        !matches!(kind, DeviceKind::Loop | DeviceKind::Zram | DeviceKind::DeviceMapper | DeviceKind::Raid)
-            && !name.starts_with("ram")
+        !kind.is_layer()
     }
 
     /// The chosen names that no device has now.
@@ -145,14 +143,10 @@ mod tests {
             },
             kind,
             flash: true,
-            health: None,
-            file_systems: Vec::new(),
             written_bytes: Some(ByteCount(written)),
             read_bytes: Some(ByteCount(0)),
-            written_now_bytes: None,
-            read_now_bytes: None,
             busy_ms: Some(written),
-            busy_now_ms: None,
+            ..StorageDevice::default()
         }
     }
 
@@ -162,7 +156,7 @@ mod tests {
         let written = |rows: &[DeviceFigures]| -> Vec<(String, u64)> {
             rows.iter().map(|row| (row.name.clone(), row.written_bytes.0)).collect()
         };
-        let card = |written| device("mmcblk0", 0, DeviceKind::SdCard, written);
+        let card = |written| device("mmcblk0", 0, DeviceKind::Sd, written);
         let stick = |written| device("sda", 1, DeviceKind::Usb, written);
         let (rows, events) = devices.take(vec![card(500), device("loop0", 9, DeviceKind::Loop, 3)], 0);
         assert_eq!((written(&rows), events), (vec![("mmcblk0".into(), 0)], vec![]));
@@ -181,10 +175,8 @@ mod tests {
     #[test]
     fn chosen_devices_are_watched_whatever_they_are() {
         let mut devices = Devices::new(&["/dev/loop0".to_owned(), "sdz".to_owned()]);
-        let (rows, _) = devices.take(
-            vec![device("loop0", 9, DeviceKind::Loop, 3), device("mmcblk0", 0, DeviceKind::SdCard, 1)],
-            0,
-        );
+        let (rows, _) = devices
+            .take(vec![device("loop0", 9, DeviceKind::Loop, 3), device("mmcblk0", 0, DeviceKind::Sd, 1)], 0);
         assert_eq!((rows.len(), devices.missing()), (1, vec!["sdz"]));
     }
 }

@@ -20,7 +20,7 @@ use fonio_system::ProcessId;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::WatchError;
+use crate::error::WatchError;
 use crate::rings::{decode, encode};
 use crate::summary::Summary;
 

@@ -9,7 +9,7 @@ use fonio_core::ByteCount;
 use fonio_core::quantity::{parse_bytes, parse_duration};
 use serde::{Deserialize, Deserializer};
 
-use crate::WatchError;
+use crate::error::WatchError;
 
 /// Where the settings are, unless the user names another file.
 pub const DEFAULT_FILE: &str = "/etc/fonio/watch.toml";

@@ -17,16 +17,16 @@ use fonio_core::{ByteCount, Timestamp};
 use fonio_record::observer::{Observed, Observer};
 use fonio_system::Pressure;
 
-use crate::WatchError;
 use crate::budget::Budget;
 use crate::clock::{WallClock, monotonic};
 use crate::devices::Devices;
+use crate::error::WatchError;
 use crate::folders::{Folders, Running};
-use crate::keep;
 use crate::recent::Recent;
 use crate::rings::Rings;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::stall_keeper;
 use crate::stalls::{FoundStall, StallFinder};
 use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
 use crate::tally::Tally;
@@ -112,7 +112,7 @@ impl Watch {
         Ok(Watch {
             stalls: StallFinder::new(settings.stall),
             settings,
-            only_in_memory: keep::names_in(&folders.kept()[0]).into(),
+            only_in_memory: stall_keeper::names_in(&folders.kept()[0]).into(),
             folders,
             _running: running,
             shared: Arc::new(Shared::default()),
@@ -193,7 +193,7 @@ impl Watch {
 
     fn tell_stall(&mut self, found: &FoundStall, now: Timestamp) {
         self.kept_at.retain(|at| passed(*at, now) < Duration::from_secs(3600));
-        let mut told = keep::tell(
+        let mut told = stall_keeper::tell(
             found,
             (self.wall, now),
             &self.recent,
@@ -202,7 +202,7 @@ impl Watch {
         );
         if self.kept_at.len() < KEPT_PER_HOUR {
             self.kept_at.push_back(now);
-            match keep::store(&told, &self.recent, &self.folders.kept()[0]) {
+            match stall_keeper::store(&told, &self.recent, &self.folders.kept()[0]) {
                 Ok(name) => {
                     told.stall.kept = Some(name.clone());
                     self.only_in_memory.push_back(name);
@@ -314,7 +314,7 @@ impl Watch {
                 left.push_back(name);
                 continue;
             }
-            match keep::copy(&from, &medium, &name) {
+            match stall_keeper::copy(&from, &medium, &name) {
                 Ok(()) => {
                     self.budget.note(at, ByteCount(length));
                     let _ = fs::remove_file(from);

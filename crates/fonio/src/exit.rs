@@ -1,55 +1,49 @@
-//! The exit codes of fonio.
+//! The exit codes: those of `fonio_recorder::exit`, and whether the user gave a command.
 
-use std::process::ExitCode;
+use std::ffi::OsString;
 
-use fonio_report::budget::BudgetError;
+pub use fonio_recorder::exit::{Exit, NotShown, end, table, usage};
 
-/// The exit codes. Usage errors and bad input are `anyhow` errors and exit with [`USAGE`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// 0.
-    Fine,
-    /// 1: a limit that the user stated is exceeded.
-    BudgetBroken,
-    /// 3: there was nothing to measure, or the measurement is not valid, or does not show what a budget names.
-    NotValid,
-    /// The code of the recorded command, or of the signal that ended it.
-    Command(u8),
-}
-
-impl Exit {
-    /// Returns the more severe of the two codes.
-    pub fn worse(self, other: Exit) -> Exit {
-        let weight = |exit| match exit {
-            Exit::Fine => 0,
-            Exit::BudgetBroken => 1,
-            Exit::NotValid | Exit::Command(_) => 2,
-        };
-        if weight(other) > weight(self) { other } else { self }
+/// Whether the words call a verb that runs a command of the user, and name one after `--`.
+pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
+    let Some(at) = words.iter().position(|word| word == "--") else { return false };
+    let mut verb = verbs;
+    for word in &words[1..at] {
+        verb = word.to_str().and_then(|word| verb.find_subcommand(word)).unwrap_or(verb);
     }
+    at + 1 < words.len() && verb.get_arguments().any(is_command)
 }
 
-/// The exit code of usage errors and bad input.
-pub const USAGE: u8 = 2;
-
-/// Returns the exit code of a command that failed: 3 if the recording does not show the figure of a budget.
-pub fn of_error(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<BudgetError>() {
-        Some(BudgetError::NotKnown { .. }) => NOT_VALID,
-        _ => USAGE,
-    }
+/// Whether an argument is the command after `--`.
+fn is_command(argument: &clap::Arg) -> bool {
+    let names = argument.get_value_names().unwrap_or_default();
+    argument.is_last_set() && names.iter().any(|name| name == "CMD")
 }
 
-/// The exit code of [`Exit::NotValid`].
-const NOT_VALID: u8 = 3;
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
-            Exit::Fine => 0,
-            Exit::BudgetBroken => 1,
-            Exit::NotValid => NOT_VALID,
-            Exit::Command(code) => code,
-        })
+    use super::*;
+    use crate::cli::Cli;
+
+    #[test]
+    fn the_words_show_whether_there_is_a_command() {
+        for (words, expected) in [
+            ("fonio record -- true", true),
+            ("fonio record --no-such-option -- true", true),
+            ("fonio lab run 6.12 -- true", true),
+            ("fonio device emulate kingston -- true", true),
+            ("fonio launch --on . -- true", true),
+            ("fonio fix prove bfq --on . -- true", true),
+            ("fonio fix prove bfq webbench --on .", false),
+            ("fonio record --", false),
+            ("fonio record", false),
+            ("fonio report -- x", false),
+            ("fonio run mobibench -- -f 1024", false),
+        ] {
+            let split: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            assert_eq!(has_command(&Cli::command(), &split), expected, "{words}");
+        }
     }
 }

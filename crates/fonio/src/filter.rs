@@ -1,8 +1,11 @@
 //! Turns the filters on the command line into those of the analysis.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Result, bail};
 use fonio_analysis::filter::{Filter, FilterOptions};
-use fonio_core::{Meta, RowSink};
+use fonio_core::{Meta, Request, RowSink, Wait, forward_rows};
 
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
@@ -74,5 +77,38 @@ pub fn pour(
     match options(arguments, &subject)? {
         None => subject.pour(reading, sink),
         Some(options) => subject.pour(reading, &mut Filter::new(options, sink)?),
+    }
+}
+
+/// Passes rows on until a signal asks to stop; then it fails, so that the next sink removes what it has made.
+pub struct UntilStopped<'a> {
+    sink: &'a mut dyn RowSink,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> UntilStopped<'a> {
+    pub fn new(sink: &'a mut dyn RowSink, stop: &'a AtomicBool) -> UntilStopped<'a> {
+        UntilStopped { sink, stop }
+    }
+}
+
+impl RowSink for UntilStopped<'_> {
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(io::Error::other("stopped by a signal"));
+        }
+        self.sink.request(row)
+    }
+
+    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
+        self.sink.wait_left_out(row)
+    }
+
+    fn wants_bios(&self) -> bool {
+        self.sink.wants_bios()
+    }
+
+    forward_rows! {
+        sink: began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
     }
 }

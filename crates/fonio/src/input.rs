@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result, bail};
 use fonio_core::{Meta, Nanos, RowSink};
 use fonio_recording::{Recording, Sequencer, SequencerOptions, Table, Tables, hand_over, is_recording};
+use fonio_system::say;
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 use fonio_watch::Kept;
-use fonio_watch::kept::is_kept;
+use fonio_watch::stall_file::is_kept;
 
 use crate::cli::Reading;
-use crate::progress::Progress;
+use crate::progress::{Done, Progress};
 
 /// A source of rows.
 pub enum Subject {
@@ -119,6 +120,7 @@ impl Subject {
                 } else {
                     Tables::ALL.without(Table::Bios).without(Table::Links)
                 };
+                let _progress = Progress::phase("Reading the recording");
                 recording.replay(sink, tables)?;
                 Ok(recording.meta().clone())
             }
@@ -168,12 +170,9 @@ impl Trace {
             && let Some(prefix) = per_cpu_prefix(path)
             && per_cpu_files(&prefix)?.len() > 1
         {
-            eprintln!(
-                "note: reading the file of one processor only; `{}` names all of them",
-                prefix.display()
-            );
+            say!("note: reading the file of one processor only; `{}` names all of them", prefix.display());
         }
-        let _progress = Progress::bytes("reading", total, done);
+        let _progress = Progress::of("Reading the trace", Done::Bytes(done, total));
         let mut reader = open(inputs, &ReadOptions { csv: reading.csv.clone(), format: reading.format })?;
         let horizon = Nanos(u64::try_from(reading.horizon.as_nanos()).unwrap_or(u64::MAX));
         let options = AssemblerOptions { horizon, ..AssemblerOptions::default() };

@@ -9,20 +9,47 @@ mod output;
 mod progress;
 mod signals;
 
-use std::io::{self, Write};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use anyhow::Result;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
     bench, check, compare, device, export, fix, folder, import, lab, launch, manual, mount, record, replay,
     report, run, status, storebench, sync_policy, watch,
 };
+use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(mount::as_mount_helper(std::env::args_os()));
-    let outcome = match &cli.command {
+    let words = mount::as_mount_helper(std::env::args_os());
+    let has_command = exit::has_command(&Cli::command(), &words);
+    match parse(&words) {
+        Ok(cli) => exit::end("fonio", run(&cli), has_command),
+        Err(error) => {
+            // The streams may be closed.
+            let _ = error.print();
+            if error.use_stderr() { exit::usage(has_command).into() } else { ExitCode::SUCCESS }
+        }
+    }
+}
+
+/// Parses the command line.
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    let cli = Cli::try_parse_from(words)?;
+    if cli.json && cli.command.is_some() {
+        return Err(Cli::command().error(
+            ErrorKind::ArgumentConflict,
+            "--json before a command is for the summary of the storage; write it after the command: `fonio COMMAND --json`",
+        ));
+    }
+    Ok(cli)
+}
+
+fn run(cli: &Cli) -> Result<Exit> {
+    match &cli.command {
         None => status::run(cli.json, cli.color),
         Some(Command::Check(arguments)) => check::run(arguments, cli.color),
         Some(Command::Record(arguments)) => record::run(arguments),
@@ -45,27 +72,5 @@ fn main() -> ExitCode {
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),
         Some(Command::Export(arguments)) => export::run(arguments),
-    };
-    match outcome {
-        Ok(exit) => exit.into(),
-        // The reader of our output closed it: `fonio report X | head`.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let (text, code) = match signals::exit_code() {
-                // The error is a consequence of the signal.
-                Some(code) => ("interrupted".to_owned(), code),
-                None => (format!("{error:#}"), exit::of_error(&error)),
-            };
-            // Standard error may be closed too.
-            let _ = writeln!(io::stderr(), "fonio: {text}");
-            ExitCode::from(code)
-        }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }

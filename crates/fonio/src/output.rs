@@ -8,12 +8,14 @@ use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
 use fonio_core::Unit;
 use fonio_core::{ByteCount, Meta};
-use fonio_report::budget::{Budget, Outcome};
-use fonio_report::{Document, TerminalStyle, json, render_html, render_markdown, render_terminal};
+use fonio_report::budget::{Budget, BudgetError, Outcome};
+use fonio_report::terminal::WIDTH_MIN;
+use fonio_report::{Document, Fitted, TerminalStyle, json, render_html, render_markdown, render_terminal};
+use fonio_system::say;
 
 use crate::cli::{Colour, Output};
 use crate::commands::fix;
-use crate::exit::Exit;
+use crate::exit::{Exit, NotShown};
 
 /// The analysis of one recording or trace.
 pub struct Explained {
@@ -75,13 +77,13 @@ pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
 fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
     for outcome in outcomes {
         let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
-        // Budgets go to standard error, because standard output must hold only the JSON or Markdown.
-        writeln!(io::stderr(), "budget{of}: {}", outcome.sentence)?;
+        // Standard output must hold only the JSON or Markdown.
+        say!("budget{of}: {}", outcome.sentence);
     }
     Ok(if !explained.analysis.validity.ok {
         Exit::NotValid
     } else if outcomes.iter().any(|outcome| !outcome.passed) {
-        Exit::BudgetBroken
+        Exit::LimitBroken
     } else {
         Exit::Fine
     })
@@ -92,7 +94,11 @@ fn evaluate(analysis: &Analysis, budgets: &[Budget]) -> Result<Vec<Outcome>> {
         return Ok(Vec::new());
     }
     let figures = analysis.figures();
-    budgets.iter().map(|budget| Ok(budget.evaluate(&figures)?)).collect()
+    let evaluate = |budget: &Budget| match budget.evaluate(&figures) {
+        Err(error @ BudgetError::NotKnown { .. }) => Err(NotShown(error.to_string()).into()),
+        outcome => Ok(outcome?),
+    };
+    budgets.iter().map(evaluate).collect()
 }
 
 /// Shows the document on the terminal, as Markdown or as HTML.
@@ -101,6 +107,7 @@ pub fn show_document(document: &Document, output: &Output, extent: Extent<'_>, c
     if output.markdown {
         render_markdown(document, &mut out)?;
     } else if let Some(path) = &output.html {
+        let mut out = screen();
         writeln!(out, "{}", document.verdict.sentence)?;
         writeln!(out, "The report is in {}.", path.display())?;
     } else {
@@ -146,8 +153,33 @@ fn terminal_style(colour: Colour) -> TerminalStyle {
         .unwrap_or_default();
     // A file or pipe can take UTF-8; a terminal can if its locale says so.
     let unicode = !io::stdout().is_terminal() || locale.to_uppercase().replace('-', "").contains("UTF8");
-    let width = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
-    TerminalStyle { colour: wants_colour(colour), width, unicode, ..TerminalStyle::PLAIN }
+    let plain = TerminalStyle::PLAIN;
+    let (width, height) = (columns().unwrap_or(plain.width), lines().unwrap_or(plain.height));
+    TerminalStyle { colour: wants_colour(colour), width, height, unicode, ..plain }
+}
+
+/// The terminal's number of columns, or that of `COLUMNS`; `None` if the output goes elsewhere.
+pub fn columns() -> Option<usize> {
+    of_environment("COLUMNS").or_else(|| Some(usize::from(terminal_size::terminal_size()?.0.0)))
+}
+
+/// The terminal's number of lines, or that of `LINES`.
+fn lines() -> Option<usize> {
+    of_environment("LINES").or_else(|| Some(usize::from(terminal_size::terminal_size()?.1.0)))
+}
+
+fn of_environment(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok().filter(|number| *number > 0)
+}
+
+/// Standard output for text: on a terminal, lines that fit it.
+pub fn screen() -> Fitted<io::StdoutLock<'static>> {
+    Fitted::new(io::stdout().lock(), columns().map_or(usize::MAX, |columns| columns.max(WIDTH_MIN)))
+}
+
+/// Standard output, for JSON without a limit to its lines.
+pub fn screen_unless(as_json: bool) -> Fitted<io::StdoutLock<'static>> {
+    if as_json { Fitted::new(io::stdout().lock(), usize::MAX) } else { screen() }
 }
 
 /// Formats a byte count as the reports do.

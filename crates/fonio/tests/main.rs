@@ -1,5 +1,6 @@
 //! Tests of the command line as its users run it. One program, because each program is linked with everything.
 
+mod behaviour;
 mod bench;
 mod cli;
 mod emulate;

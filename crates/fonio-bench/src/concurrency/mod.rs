@@ -14,8 +14,8 @@ pub(crate) mod rounds;
 use fonio_core::{Access, Random};
 
 use self::growth::Enough;
-use crate::plan::{Set, Test};
 use crate::result::{Benchmark, Parameter, Run, TestResult};
+use crate::test::{Set, Test};
 
 /// Numbers of requests at once. The study has 1, 2, 4, … 32; the numbers between them are ours.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];

@@ -4,10 +4,10 @@ use fonio_core::Random;
 use fonio_core::statistics::sample::is_known;
 
 use super::{are_known, order};
-use crate::BenchError;
-use crate::plan::Test;
+use crate::error::BenchError;
 use crate::result::{Run, TestResult};
-use crate::run::{Effort, Session};
+use crate::session::{Effort, Session};
+use crate::test::Test;
 
 /// Runs every test once in each round, until more rounds would hardly change the parameters. Before each run, calls
 /// `progress` with the name of the test and the number of the round. A round that the time limit ends is left out, so that

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use fonio_core::Access;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::plan::{Set, Test};
 use crate::result::Run;
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::plan::{Set, Test};
 use crate::result::Run;
 
@@ -132,9 +132,10 @@ pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use expect_test::{Expect, expect};
     use fonio_core::Access;
+
+    use super::*;
 
     fn test(access: Access, processes: u32) -> Test {
         Test {

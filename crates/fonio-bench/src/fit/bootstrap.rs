@@ -81,8 +81,9 @@ fn normal(random: &mut Random) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use fonio_core::statistics::sample::Spread;
+
+    use super::*;
 
     #[test]
     fn the_normal_numbers_are() {

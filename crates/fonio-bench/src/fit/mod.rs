@@ -19,13 +19,12 @@ use fonio_core::{Access, ByteCount};
 use fonio_sim::profile::{Profile, ProfileError, Source};
 use serde::Serialize;
 
-pub use error::FitError;
-pub use shape::Shape;
-
 use crate::model;
 use crate::plan::{Set, Test};
 use crate::result::{Benchmark, Run, TestResult};
 use bootstrap::Interval;
+pub use error::FitError;
+pub use shape::Shape;
 use solve::Knob;
 
 /// Seed of the model's runs.

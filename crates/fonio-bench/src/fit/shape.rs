@@ -101,10 +101,11 @@ impl fmt::Display for Shape {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{model, plan};
     use fonio_core::ByteCount;
     use fonio_sim::profile::Profile;
+
+    use super::*;
+    use crate::{model, plan};
 
     const MIB: u64 = 1 << 20;
 

@@ -22,7 +22,7 @@ use fonio_storebench_document::document::CapacityCheck;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 use super::plan::PLACE_BYTES;
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// The strictest alignment of memory and offsets that direct I/O demands, and the unit of the content.
 const PAGE: usize = 4096;
@@ -351,8 +351,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use super::*;
     use expect_test::{Expect, expect};
+
+    use super::*;
 
     /// How a device goes wrong.
     #[derive(Clone, Copy)]

@@ -21,7 +21,7 @@ use fonio_workload::http::Server;
 use fonio_workload::{Mark, Observer, Options, Places, Progress, Runner, WorkloadError};
 
 use super::parts::{NO_TIME, PartResult};
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// The folder of the apps' files. It is locked while they are used; a folder without a lock was left by a killed run.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! StoreBench: a device's standing among others. One run of at most ten minutes gives one
 //! [document](fonio_storebench_document).
 //!
-//! [`plan`] divides the time and bounds the bytes, [`run`] measures the parts and keeps them, [`machine`] describes where.
-//! [`models`] computes the documents of profiles.
+//! [`plan`] divides the time and bounds the bytes, [`run`] measures the parts and keeps them, [`machine`] describes where,
+//! [`results`] keeps the files of results and of unfinished runs. [`models`] computes the documents of profiles.
 
 mod capacity;
 mod launch;
@@ -10,5 +10,6 @@ pub mod machine;
 pub mod models;
 pub mod parts;
 pub mod plan;
+pub mod results;
 pub mod run;
 mod sync;

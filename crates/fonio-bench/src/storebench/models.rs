@@ -3,10 +3,10 @@
 //! A model has no file system, no apps and no distribution of response times, so these figures are not measured. The data
 //! set is generated (`cargo studies storebench models`) and marked as such; it is never mixed with measured results.
 
-use fonio_core::{ByteCount, Op, Timestamp};
+use fonio_core::{ByteCount, DeviceKind, Op, Timestamp};
 use fonio_sim::measure::{Job, Order, run};
 use fonio_sim::profile::{Profile, ProfileError};
-use fonio_storebench_document::document::{Device, DeviceKind, Document, Effort, Machine, Mode, Origin};
+use fonio_storebench_document::document::{Device, Document, Effort, Machine, Mode, Origin};
 use fonio_storebench_document::figures::{AT_ONCE, Part};
 
 use super::parts::{NO_DISTRIBUTION, PartResult};
@@ -159,8 +159,9 @@ fn no_machine() -> Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use fonio_storebench_document::models::shipped;
+
+    use super::*;
 
     /// The data set is that of the profiles as they are: one of them is computed again.
     #[test]

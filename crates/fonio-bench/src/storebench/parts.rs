@@ -9,16 +9,13 @@ use fonio_storebench_document::figures::{self, BESIDE, Part, SIZES, size_name};
 use fonio_storebench_document::values;
 use serde::{Deserialize, Serialize};
 
-use super::plan::is_of;
+use super::plan::READS_ONLY;
 use crate::fio::RATE_INTERVAL_MS;
-use crate::plan::{Set, Test};
 use crate::result::{Benchmark, Run, TestResult};
+use crate::test::{Set, Test};
 
 /// The reason of a figure whose part ended before it.
 pub const NO_TIME: &str = "no time left";
-
-/// The reason of a figure that needs writes.
-pub const READS_ONLY: &str = "a device is only read unless --erase allows to overwrite it";
 
 /// The reason of a model's medians and percentiles.
 pub const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
@@ -99,7 +96,7 @@ type Figures = BTreeMap<String, Measure>;
 fn sizes(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
     for access in Access::ALL {
         for bytes in SIZES {
-            let result = benchmark.of(Set::Sizes).find(|result| is_of(&result.test, access, bytes));
+            let result = benchmark.of(Set::Sizes).find(|result| result.test.is_of(access, bytes));
             let name =
                 |statistic: &str| format!("response.{}.{}.{statistic}", access.name(), size_name(bytes));
             let ms = |pick: &dyn Fn(&Run) -> Option<u64>, or: &str| {

@@ -6,18 +6,22 @@
 
 use std::time::Duration;
 
-use fonio_core::{Access, ByteCount};
+use fonio_core::ByteCount;
 use fonio_storebench_document::document::{self, Mode};
 use fonio_storebench_document::figures::{AT_ONCE, Part, SIZES};
 use serde::{Deserialize, Serialize};
 
-use super::parts::READS_ONLY;
-use super::sync::WRITE_BYTES;
 use crate::concurrency;
 use crate::plan::{self, Scope, Set, Test};
 use crate::run;
 
 const MIB: u64 = 1 << 20;
+
+/// The reason for figures that need writes, on a device that is only read.
+pub const READS_ONLY: &str = "a device is only read unless --erase allows to overwrite it";
+
+/// Bytes of a synced write.
+pub(super) const WRITE_BYTES: u64 = 4 << 10;
 
 /// The time of a run, at most.
 pub const TIME_MAX: Duration = Duration::from_secs(10 * 60);
@@ -317,15 +321,11 @@ pub(super) fn interference(range: u64) -> Vec<Test> {
     tests
 }
 
-/// The place of an access in the sets.
-pub(super) fn is_of(test: &Test, access: Access, bytes: u64) -> bool {
-    test.access == access && test.request_bytes == bytes
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use expect_test::{Expect, expect};
+
+    use super::*;
 
     fn settings(mode: Mode, write_max: u64) -> Settings {
         Settings { effort: document::Effort::Full, mode, time_max: TIME_MAX, write_max, seed: 1 }

@@ -20,13 +20,16 @@ use super::launch::{self, AppsFolder, Launching};
 use super::parts::{NO_TIME, PartResult};
 use super::plan::{PartPlan, Plan, Settings, Work};
 use super::sync::{self, SyncTarget, Syncing};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::fio::Fio;
 use crate::run as fio_run;
 use crate::target::Target;
 
 /// Version of the format of [`Kept`]; others are not continued.
 const KEPT_VERSION: u32 = 1;
+
+/// A run is continued for this long; later, the device may have changed.
+const CONTINUED_FOR_S: u64 = 24 * 3600;
 
 /// The finished parts of a run, and what belongs to all of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,14 +112,16 @@ impl Kept {
         }
     }
 
-    /// Whether a run like `other` can continue this one: same target, device, settings and versions.
+    /// Whether a run like `other` can continue this one: same target, device, settings and versions, within a day.
     pub fn can_continue(&self, other: &Kept) -> bool {
+        let age = other.began_unix_s.checked_sub(self.began_unix_s);
         // The capacity of a directory's device, its model and revisions tell whether it is the same card.
         let device = |kept: &Kept| {
             let Device { kind, model, manufacturer_id, firmware, capacity_bytes, .. } = kept.device.clone();
             (kind, model, manufacturer_id, firmware, capacity_bytes)
         };
-        self.version == other.version
+        age.is_some_and(|age_s| age_s < CONTINUED_FOR_S)
+            && self.version == other.version
             && self.target == other.target
             && self.settings == other.settings
             && (&self.tool, &self.engine) == (&other.tool, &other.engine)

@@ -17,11 +17,8 @@ use fonio_storebench_document::values;
 
 use super::capacity::{Buffer, open};
 use super::parts::{NO_TIME, PartResult};
-use super::plan::PLACE_BYTES;
-use crate::BenchError;
-
-/// Bytes of a write.
-pub(super) const WRITE_BYTES: u64 = 4 << 10;
+use super::plan::{PLACE_BYTES, WRITE_BYTES};
+use crate::error::BenchError;
 
 /// Fewer writes than these have no 99th percentile.
 const WRITES_MIN: usize = 100;

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use fonio_core::{Nanos, Op};
 use fonio_sim::Random;
 
-use crate::EmulatorError;
+use crate::error::EmulatorError;
 use scope::Scope;
 
 /// The properties of a command that faults need.

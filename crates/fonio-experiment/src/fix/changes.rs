@@ -1,6 +1,6 @@
 //! What fixes change in a setup, so that they can be tried.
 
-use fonio_host::{Concurrency, Filesystem, SMARTIO, Setting};
+use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
 
 use crate::setup::{Medium, Setup, Storage};
@@ -9,17 +9,52 @@ use crate::setup::{Medium, Setup, Storage};
 pub(super) const OF_PROGRAM: &str =
     "it changes what a program does; with a command, only settings can be tried";
 
-/// Why a fix of services cannot be tried with a workload or a command, which are none.
-pub(super) const OF_SERVICES: &str = "it changes services of the machine; record them with `fonio record` before and after it, and use `fonio compare`";
+/// Why a fix of a folder cannot be tried with a command.
+pub(super) const OF_FOLDER: &str = "the folder of a command is in use; a workload gets a folder of its own";
 
-/// Why a controller of weights cannot be tried.
-pub(super) const OF_WEIGHTS: &str = "it acts only between units that have weights (io-weight); record them with `fonio record` before and after it, and use `fonio compare`";
-
-/// Why a fix of a folder cannot be tried: nothing else may use the folder meanwhile.
-pub(super) const OF_FOLDERS: &str = "it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`";
-
-/// Why a range cannot be tried with a command.
-pub(super) const OF_RANGE: &str = "the folder of a command is in use; a workload gets a folder of its own";
+/// Tries a setting: as it is made, or on a file system and a device that are made for the trial, by their options.
+pub(super) fn try_setting(
+    trial: Trial,
+    setting: Setting,
+    setup: &mut Setup,
+    workload: Option<&Workload>,
+) -> Result<(), &'static str> {
+    let is_own = setup.owns_filesystem();
+    match trial {
+        Trial::MountOption(option, has) if is_own => {
+            if !has(setup.filesystem) {
+                return Err("the file system does not have this option");
+            }
+            setup.mount_options.push(option.to_owned());
+            return Ok(());
+        }
+        Trial::Scheduler if is_own => {
+            setup.scheduler = setting.scheduler().map(str::to_owned);
+            return Ok(());
+        }
+        Trial::WriteAheadLog => return each_database(setup, workload, Journal::Wal, Synchronous::Full),
+        Trial::WithScheduler(name) if is_own && setup.scheduler.as_deref() != Some(name) => {
+            return Err("only the scheduler smartio has these limits; choose it with --scheduler smartio");
+        }
+        Trial::Discards if is_own && !setup.mount_options.iter().any(|option| option == "discard") => {
+            return Err("the file system is mounted without the option discard, so it discards nothing");
+        }
+        Trial::OwnFolder => {
+            workload.ok_or(OF_FOLDER)?;
+            if setting.missing_value().is_some() {
+                return Err("it needs a size, such as hot-range=16MiB");
+            }
+        }
+        Trial::Once(reason) | Trial::None(reason) => return Err(reason),
+        Trial::AsMade
+        | Trial::MountOption(..)
+        | Trial::Scheduler
+        | Trial::WithScheduler(_)
+        | Trial::Discards => {}
+    }
+    setup.settings.push(setting);
+    Ok(())
+}
 
 pub(super) fn move_place(
     setup: &mut Setup,
@@ -63,67 +98,6 @@ pub(super) fn another_device(
         }
         _ => Err("only an emulated device can be replaced"),
     }
-}
-
-/// Adds a mount option; in a directory, the setting of its mount that does the same.
-pub(super) fn mount_option(
-    setup: &mut Setup,
-    option: &str,
-    has: fn(Filesystem) -> bool,
-    same: Setting,
-) -> Result<(), &'static str> {
-    if !setup.owns_filesystem() {
-        return setting(setup, same);
-    }
-    if !has(setup.filesystem) {
-        return Err("the file system does not have this option");
-    }
-    setup.mount_options.push(option.to_owned());
-    Ok(())
-}
-
-pub(super) fn scheduler(setup: &mut Setup, name: &str) -> Result<(), &'static str> {
-    if !setup.owns_filesystem() {
-        return setting(setup, Setting::Scheduler(name.to_owned()));
-    }
-    setup.scheduler = Some(name.to_owned());
-    Ok(())
-}
-
-pub(super) fn setting(setup: &mut Setup, setting: Setting) -> Result<(), &'static str> {
-    setup.settings.push(setting);
-    Ok(())
-}
-
-/// Puts the workload's folder into an image; the size is the fix's value.
-pub(super) fn range(setup: &mut Setup, workload: Option<&Workload>) -> Result<(), &'static str> {
-    workload.ok_or(OF_RANGE)?;
-    setting(setup, Setting::HotRange { size: None, despite_writers: false })
-}
-
-/// Refuses a setting without the value that only the user can choose.
-pub(super) fn check_values(setup: &Setup) -> Result<(), &'static str> {
-    let lacks_value = |setting: &Setting| matches!(setting, Setting::HotRange { size: None, .. });
-    if setup.settings.iter().any(lacks_value) {
-        return Err("it needs a size, such as hot-range=16MiB");
-    }
-    Ok(())
-}
-
-/// Sets a limit of discards, where a file system can send them.
-pub(super) fn discards(setup: &mut Setup, same: Setting) -> Result<(), &'static str> {
-    if setup.owns_filesystem() && !setup.mount_options.iter().any(|option| option == "discard") {
-        return Err("the file system is mounted without the option discard, so it discards nothing");
-    }
-    setting(setup, same)
-}
-
-/// Sets the limits of the scheduler smartio, which an emulated device must have for that.
-pub(super) fn concurrency(setup: &mut Setup) -> Result<(), &'static str> {
-    if setup.owns_filesystem() && setup.scheduler.as_deref() != Some(SMARTIO) {
-        return Err("only the scheduler smartio has these limits; choose it with --scheduler smartio");
-    }
-    setting(setup, Setting::Concurrency(Concurrency::UNLIMITED))
 }
 
 pub(super) fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> Result<(), &'static str> {

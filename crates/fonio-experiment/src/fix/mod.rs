@@ -7,12 +7,11 @@
 
 mod catalogue;
 mod changes;
-mod values;
 
-use fonio_host::Setting;
+use fonio_host::{Group, Loss, Setting, SettingFix, Trial};
 use fonio_workload::definition::Workload;
 
-use self::changes::{OF_PROGRAM, OF_RANGE, another_device, check_values, setting};
+use self::changes::{OF_FOLDER, OF_PROGRAM, another_device, try_setting};
 use crate::error::ExperimentError;
 use crate::setup::{Setup, Storage};
 pub use catalogue::FIXES;
@@ -30,62 +29,18 @@ pub struct Fix {
     pub loses: Loss,
     /// The study of the fix, or a note that we measure it ourselves.
     pub source: &'static str,
-    /// Whether the fix needs a device that this machine does not have.
-    pub needs_hardware: bool,
     /// How the fix is made on a real machine.
     pub real: Real,
+    change: Change,
+}
+
+/// How a fix changes a setup, so that it can be tried.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// As a setting is tried.
+    Setting(Trial),
     /// Without a workload, a command runs, whose work cannot be changed.
-    change: fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>,
-}
-
-/// What fixes change, in the order of the printed list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// The scheduler or the queue of a disk.
-    Scheduler,
-    /// The file system or its mount.
-    Filesystem,
-    /// The page cache and swap.
-    Memory,
-    /// The system's logs.
-    Logs,
-    /// A unit of systemd, or a container.
-    Unit,
-    /// An application and its files.
-    Application,
-    /// The device itself.
-    Device,
-}
-
-impl Group {
-    /// All groups.
-    pub const ALL: [Group; 7] = [
-        Group::Scheduler,
-        Group::Filesystem,
-        Group::Memory,
-        Group::Logs,
-        Group::Unit,
-        Group::Application,
-        Group::Device,
-    ];
-
-    /// The heading above its fixes.
-    pub fn heading(self) -> &'static str {
-        match self {
-            Group::Scheduler => "Scheduler and queue",
-            Group::Filesystem => "File system",
-            Group::Memory => "Memory and swap",
-            Group::Logs => "Logs",
-            Group::Unit => "Units and containers",
-            Group::Application => "Applications",
-            Group::Device => "Devices",
-        }
-    }
-
-    /// Returns its fixes.
-    pub fn fixes(self) -> impl Iterator<Item = &'static Fix> {
-        FIXES.iter().filter(move |fix| fix.changes == self)
-    }
+    Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
 /// What can measure the gain of a fix.
@@ -104,50 +59,12 @@ pub enum MeasuredWith {
 /// How a fix is made on a real machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Real {
-    /// A setting that fonio can change and restore; the function takes the value after `=`, if there is one.
-    Setting(fn(Option<&str>) -> Result<Setting, String>),
-    /// Trims a file system once, which cannot be undone; kept, it is the setting [`Setting::TrimTimer`].
+    /// A setting that fonio can change and restore.
+    Setting(&'static SettingFix),
+    /// Trims a file system once, which cannot be undone; kept, it is a setting.
     Trim,
     /// A change of the app, or a device to buy: how to do it.
     ByHand(&'static str),
-}
-
-impl Real {
-    /// Returns the setting with its default value, if the fix is one.
-    pub fn setting(self) -> Option<Setting> {
-        match self {
-            Real::Setting(setting) => setting(None).ok(),
-            Real::Trim => Some(Setting::TrimTimer),
-            Real::ByHand(_) => None,
-        }
-    }
-}
-
-/// What a power cut can lose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// Nothing more than before.
-    Nothing,
-    /// The last seconds of writes; the older data are intact. The text says how many seconds.
-    Recent(&'static str),
-    /// Data that were moved or are no longer synced: for caches only. The text says which.
-    Content(&'static str),
-}
-
-impl Loss {
-    /// Returns the loss as a sentence.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Loss::Nothing => "A power cut loses no more data than without the fix.",
-            Loss::Recent(text) | Loss::Content(text) => text,
-        }
-    }
-
-    /// Returns whether all data reported as durable to an app survive, or only recent writes are lost and the rest is
-    /// intact.
-    pub fn is_safe(self) -> bool {
-        !matches!(self, Loss::Content(_))
-    }
 }
 
 impl Fix {
@@ -156,12 +73,46 @@ impl Fix {
         FIXES.iter().find(|fix| fix.name == name)
     }
 
+    /// Returns the fixes of a group.
+    pub fn of_group(group: Group) -> impl Iterator<Item = &'static Fix> {
+        FIXES.iter().filter(move |fix| fix.changes == group)
+    }
+
+    /// Returns whether the fix needs a device that this machine does not have.
+    pub fn needs_hardware(&self) -> bool {
+        self.changes == Group::Device
+    }
+
+    /// Returns the setting with its default value, if the fix is one.
+    pub fn setting(&self) -> Option<Setting> {
+        match self.real {
+            Real::Setting(_) | Real::Trim => {
+                Some(Setting::parse(self.name).expect("every setting has a value without one written"))
+            }
+            Real::ByHand(_) => None,
+        }
+    }
+
+    /// Changes `setup` as the fix does; `setting` is the fix with its value, if it is a setting.
+    fn try_on(
+        &self,
+        setting: Option<Setting>,
+        setup: &mut Setup,
+        workload: Option<&Workload>,
+    ) -> Result<(), &'static str> {
+        match (self.change, setting) {
+            (Change::Setting(trial), Some(setting)) => try_setting(trial, setting, setup, workload),
+            (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting is one"),
+            (Change::Setup(change), _) => change(setup, workload),
+        }
+    }
+
     /// Returns what can measure the fix: tries it on a setup of a directory, with a command.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
-        match ((self.change)(&mut setup, None), self.real) {
+        match (self.try_on(self.setting(), &mut setup, None), self.real) {
             (Ok(()), _) => MeasuredWith::WorkloadOrCommand,
-            (Err(OF_PROGRAM | OF_RANGE), _) => MeasuredWith::Workload,
+            (Err(OF_PROGRAM | OF_FOLDER), _) => MeasuredWith::Workload,
             (Err(_), Real::ByHand(_)) => MeasuredWith::Emulated,
             (Err(reason), Real::Setting(_) | Real::Trim) => MeasuredWith::Neither(reason),
         }
@@ -204,7 +155,7 @@ impl Candidate {
         })?;
         let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
         let setting = match fix.real {
-            Real::Setting(setting) => setting(Some(value)),
+            Real::Setting(_) => Setting::parse(text),
             Real::ByHand(_) | Real::Trim => Err("it takes no value".to_owned()),
         };
         match setting {
@@ -233,7 +184,7 @@ impl Candidate {
     /// Returns the setting with its value, if the candidate is one.
     pub fn setting(&self) -> Option<Setting> {
         match self {
-            Candidate::Listed(fix) => fix.real.setting(),
+            Candidate::Listed(fix) => fix.setting(),
             Candidate::WithValue { setting, .. } => Some(setting.clone()),
             Candidate::Device(_) => None,
         }
@@ -252,10 +203,8 @@ impl Candidate {
     /// [`ExperimentError::NotApplicable`] with the reason.
     pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
         let changed = match self {
-            Candidate::Listed(fix) => (fix.change)(setup, workload).and_then(|()| check_values(setup)),
-            Candidate::WithValue { setting: with_value, fix, .. } => {
-                // A fix that cannot be tried has the same reason with every value.
-                (fix.change)(&mut setup.clone(), workload).and_then(|()| setting(setup, with_value.clone()))
+            Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => {
+                fix.try_on(self.setting(), setup, workload)
             }
             Candidate::Device(profile) => another_device(setup, |_| profile.clone()),
         };
@@ -266,26 +215,15 @@ impl Candidate {
 
 #[cfg(test)]
 mod tests {
-    use fonio_host::Scope;
-
     use super::*;
 
     /// A row of the table in `docs/fixes.md`.
     fn row(fix: &Fix) -> String {
-        let Fix { name, does, loses, real, .. } = fix;
-        let (needs, kept, undone) = match real {
-            Real::Setting(_) | Real::Trim => {
-                let setting = real.setting().expect("each has a default value");
-                let undone = match real {
-                    Real::Trim => "the timer gets its former state; what was trimmed stays so",
-                    Real::Setting(_) if matches!(setting, Setting::Buffered) => "it is unmounted",
-                    Real::Setting(_) if setting.scope() == Scope::Folder => "the content is copied back",
-                    _ => "the former value",
-                };
-                (setting.needs(), setting.kept_in(), undone)
-            }
-            Real::ByHand(_) if fix.needs_hardware => ("another device", "–", "by hand"),
-            Real::ByHand(_) => ("a change by hand, which `fonio fix NAME` describes", "–", "by hand"),
+        let Fix { name, does, loses, .. } = fix;
+        let (needs, kept, undone) = match fix.setting() {
+            Some(setting) => (setting.fix().needs, setting.kept_in(), setting.undone()),
+            None if fix.needs_hardware() => ("another device", "–", "by hand"),
+            None => ("a change by hand, which `fonio fix NAME` describes", "–", "by hand"),
         };
         format!("| `{name}` | {does} | {needs} | {} | {kept} | {undone} |\n", loses.sentence())
     }
@@ -301,21 +239,11 @@ mod tests {
         for group in Group::ALL {
             text.push_str(&format!("## {}\n\n", group.heading()));
             text.push_str("| fix | what it does | needs | a power cut | kept in | undone |\n|---|---|---|---|---|---|\n");
-            text.extend(group.fixes().map(row));
+            text.extend(Fix::of_group(group).map(row));
             text.push('\n');
         }
         text.push_str(&known[end..]);
         expect_test::expect_file!["../../../../docs/fixes.md"].assert_eq(&text);
-    }
-
-    #[test]
-    fn every_setting_has_a_value_without_one_written_and_refuses_nonsense() {
-        for fix in FIXES {
-            if let Real::Setting(setting) = fix.real {
-                assert!(setting(None).is_ok(), "{}", fix.name);
-                assert!(setting(Some("nonsense")).is_err(), "{}", fix.name);
-            }
-        }
     }
 
     #[test]
@@ -329,11 +257,12 @@ mod tests {
             ("db-on-pcm", MeasuredWith::Workload),
             ("raid0", MeasuredWith::Emulated),
             ("f2fs", MeasuredWith::Emulated),
-            ("folder-in-ram", MeasuredWith::Neither(changes::OF_FOLDERS)),
         ] {
             assert_eq!(with(name), expected, "{name}");
         }
-        assert!(matches!(with("fstrim"), MeasuredWith::Neither(_)));
+        for name in ["fstrim", "folder-in-ram", "io-weight"] {
+            assert!(matches!(with(name), MeasuredWith::Neither(_)), "{name}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use fonio_analysis::Answer;
 use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
+use fonio_system::command::Failure;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
@@ -68,13 +69,12 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
 
-/// Returns how a command failed. A command that became quiet was ended on purpose and did not fail.
+/// Returns how a command failed.
 fn failure(run: &LaunchFigures) -> Option<String> {
-    match (run.exit, run.signal) {
-        (Some(code), _) if code != 0 => Some(format!("ended with exit code {code}")),
-        (None, Some(signal)) if !run.became_quiet => Some(format!("was ended by signal {signal}")),
-        _ => None,
-    }
+    Some(match run.failure()? {
+        Failure::Code(code) => format!("ended with exit code {code}"),
+        Failure::Signal(signal) => format!("was ended by signal {signal}"),
+    })
 }
 
 /// Returns the place of a launch as part of a sentence.

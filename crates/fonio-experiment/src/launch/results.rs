@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use fonio_analysis::Analysis;
 use fonio_analysis::launch::Parts;
 use fonio_record::{RecordSummary, StopReason};
+use fonio_system::command::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::{CacheState, Dropped, LaunchOptions};
@@ -67,6 +68,12 @@ impl Timed for LaunchFigures {
 }
 
 impl LaunchFigures {
+    /// How the command failed. A command that became quiet was ended on purpose and did not fail.
+    pub fn failure(&self) -> Option<Failure> {
+        Failure::of(self.exit, self.signal)
+            .filter(|failure| matches!(failure, Failure::Code(_)) || !self.became_quiet)
+    }
+
     /// Returns `None` if the recording does not contain the launch.
     pub(super) fn of(
         analysis: &Analysis,

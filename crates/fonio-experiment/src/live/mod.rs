@@ -25,7 +25,7 @@ use fonio_analysis::compare::paired::{PAIRS_MIN, Paired};
 use fonio_core::Random;
 use fonio_core::random::seed_for;
 use fonio_host::{Applied, Ledger, OnlyChanger};
-use fonio_record::units_now;
+use fonio_machine::units_now;
 use fonio_system::MountTable;
 use serde::{Deserialize, Serialize};
 
@@ -345,7 +345,6 @@ fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use fonio_analysis::waits::blocked::Role;
-    use fonio_host::Target;
 
     use super::*;
 
@@ -354,7 +353,8 @@ mod tests {
             version: LivePlan::VERSION,
             fix: "bfq".to_owned(),
             setting: Applied {
-                target: Target::Scheduler { device: "mmcblk0".to_owned() },
+                target: serde_json::from_str(r#"{"kind": "scheduler", "device": "mmcblk0"}"#)
+                    .expect("a target"),
                 old: "none".to_owned(),
                 new: "bfq".to_owned(),
             },

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fonio_analysis::waits::blocked::Role;
 use fonio_core::{Diagnostic, RowSink, ignore_rows};
-use fonio_host::Target;
+use fonio_host::{Scope, Target};
 use fonio_record::{Progress, RecordOptions, Selector, StopReason, record};
 use fonio_recording::{Recording, Tables};
 use fonio_system::Pressure;
@@ -217,11 +217,9 @@ pub(super) fn measure(
 
 /// The devices to watch: that of the setting; for a setting of the machine, all.
 fn watched(target: &Target) -> Vec<Selector> {
-    match target {
-        Target::Scheduler { .. } | Target::Queue { .. } | Target::Concurrency { .. } => {
-            vec![Selector::Device(target.path().into_os_string())]
-        }
-        Target::AccessTimes { .. } | Target::CommitInterval { .. } => vec![Selector::Path(target.path())],
+    match target.scope() {
+        Scope::Disk => vec![Selector::Device(target.path().into_os_string())],
+        Scope::Mount => vec![Selector::Path(target.path())],
         _ => Vec::new(),
     }
 }

@@ -3,50 +3,63 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fonio_core::ByteCount;
-
-use super::concurrency::SMARTIO;
-use super::drop_in::UnitKey;
-use crate::{HostError, scheduler_names};
+use crate::{HostError, SMARTIO, scheduler_names};
 
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// The schedulers that read the class of a request (`block/bfq-iosched.c`, `block/mq-deadline.c`, and fonio's own module).
 const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 
-/// Checks that a setting of units has an effect on this machine; the error is the reason why not.
-pub(super) fn check_of_machine(of: UnitKey) -> Result<(), String> {
-    check(of, Path::new(GROUPS), Path::new("/sys/block"))
+/// Checks that units can get a class of I/O on this machine; the error is the reason why not.
+pub(super) fn check_class() -> Result<(), String> {
+    class_on(Path::new("/sys/block"))
 }
 
-fn check(of: UnitKey, groups: &Path, sys_block: &Path) -> Result<(), String> {
-    let schedulers = schedulers(sys_block);
-    let is_used = |wanted: &[&str]| schedulers.iter().any(|(_, name)| wanted.contains(&name.as_str()));
-    let has =
-        || schedulers.iter().map(|(disk, name)| format!("{disk} has {name}")).collect::<Vec<_>>().join(", ");
-    if of == UnitKey::Class {
-        return if is_used(&WITH_CLASSES) {
-            Ok(())
-        } else {
-            Err(format!(
-                "only the schedulers bfq, mq-deadline and smartio heed it, and {}: `fonio fix bfq --apply DISK`",
-                has()
-            ))
-        };
-    }
+/// Checks that the kernel can control the I/O of units; the error is the reason why not.
+pub(super) fn check_controller() -> Result<(), String> {
+    controller_of(Path::new(GROUPS))
+}
+
+/// Checks that weights have an effect on this machine; the error is the reason why not.
+pub(super) fn check_weight() -> Result<(), String> {
+    weight_on(Path::new(GROUPS), Path::new("/sys/block"))
+}
+
+fn class_on(sys_block: &Path) -> Result<(), String> {
+    has_one_of(sys_block, &WITH_CLASSES).map_err(|has| {
+        format!(
+            "only the schedulers bfq, mq-deadline and smartio heed it, and {has}: `fonio fix apply bfq DISK`"
+        )
+    })
+}
+
+fn controller_of(groups: &Path) -> Result<(), String> {
     let Ok(controllers) = fs::read_to_string(groups.join("cgroup.controllers")) else {
         return Err("it needs control groups v2, which are not mounted on /sys/fs/cgroup here".to_owned());
     };
-    if !controllers.split_whitespace().any(|name| name == "io") {
-        return Err("the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)".to_owned());
+    if controllers.split_whitespace().any(|name| name == "io") {
+        return Ok(());
     }
-    if of == UnitKey::Weight && !is_used(&["bfq"]) && !costs(groups) {
-        return Err(format!(
-            "only the scheduler bfq and the controller io.cost heed it, and {}: `fonio fix io-cost --apply DISK` or `fonio fix bfq --apply DISK`",
-            has()
-        ));
+    Err("the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)".to_owned())
+}
+
+fn weight_on(groups: &Path, sys_block: &Path) -> Result<(), String> {
+    controller_of(groups)?;
+    match has_one_of(sys_block, &["bfq"]) {
+        Err(has) if !costs(groups) => Err(format!(
+            "only the scheduler bfq and the controller io.cost heed it, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
+        )),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// Checks that a disk has one of these schedulers; the error names those that the disks have.
+fn has_one_of(sys_block: &Path, wanted: &[&str]) -> Result<(), String> {
+    let schedulers = schedulers(sys_block);
+    if schedulers.iter().any(|(_, name)| wanted.contains(&name.as_str())) {
+        return Ok(());
+    }
+    Err(schedulers.iter().map(|(disk, name)| format!("{disk} has {name}")).collect::<Vec<_>>().join(", "))
 }
 
 /// Whether io.cost is on for a disk.
@@ -76,12 +89,6 @@ fn schedulers(sys_block: &Path) -> Vec<(String, String)> {
         scheduler_names(word).pop()
     };
     disks(sys_block).into_iter().filter_map(|disk| in_use(&disk).map(|name| (disk, name))).collect()
-}
-
-/// The assignments of a unit that limit its reads and its writes on each disk.
-pub(super) fn limits(disks: &[String], rate: ByteCount) -> String {
-    let of = |key: &'static str| disks.iter().map(move |disk| format!("{key}=/dev/{disk} {}", rate.0));
-    of("IOReadBandwidthMax").chain(of("IOWriteBandwidthMax")).collect::<Vec<_>>().join(", ")
 }
 
 /// The folder of a control group; the error is the reason why it is none.
@@ -124,21 +131,20 @@ mod tests {
 
     #[test]
     fn what_would_have_no_effect_is_refused() {
-        use UnitKey::{Class, Limit, Weight};
-        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix io-cost --apply DISK` or `fonio fix bfq --apply DISK`";
-        let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix bfq --apply DISK`";
+        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
+        let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix apply bfq DISK`";
         let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup here";
         let io = "the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)";
         for (controllers, cost, scheduler, of, expected) in [
-            (Some("cpu io memory"), "", "none mq-deadline [bfq]", Weight, Ok(())),
-            (Some("cpu io memory"), "8:0 enable=1 ctrl=auto", "[none] bfq", Weight, Ok(())),
-            (Some("cpu io memory"), "8:0 enable=0 ctrl=auto", "[none] bfq", Weight, Err(needs_bfq)),
-            (Some("cpu io memory"), "", "none", Weight, Err(needs_bfq)),
-            (Some("cpu io memory"), "", "[none] bfq", Limit, Ok(())),
-            (Some("cpu memory"), "", "[bfq]", Limit, Err(io)),
-            (None, "", "[bfq]", Weight, Err(v2)),
-            (None, "", "[mq-deadline] none", Class, Ok(())),
-            (None, "", "[none] mq-deadline", Class, Err(needs_either)),
+            (Some("cpu io memory"), "", "none mq-deadline [bfq]", "weight", Ok(())),
+            (Some("cpu io memory"), "8:0 enable=1 ctrl=auto", "[none] bfq", "weight", Ok(())),
+            (Some("cpu io memory"), "8:0 enable=0 ctrl=auto", "[none] bfq", "weight", Err(needs_bfq)),
+            (Some("cpu io memory"), "", "none", "weight", Err(needs_bfq)),
+            (Some("cpu io memory"), "", "[none] bfq", "limit", Ok(())),
+            (Some("cpu memory"), "", "[bfq]", "limit", Err(io)),
+            (None, "", "[bfq]", "weight", Err(v2)),
+            (None, "", "[mq-deadline] none", "class", Ok(())),
+            (None, "", "[none] mq-deadline", "class", Err(needs_either)),
         ] {
             let dir = tempfile::tempdir().expect("dir");
             let (groups, block) = (dir.path().join("cgroup"), dir.path().join("block"));
@@ -153,16 +159,13 @@ mod tests {
             if let Some(controllers) = controllers {
                 fs::write(groups.join("cgroup.controllers"), controllers).expect("write");
             }
-            assert_eq!(check(of, &groups, &block), expected.map_err(str::to_owned), "{scheduler} {of:?}");
+            let found = match of {
+                "weight" => weight_on(&groups, &block),
+                "limit" => controller_of(&groups),
+                _ => class_on(&block),
+            };
+            assert_eq!(found, expected.map_err(str::to_owned), "{scheduler} {of}");
         }
-    }
-
-    #[test]
-    fn a_limit_is_for_each_disk_and_direction() {
-        assert_eq!(
-            limits(&["sda".to_owned(), "sdb".to_owned()], ByteCount(5)),
-            "IOReadBandwidthMax=/dev/sda 5, IOReadBandwidthMax=/dev/sdb 5, IOWriteBandwidthMax=/dev/sda 5, IOWriteBandwidthMax=/dev/sdb 5"
-        );
     }
 
     #[test]

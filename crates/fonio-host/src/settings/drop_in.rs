@@ -8,9 +8,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::{files, sync_policy, systemd};
+use super::kept::own::{HEADER, OwnFile};
+use super::object::Object;
+use super::{files, systemd};
 use crate::{HostError, run};
 
 /// The folder of drop-ins until the next boot.
@@ -19,66 +19,39 @@ const UNTIL_BOOT: &str = "/run/systemd";
 const UNSET: &str = "unset";
 /// Between assignments in a value.
 const COMMA: &str = ", ";
-/// Keys that can be set several times, for several disks.
-const LISTS: [&str; 2] = ["IOReadBandwidthMax", "IOWriteBandwidthMax"];
 
-/// The name of the drop-in that loads our library.
-const SYNC_POLICY: &str = "sync-policy";
-
-/// A setting of journald.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JournalKey {
-    /// Where logs are kept, and how much of them in memory.
-    Storage,
-    /// How often they are synced.
-    SyncInterval,
+/// The keys that a setting assigns, and the name of its drop-ins.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// The fix in the name of the file.
+    pub name: &'static str,
+    pub keys: &'static [&'static str],
+    /// Whether each key can be assigned several times, for several disks.
+    pub are_lists: bool,
+    /// Only assignments with this in them are the setting's.
+    pub only_with: &'static str,
+    /// Lines that the drop-in has besides.
+    pub more: &'static [&'static str],
 }
 
-/// A setting of a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UnitKey {
-    /// Its share in the I/O of busy disks.
-    Weight,
-    /// The bytes per second on each disk.
-    Limit,
-    /// Its class of I/O.
-    Class,
-    /// Fonio's library, which syncs its databases as the policy says.
-    SyncPolicy,
+impl Keys {
+    pub(super) const fn new(name: &'static str, keys: &'static [&'static str]) -> Keys {
+        Keys { name, keys, are_lists: false, only_with: "", more: &[] }
+    }
 }
 
 /// A drop-in of fonio's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropIn<'u> {
+    keys: &'static Keys,
     /// The unit, or none for journald.
     unit: Option<&'u str>,
-    /// The name of the fix in the file's name.
-    name: &'static str,
-    keys: &'static [&'static str],
 }
 
 impl<'u> DropIn<'u> {
-    pub(super) fn of_journal(of: JournalKey) -> DropIn<'u> {
-        match of {
-            JournalKey::Storage => {
-                DropIn { unit: None, name: "journald-in-ram", keys: &["Storage", "RuntimeMaxUse"] }
-            }
-            JournalKey::SyncInterval => {
-                DropIn { unit: None, name: "journald-sync", keys: &["SyncIntervalSec"] }
-            }
-        }
-    }
-
-    pub(super) fn of_unit(unit: &'u str, of: UnitKey) -> DropIn<'u> {
-        let (name, keys): (_, &[&str]) = match of {
-            UnitKey::Weight => ("io-weight", &["IOWeight"]),
-            UnitKey::Limit => ("io-max", &LISTS),
-            UnitKey::Class => ("io-class", &["IOSchedulingClass"]),
-            UnitKey::SyncPolicy => (SYNC_POLICY, &["Environment"]),
-        };
-        DropIn { unit: Some(unit), name, keys }
+    pub(super) fn new(keys: &'static Keys, on: &'u Object) -> DropIn<'u> {
+        let unit = if *on == Object::Machine { None } else { Some(on.unit()) };
+        DropIn { keys, unit }
     }
 
     /// The section of the keys: `Journal`, `Service`, `Slice`, …
@@ -96,23 +69,24 @@ impl<'u> DropIn<'u> {
         }
     }
 
-    /// The file that keeps it, below `/etc/systemd`.
-    pub(super) fn kept_file(&self, systemd: &Path) -> PathBuf {
-        self.folder(systemd).join(format!("90-fonio-{}.conf", self.name))
+    /// The file that keeps a value, below `/etc/systemd`.
+    pub(super) fn kept_file(&self, systemd: &Path, value: &str) -> OwnFile {
+        let path = self.folder(systemd).join(format!("90-fonio-{}.conf", self.keys.name));
+        OwnFile { path, lines: self.lines(value) }
     }
 
     /// The file until the next boot.
     fn file(&self) -> PathBuf {
-        self.folder(Path::new(UNTIL_BOOT)).join(format!("95-fonio-{}.conf", self.name))
+        self.folder(Path::new(UNTIL_BOOT)).join(format!("95-fonio-{}.conf", self.keys.name))
     }
 
     /// The lines of a file that gives this value.
-    pub(super) fn lines(&self, value: &str) -> Vec<String> {
+    fn lines(&self, value: &str) -> Vec<String> {
         let assignments = value.split(COMMA).filter(|assignment| *assignment != UNSET);
         let mut lines: Vec<String> =
             std::iter::once(format!("[{}]", self.section())).chain(assignments.map(str::to_owned)).collect();
-        if self.name == SYNC_POLICY && value != UNSET {
-            lines.extend(sync_policy::more_lines());
+        if value != UNSET {
+            lines.extend(self.keys.more.iter().map(|line| (*line).to_owned()));
         }
         lines
     }
@@ -120,7 +94,7 @@ impl<'u> DropIn<'u> {
     /// The value by the files of systemd; `None` if the unit is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         let refused = |reason| HostError::NotSettable {
-            setting: self.keys[0].to_owned(),
+            setting: self.keys.keys[0].to_owned(),
             path: self.unit.unwrap_or("systemd-journald").into(),
             reason,
         };
@@ -139,7 +113,7 @@ impl<'u> DropIn<'u> {
         let folder = file.parent().expect("it has one");
         fs::create_dir_all(folder).map_err(HostError::system("make", folder))?;
         let text: String = self.lines(value).iter().map(|line| format!("{line}\n")).collect();
-        files::replace(&file, &format!("{}{text}", super::kept::HEADER), |_| Ok(()))?;
+        files::replace(&file, &format!("{}{text}", HEADER), |_| Ok(()))?;
         self.tell()
     }
 
@@ -154,12 +128,7 @@ impl<'u> DropIn<'u> {
             }
             _ => {}
         }
-        self.tell()?;
-        if self.name == "journald-in-ram" {
-            // The logs in memory would be lost at the next boot.
-            run("journalctl", "systemd", &["--flush"])?;
-        }
-        Ok(())
+        self.tell()
     }
 
     /// Makes systemd or journald read its files.
@@ -173,7 +142,7 @@ impl<'u> DropIn<'u> {
 }
 
 /// The assignments of `keys` that are in force by files of systemd, one after another as systemd reads them.
-fn in_force(text: &str, section: &str, keys: &[&str]) -> String {
+fn in_force(text: &str, section: &str, keys: &Keys) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut now = "";
     for line in text.lines().map(str::trim) {
@@ -182,13 +151,13 @@ fn in_force(text: &str, section: &str, keys: &[&str]) -> String {
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         let (key, value) = (key.trim(), value.trim());
-        let Some(key) = keys.iter().find(|known| now == section && **known == key) else { continue };
+        let Some(key) = keys.keys.iter().find(|known| now == section && **known == key) else { continue };
         // A unit's other variables are its own.
-        if *key == "Environment" && !value.is_empty() && !value.contains(sync_policy::LIBRARY) {
+        if !value.is_empty() && !value.contains(keys.only_with) {
             continue;
         }
         let known = values.entry(key).or_default();
-        if value.is_empty() || !LISTS.contains(key) {
+        if value.is_empty() || !keys.are_lists {
             known.clear();
         }
         if !value.is_empty() {
@@ -196,7 +165,7 @@ fn in_force(text: &str, section: &str, keys: &[&str]) -> String {
         }
     }
     let mut assignments = Vec::new();
-    for key in keys {
+    for key in keys.keys {
         assignments.extend(values.get(key).into_iter().flatten().map(|value| format!("{key}={value}")));
     }
     if assignments.is_empty() { UNSET.to_owned() } else { assignments.join(COMMA) }
@@ -206,10 +175,19 @@ fn in_force(text: &str, section: &str, keys: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    const STORAGE: Keys = Keys::new("journald-in-ram", &["Storage", "RuntimeMaxUse"]);
+    const LIMITS: Keys =
+        Keys { are_lists: true, ..Keys::new("io-max", &["IOReadBandwidthMax", "IOWriteBandwidthMax"]) };
+    const LIBRARY: Keys = Keys {
+        only_with: "libfonio_sqlite_sync.so",
+        more: &["[Unit]", "Wants=x.service"],
+        ..Keys::new("sync-policy", &["Environment"])
+    };
+    const WEIGHT: Keys = Keys::new("io-weight", &["IOWeight"]);
+
     #[test]
     fn the_last_assignment_is_in_force() {
-        const STORAGE: &[&str] = &["Storage", "RuntimeMaxUse"];
-        let journal = |text: &str| in_force(text, "Journal", STORAGE);
+        let journal = |text: &str| in_force(text, "Journal", &STORAGE);
         for (text, expected) in [
             ("[Journal]\n#Storage=auto\n", "unset"),
             ("# /etc/systemd/journald.conf\n[Journal]\nStorage=auto\n", "Storage=auto"),
@@ -224,34 +202,33 @@ mod tests {
         }
         let variables = "[Service]\nEnvironment=A=b\n[Service]\nEnvironment=LD_PRELOAD=/x/libfonio_sqlite_sync.so\n[Service]\nEnvironment=C=d\n";
         assert_eq!(
-            in_force(variables, "Service", &["Environment"]),
+            in_force(variables, "Service", &LIBRARY),
             "Environment=LD_PRELOAD=/x/libfonio_sqlite_sync.so"
         );
         let limits = "[Service]\nIOReadBandwidthMax=/dev/sda 5M\n[Service]\nIOReadBandwidthMax=/dev/sdb 5M\n";
         assert_eq!(
-            in_force(limits, "Service", &LISTS),
+            in_force(limits, "Service", &LIMITS),
             "IOReadBandwidthMax=/dev/sda 5M, IOReadBandwidthMax=/dev/sdb 5M"
         );
     }
 
     #[test]
     fn what_is_written_is_read_back() {
-        let unit = |of| DropIn::of_unit("backup.service", of);
-        for (drop_in, value) in [
-            (DropIn::of_journal(JournalKey::Storage), "Storage=volatile, RuntimeMaxUse=67108864"),
-            (DropIn::of_journal(JournalKey::SyncInterval), "SyncIntervalSec=300s"),
-            (unit(UnitKey::Weight), "IOWeight=50"),
-            (unit(UnitKey::Class), "IOSchedulingClass=idle"),
-            (unit(UnitKey::Limit), "IOReadBandwidthMax=/dev/sda 1, IOWriteBandwidthMax=/dev/sda 1"),
-            (unit(UnitKey::SyncPolicy), "Environment=LD_PRELOAD=/x/libfonio_sqlite_sync.so A=b"),
-            (unit(UnitKey::Weight), UNSET),
-            (unit(UnitKey::SyncPolicy), UNSET),
+        let unit = Object::Unit("backup.service".to_owned());
+        for (keys, on, value) in [
+            (&STORAGE, &Object::Machine, "Storage=volatile, RuntimeMaxUse=67108864"),
+            (&WEIGHT, &unit, "IOWeight=50"),
+            (&LIMITS, &unit, "IOReadBandwidthMax=/dev/sda 1, IOWriteBandwidthMax=/dev/sda 1"),
+            (&LIBRARY, &unit, "Environment=LD_PRELOAD=/x/libfonio_sqlite_sync.so A=b"),
+            (&WEIGHT, &unit, UNSET),
+            (&LIBRARY, &unit, UNSET),
         ] {
+            let drop_in = DropIn::new(keys, on);
             let text = drop_in.lines(value).join("\n");
-            assert_eq!(in_force(&text, &drop_in.section(), drop_in.keys), value, "{text}");
+            assert_eq!(in_force(&text, &drop_in.section(), keys), value, "{text}");
         }
         assert_eq!(
-            unit(UnitKey::Weight).kept_file(Path::new("/etc/systemd")),
+            DropIn::new(&WEIGHT, &unit).kept_file(Path::new("/etc/systemd"), UNSET).path,
             Path::new("/etc/systemd/system/backup.service.d/90-fonio-io-weight.conf")
         );
     }

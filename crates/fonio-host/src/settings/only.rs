@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::Target;
+use super::target::Target;
 use crate::HostError;
 
 /// The extension of the locks' files.
@@ -75,11 +75,14 @@ mod tests {
     fn a_second_process_is_refused_until_the_first_ends() {
         let dir = tempfile::tempdir().expect("dir");
         let state = dir.path().join("state");
-        let first = OnlyChanger::begin(&state, &Target::Swappiness).expect("nobody changes it");
-        let error = OnlyChanger::begin(&state, &Target::Swappiness).expect_err("the first one does");
+        let target = |text| serde_json::from_str::<Target>(text).expect("a target");
+        let (swappiness, limits) =
+            (target(r#"{"kind": "swappiness"}"#), target(r#"{"kind": "dirty_limits"}"#));
+        let first = OnlyChanger::begin(&state, &swappiness).expect("nobody changes it");
+        let error = OnlyChanger::begin(&state, &swappiness).expect_err("the first one does");
         let says = "another fonio changes the machine's swappiness now";
         assert!(error.to_string().starts_with(says), "{error}");
-        OnlyChanger::begin(&state, &Target::DirtyLimits).expect("another setting");
+        OnlyChanger::begin(&state, &limits).expect("another setting");
         let file = first.path.clone();
         remove_free_lock(&file);
         assert!(file.exists(), "somebody has it");
@@ -87,7 +90,7 @@ mod tests {
         fs::write(&file, "").expect("as after kill -9");
         remove_free_lock(&file);
         assert!(!file.exists(), "nobody has it");
-        drop(OnlyChanger::begin(&state, &Target::Swappiness).expect("nobody changes it any more"));
+        drop(OnlyChanger::begin(&state, &swappiness).expect("nobody changes it any more"));
         assert_eq!(fs::read_dir(&state).expect("it was made").count(), 0);
     }
 }

@@ -1,13 +1,21 @@
-//! Finds the mount or the disk that a path means.
+//! Mounts and disks: finds those that a path means, and changes the options of mounts.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fonio_system::{MountPoint, MountTable};
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{
+    FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick,
+};
 
-use super::Setting;
+use super::refusal::Refusal;
 use crate::HostError;
+
+/// `MS_NOSYMFOLLOW` of Linux 5.10.
+const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 
 pub(super) fn mounted_at(dir: &Path) -> Result<MountPoint, HostError> {
     let found = MountTable::read()?.at(dir).cloned();
@@ -30,8 +38,65 @@ pub(super) fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
         .ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound.into()))
 }
 
+/// The mount point of a mount that is on a device.
+pub(super) fn mount_on_device(path: &Path) -> Result<PathBuf, Refusal> {
+    let MountPoint { dir, filesystem, .. } = mount_of(path)?;
+    // The kernel marks the file systems that are not on block devices.
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if known.lines().any(|line| line.split_once('\t') == Some(("nodev", &filesystem))) {
+        return Err(Refusal::On(dir, format!("it is {filesystem}, which is not on a device")));
+    }
+    Ok(dir)
+}
+
+/// Refuses a file system that is mounted read-only.
+pub(super) fn check_writable(dir: &Path) -> Result<(), Refusal> {
+    match mounted_at(dir)?.filesystem_options.iter().any(|option| option == "ro") {
+        true => Err(Refusal::Reason("it is read-only".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// The flags of a mount except those for access times; the error is the reason why they are not known.
+pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
+    let mut flags = MountFlags::empty();
+    for option in options {
+        flags |= match option.as_str() {
+            "rw" | "noatime" | "relatime" => MountFlags::empty(),
+            "ro" => MountFlags::RDONLY,
+            "nosuid" => MountFlags::NOSUID,
+            "nodev" => MountFlags::NODEV,
+            "noexec" => MountFlags::NOEXEC,
+            "nodiratime" => MountFlags::NODIRATIME,
+            "nosymfollow" => NOSYMFOLLOW,
+            other => return Err(format!("its option {other} could not be kept")),
+        };
+    }
+    Ok(flags)
+}
+
+/// Changes one parameter of the file system that is mounted on a folder, and keeps all others: a flag such as `ro`, or a key with
+/// a value.
+pub(super) fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<(), Errno> {
+    let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
+    match value {
+        Some(value) => fsconfig_set_string(&picked, key, value)?,
+        None => fsconfig_set_flag(&picked, key)?,
+    }
+    fsconfig_reconfigure(&picked)
+}
+
 /// The name in `/sys/block` of the disk that contains a path, or whose node or partition the path is.
-pub(crate) fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostError> {
+pub(crate) fn disk_of(path: &Path) -> Result<String, Refusal> {
+    let (name, below) = device_of(path)?;
+    if below.is_empty() {
+        return Ok(name);
+    }
+    Err(Refusal::Reason(format!("it is mapped to {}: name a device below it", below.join(", "))))
+}
+
+/// Like [`disk_of`], with the devices that it is mapped to.
+pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
     let numbers = |rdev: u64| format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let node = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
@@ -48,21 +113,31 @@ pub(crate) fn disk_of(path: &Path, setting: &Setting) -> Result<String, HostErro
     };
     let link = Path::new("/sys/dev/block").join(&number);
     let Ok(mut dir) = fs::canonicalize(&link) else {
-        return Err(setting.refused(path, "it is on no block device".to_owned()));
+        return Err(Refusal::Reason("it is on no block device".to_owned()));
     };
     if dir.join("partition").exists() {
         dir.pop();
     }
-    let below: Vec<String> = fs::read_dir(dir.join("slaves"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    // The kernel reads files ahead by the number of the device that holds them.
-    if !below.is_empty() && !matches!(setting, Setting::ReadAhead(_)) {
-        let reason = format!("it is mapped to {}: name a device below it", below.join(", "));
-        return Err(setting.refused(path, reason));
+    let below = fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten();
+    let below = below.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    Ok((name.unwrap_or_default(), below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_lies_in_the_deepest_mount() {
+        assert_eq!(mount_of(Path::new("/proc/self/status")).expect("mount").dir, Path::new("/proc"));
+        assert!(mount_of(Path::new("/no/such/file")).is_err());
     }
-    Ok(dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+
+    #[test]
+    fn what_could_not_be_kept_is_named() {
+        let of = |options: &str| mount_flags(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(of("rw,nosuid,relatime"), Ok(MountFlags::NOSUID));
+        assert_eq!(of("rw,idmapped"), Err("its option idmapped could not be kept".to_owned()));
+    }
 }

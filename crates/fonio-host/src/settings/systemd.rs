@@ -46,3 +46,9 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
         _ => Err(format!("systemd has no unit {unit}; `systemctl list-units` lists them")),
     }
 }
+
+/// The sentence that says how processes of a unit get a setting that they have from their start.
+pub(super) fn restart(unit: &Path) -> String {
+    let unit = unit.display();
+    format!("It holds for processes that the unit starts from now on: `systemctl restart {unit}`.")
+}

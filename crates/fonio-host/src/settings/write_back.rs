@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::target::read_sysctl;
+use super::sysctl;
 use crate::HostError;
 
 /// The times of write-back.
@@ -22,7 +22,7 @@ impl WriteBack {
     /// [`HostError::System`].
     pub fn of_machine() -> Result<WriteBack, HostError> {
         let time = |name: &str| {
-            let text = read_sysctl(name)?;
+            let text = sysctl::read(name)?;
             let centiseconds: u64 = text.parse().map_err(|error| {
                 let error = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
                 HostError::system("understand", format!("/proc/sys/{}", name.replace('.', "/")))(error)

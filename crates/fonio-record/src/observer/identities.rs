@@ -4,11 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use fonio_machine::{Machine, Units};
 use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
-use crate::machine::Machine;
-use crate::units::Units;
 
 /// The most threads that are kept, and the most parties. A machine has tens of units.
 const THREADS_MAX: usize = 4096;

@@ -12,19 +12,19 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use fonio_core::{BlockedCount, BlockedIn, Content, DeviceId, Request, Timestamp, Wait};
+use fonio_machine::Machine;
 pub use fonio_tracefs::ring_buffer::Inode;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use crate::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
-use crate::bpf::Unavailable;
-use crate::files::{Roots, content};
-use crate::machine::Machine;
-use crate::pace::now;
-use crate::requests::{GivenCause, GivenRequest, RequestsProbe};
+use crate::attribution::files::{Roots, content};
+use crate::attribution::swap;
+use crate::clock::now;
+use crate::probes::blocked::{BlockedProbe, BlockedWait, blocked_in_procfs};
+use crate::probes::bpf::Unavailable;
+use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
-use crate::swap;
 use identities::{Identities, Shown};
 
 /// The shortest time between two looks at procfs, and the pause after one in multiples of the time that it took: looks use at
@@ -290,7 +290,7 @@ impl Observer {
         if task.stat()?.state != 'D' {
             return None;
         }
-        let place = crate::blocked::place_in_procfs(&self.machine, tid);
+        let place = crate::probes::blocked::place_in_procfs(&self.machine, tid);
         let pid = task.owner().and_then(|owner| owner.pid).unwrap_or(0);
         let is_kernel = place.blocked_in == BlockedIn::KernelThread;
         let party = self.identities.of(&Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) });
@@ -371,7 +371,7 @@ fn bpf(machine: &Machine) -> Result<Source, Unavailable> {
 }
 
 fn until_now(since: Timestamp) -> Duration {
-    crate::pace::until(since, now())
+    crate::clock::until(since, now())
 }
 
 fn procfs_thread(machine: &Machine, tid: u32, pid: u32) -> Shown {

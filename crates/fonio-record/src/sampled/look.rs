@@ -4,10 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use fonio_core::{BlockedIn, DeviceId, WaitReason};
+use fonio_machine::{Machine, read_text};
 use fonio_system::{Task, device};
 
-use crate::blocked::place_in_procfs;
-use crate::machine::{Machine, read_text};
+use crate::probes::blocked::place_in_procfs;
 
 /// A thread that was blocked at a look.
 #[derive(Clone, Debug, PartialEq, Eq)]

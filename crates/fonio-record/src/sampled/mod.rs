@@ -12,19 +12,18 @@ use fonio_core::meta::{BLOCKED_SAMPLED, Clock, SCHEMA_VERSION, SHOWS_BLOCKED, SO
 use fonio_core::{
     ByteCount, Content, DeviceId, Diagnostic, File, Meta, RowSink, Severity, Thread, Timestamp,
 };
+use fonio_machine::Machine;
 use fonio_system::signals::{Listener, Signal};
 use rustix::time::ClockId;
 
-use crate::machine::Machine;
+use crate::attribution::threads::{NewThread, Threads};
+use crate::capture::stop::{Decision, Seen, StopPolicy};
+use crate::clock::{after, clock, cpu_time, now, until};
+use crate::error::RecordError;
 use crate::monitor::Monitor;
-use crate::names::NewThread;
-use crate::out::{Out, not_written};
-use crate::pace::{after, clock, cpu_time, now, until};
-use crate::record::check_out;
-use crate::select;
-use crate::stop::{Decision, Seen, StopPolicy};
-use crate::threads::Threads;
-use crate::{Progress, RecordError, RecordOptions, RecordSummary, StopReason};
+use crate::options::{Progress, RecordOptions, RecordSummary, StopReason};
+use crate::tracefs::disks;
+use crate::write::writer::{RecordingWriter, check_place, not_written};
 pub(crate) use look::Looker;
 pub(crate) use tally::Tally;
 
@@ -63,8 +62,8 @@ pub fn record_sampled(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<RecordSummary, RecordError> {
     let machine = Machine::here();
-    check_out(&options.out, options.overwrite)?;
-    let mut devices: Vec<_> = select::resolve(&machine, &options.select)?.named().to_vec();
+    check_place(&options.out, options.overwrite)?;
+    let mut devices: Vec<_> = disks::resolve(&machine, &options.select)?.named().to_vec();
     if devices.is_empty() {
         devices = machine.devices().iter().map(|device| device.id).collect();
     }
@@ -182,7 +181,7 @@ impl Sampled {
         }
         let capture_cpu = cpu_time().saturating_sub(self.cpu_began);
         let write_began = cpu_time();
-        let mut out = Out::create(options)?;
+        let mut out = RecordingWriter::create(options)?;
         let rate =
             self.tally.looks as f64 / ended.since(self.began).unwrap_or_default().as_secs_f64().max(1e-9);
         let message =
@@ -211,7 +210,7 @@ impl Sampled {
         })
     }
 
-    fn rows(&self, ended: Timestamp, message: &str, out: &mut Out) -> std::io::Result<()> {
+    fn rows(&self, ended: Timestamp, message: &str, out: &mut RecordingWriter) -> std::io::Result<()> {
         out.began(self.began)?;
         if let Some((monitor, _)) = &self.monitor {
             monitor.write(out)?;

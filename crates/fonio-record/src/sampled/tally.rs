@@ -9,24 +9,27 @@ use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 
 use super::look::{Blocked, OpenFile};
-use crate::blocked::ShortWaits;
+use crate::probes::blocked::ShortWaits;
 
 /// The most waits with rows of their own.
 const WAITS_MAX: usize = 1 << 18;
 /// The most files.
 const FILES_MAX: usize = 1 << 16;
 
+/// How long counts are summed up.
+const PERIOD: Nanos = Nanos(1_000_000_000);
+
 /// A wait that was seen at the last look.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     switches: Option<u64>,
     /// Where the first look's interval began, in the middle between it and the look before.
-    began: u64,
+    began: Timestamp,
     /// The last look at which it was seen.
-    last: u64,
+    last: Timestamp,
     looks: u32,
     /// The time for which the first look stands.
-    first_interval: u64,
+    first_interval: Nanos,
     blocked_in: BlockedIn,
     reason: WaitReason,
     file: Option<u32>,
@@ -43,27 +46,28 @@ pub(crate) struct Tally {
     numbers: FxHashMap<OpenFile, u32>,
     pub looks: u64,
     /// The instant of the last look.
-    last: Option<u64>,
+    last: Option<Timestamp>,
     period: u32,
-    period_began: u64,
+    period_began: Timestamp,
 }
 
 impl Tally {
     /// Begins at `began`.
     pub(crate) fn new(began: Timestamp) -> Tally {
-        let mut tally = Tally { period_began: began.0, last: Some(began.0), ..Tally::default() };
+        let mut tally = Tally { period_began: began, last: Some(began), ..Tally::default() };
         tally.counts.begin(0, began);
         tally
     }
 
     /// Takes the threads that are blocked at `at`.
     pub(crate) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
-        let before = self.last.replace(at.0).unwrap_or(at.0);
-        let interval = at.0.saturating_sub(before);
+        let before = self.last.replace(at).unwrap_or(at);
+        let interval = at.since(before).unwrap_or_default();
+        let middle = before + Nanos(interval.0 / 2);
         self.looks += 1;
-        if at.0.saturating_sub(self.period_began) >= 1_000_000_000 {
+        if at.since(self.period_began) >= Some(PERIOD) {
             self.period += 1;
-            self.period_began = at.0;
+            self.period_began = at;
             self.counts.begin(self.period, at);
         }
         let mut open = std::mem::take(&mut self.open);
@@ -72,13 +76,13 @@ impl Tally {
             let file = thread.file.and_then(|file| self.number(file, at));
             let still = same.filter(|open| open.switches.is_some() && open.switches == thread.switches);
             let now = match still {
-                Some(open) => Open { last: at.0, looks: open.looks + 1, file: open.file.or(file), ..open },
+                Some(open) => Open { last: at, looks: open.looks + 1, file: open.file.or(file), ..open },
                 None => {
-                    same.into_iter().for_each(|ended| self.close(thread.tid, &ended, before + interval / 2));
+                    same.into_iter().for_each(|ended| self.close(thread.tid, &ended, middle));
                     Open {
                         switches: thread.switches,
-                        began: at.0 - interval / 2,
-                        last: at.0,
+                        began: Timestamp(at.0 - interval.0 / 2),
+                        last: at,
                         looks: 1,
                         first_interval: interval,
                         blocked_in: thread.blocked_in,
@@ -90,28 +94,31 @@ impl Tally {
             self.open.insert(thread.tid, now);
         }
         for (tid, ended) in open {
-            self.close(tid, &ended, before + interval / 2);
+            self.close(tid, &ended, middle);
         }
     }
 
     /// Ends at `ended`. A wait that was seen at the last look goes on.
     pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
-            self.close(tid, &open, ended.0);
+            self.close(tid, &open, ended);
         }
         self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
     }
 
-    fn close(&mut self, tid: u32, open: &Open, until: u64) {
+    fn close(&mut self, tid: u32, open: &Open, until: Timestamp) {
         if open.looks < 2 || self.waits.len() >= WAITS_MAX {
-            let lasted = if open.looks < 2 { open.first_interval } else { until.saturating_sub(open.began) };
-            self.counts.add_wait(self.period, (tid, open.blocked_in, open.reason), Nanos(lasted));
+            let lasted = match open.looks {
+                0 | 1 => open.first_interval,
+                _ => until.since(open.began).unwrap_or_default(),
+            };
+            self.counts.add_wait(self.period, (tid, open.blocked_in, open.reason), lasted);
             return;
         }
         self.waits.push(Wait {
             tid,
-            began: Timestamp(open.began),
-            ended: Some(Timestamp(until.max(open.last))),
+            began: open.began,
+            ended: Some(until.max(open.last)),
             reason: open.reason,
             request_id: None,
             waker_tid: None,

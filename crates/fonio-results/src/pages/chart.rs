@@ -123,6 +123,7 @@ fn axis(unit: Unit) -> &'static str {
         Unit::Count => "count",
         Unit::Bytes => "bytes",
         Unit::Percent => "percent",
+        other => panic!("{other:?} is not a unit of the catalogue"),
     }
 }
 

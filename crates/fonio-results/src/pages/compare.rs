@@ -82,7 +82,7 @@ fn rows(a: &Document, b: &Document) -> Vec<Row> {
             outcome: outcome(compared.answer, a.value, b.value),
             a: a.unit.format(a.value),
             b: b.unit.format(b.value),
-            label: compared.figure.label,
+            label: compared.figure.figure.label,
         })
     };
     compare::compare(a, b).figures.into_iter().filter_map(row).collect()

@@ -119,7 +119,7 @@ fn rows(document: &Document, standings: &[Percentile]) -> (Vec<FigureRow>, Vec<(
                 let standing = standings.iter().find(|standing| standing.figure == figure.name);
                 let unsure = if value.stable { "" } else { ", not stable" };
                 rows.push(FigureRow {
-                    label: figure.label,
+                    label: figure.figure.label,
                     value: value.unit.format(value.value),
                     interval: format!(
                         "{} to {}{unsure}, {} runs",
@@ -134,7 +134,7 @@ fn rows(document: &Document, standings: &[Percentile]) -> (Vec<FigureRow>, Vec<(
                     percentile: standing.map_or_else(|| "–".to_owned(), percentile_text),
                 });
             }
-            Some(Measure::NotMeasured(reason)) => missing.push((figure.label, reason.clone())),
+            Some(Measure::NotMeasured(reason)) => missing.push((figure.figure.label, reason.clone())),
             None => {}
         }
     }

@@ -18,9 +18,7 @@
 //! | U UT | `[…] count` | |
 //! | m | the message | |
 
-use fonio_core::{
-    BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, SECTOR_BYTES, Sector, Timestamp, parse_rwbs,
-};
+use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp, parse_rwbs};
 
 /// The contents of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +113,8 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
             if new_sector < sector {
                 new_sector = new_sector.saturating_add(1 << 32);
             }
-            tail.sector = sector;
-            tail.bytes = new_sector.saturating_sub(sector).saturating_mul(SECTOR_BYTES);
+            tail.sector = Sector(sector);
+            tail.bytes = ByteCount::from_sectors(new_sector.saturating_sub(sector));
             EventKind::Split { new_sector: Sector(new_sector) }
         }
         b"P" => {
@@ -139,8 +137,8 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
         time,
         kind,
         device,
-        sector: Sector(tail.sector),
-        bytes: ByteCount(tail.bytes),
+        sector: tail.sector,
+        bytes: tail.bytes,
         op,
         flags,
         flags_known: Flags::KNOWN_FROM_RWBS,
@@ -161,8 +159,8 @@ fn message(rest: &[u8]) -> &[u8] {
 /// The fields after the columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail<'a> {
-    sector: u64,
-    bytes: u64,
+    sector: Sector,
+    bytes: ByteCount,
     error: Option<i32>,
     comm: Option<&'a [u8]>,
     is_command: bool,
@@ -253,11 +251,11 @@ impl<'a> Rest<'a> {
     }
 
     /// `sector + sectors`.
-    fn extent(&mut self) -> Option<(u64, u64)> {
-        let sector = self.column()?;
+    fn extent(&mut self) -> Option<(Sector, ByteCount)> {
+        let sector = Sector(self.column()?);
         self.literal(b"+")?;
         let sectors = self.column()?;
-        Some((sector, sectors.saturating_mul(SECTOR_BYTES)))
+        Some((sector, ByteCount::from_sectors(sectors)))
     }
 
     /// `[name]` to the end of the line; the name may hold brackets.
@@ -282,9 +280,9 @@ impl<'a> Rest<'a> {
         let mut tail = Tail::default();
         self.skip_blanks();
         if self.0.first().is_some_and(u8::is_ascii_digit) {
-            tail.sector = self.column()?;
+            tail.sector = Sector(self.column()?);
             if self.literal(b"+").is_some() {
-                tail.bytes = self.column()?.saturating_mul(SECTOR_BYTES);
+                tail.bytes = ByteCount::from_sectors(self.column()?);
             }
         } else {
             tail.is_command = true;
@@ -309,10 +307,10 @@ impl<'a> Rest<'a> {
         if self.0.first().is_some_and(u8::is_ascii_digit) {
             let first = self.column()?;
             if self.literal(b"+").is_some() {
-                tail.sector = first;
-                tail.bytes = self.column()?.saturating_mul(SECTOR_BYTES);
+                tail.sector = Sector(first);
+                tail.bytes = ByteCount::from_sectors(self.column()?);
             } else {
-                tail.bytes = first;
+                tail.bytes = ByteCount(first);
                 tail.is_command = true;
             }
         }

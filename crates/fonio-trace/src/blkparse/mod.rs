@@ -9,7 +9,7 @@ use std::io;
 
 use fonio_core::meta::{Clock, Source};
 use fonio_core::threads::{NameOrigin, SeenThreads};
-use fonio_core::{Batch, EventKind, LostEvents, Mark, Severity, Thread, TraceReader};
+use fonio_core::{Batch, EventKind, LostEvents, Mark, Severity, Thread, Timestamp, TraceReader};
 use rustc_hash::FxHashMap;
 
 use self::line::Parsed;
@@ -118,13 +118,13 @@ impl State {
                 self.in_summary = false;
                 self.events += 1;
                 self.categories.see(event.kind);
-                let (cpu, time) = (event.cpu.unwrap_or_default(), event.time.0);
+                let cpu = event.cpu.unwrap_or_default();
                 if let (Some(comm), Some(tid)) = (comm, event.tid) {
                     let row = self.names.seen(tid, None, Some(comm), NameOrigin::Event, event.time);
                     self.threads.extend(row);
                 }
                 let is_remap = matches!(event.kind, EventKind::Remap { .. });
-                self.number(event.device.0, cpu, sequence, time, is_remap, file);
+                self.number(event.device.0, cpu, sequence, event.time, is_remap, file);
                 self.window.push(event);
             }
             Some(Parsed::Message { time, tid, text }) => {
@@ -139,7 +139,7 @@ impl State {
 
     /// Checks a sequence number. A remap is printed with its target device, but its number is that of the traced
     /// device.
-    fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: u64, is_remap: bool, file: &str) {
+    fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp, is_remap: bool, file: &str) {
         let mut traced = device;
         if !is_remap {
             if self.traced.len() < PROCESSORS_MAX || self.traced.contains_key(&cpu) {

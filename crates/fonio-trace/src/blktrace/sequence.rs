@@ -18,8 +18,8 @@ const TRUST_AFTER: u64 = 1000;
 struct Gap {
     first: u32,
     count: u32,
-    after: u64,
-    before: u64,
+    after: Timestamp,
+    before: Timestamp,
 }
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Key {
     device: u32,
     cpu: u32,
     expected: u32,
-    last_time: u64,
+    last_time: Timestamp,
     /// A gap not yet reported: the number may turn out to be damaged, or the records swapped.
     gap: Option<Gap>,
     records: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Sequences {
 impl Sequences {
     /// Checks the number of one event.
     #[inline(always)]
-    pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
+    pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp) -> Verdict {
         if let Some(key) = self.keys.get_mut(self.last)
             && key.device == device
             && key.cpu == cpu
@@ -78,7 +78,7 @@ impl Sequences {
     }
 
     #[inline(never)]
-    fn see_any(&mut self, device: u32, cpu: u32, sequence: u32, time: u64) -> Verdict {
+    fn see_any(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp) -> Verdict {
         self.last = match self.index.get(&(device, cpu)) {
             Some(at) => *at,
             None => {
@@ -115,7 +115,7 @@ impl Sequences {
 }
 
 impl Key {
-    fn see(&mut self, sequence: u32, time: u64) -> Verdict {
+    fn see(&mut self, sequence: u32, time: Timestamp) -> Verdict {
         self.records += 1;
         let ahead = sequence.wrapping_sub(self.expected);
         let mut told = None;
@@ -166,8 +166,8 @@ impl Key {
         LostEvents {
             cpu: Some(self.cpu),
             count: Some(u64::from(gap.count)),
-            after: Timestamp(gap.after.min(gap.before)),
-            before: Timestamp(gap.before.max(gap.after)),
+            after: gap.after.min(gap.before),
+            before: gap.before.max(gap.after),
         }
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         let mut take =
             |lost: LostEvents| found.push((lost.count.expect("counted"), lost.after.0, lost.before.0));
         for (time, number) in numbers.iter().enumerate() {
-            if let Verdict::Lost(lost) = sequences.see(8, 0, *number, time as u64) {
+            if let Verdict::Lost(lost) = sequences.see(8, 0, *number, Timestamp(time as u64)) {
                 take(lost);
             }
         }
@@ -209,7 +209,8 @@ mod tests {
     #[test]
     fn numbers_of_a_filtered_trace_are_not_believed() {
         let mut sequences = Sequences::default();
-        let verdicts: Vec<_> = (0..5000).map(|at| sequences.see(8, 0, at * 5, u64::from(at))).collect();
+        let verdicts: Vec<_> =
+            (0..5000).map(|at| sequences.see(8, 0, at * 5, Timestamp(u64::from(at)))).collect();
         assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Filtered).count(), 1);
         assert!(verdicts[1001..].iter().all(|v| *v == Verdict::Fine));
     }

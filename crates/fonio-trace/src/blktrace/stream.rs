@@ -52,7 +52,7 @@ struct Head {
 /// A note whose time can be judged only after the next event.
 struct HeldNote {
     tid: u32,
-    time: u64,
+    time: Timestamp,
     comm: [u8; 16],
 }
 
@@ -197,7 +197,7 @@ impl Stream {
                 self.take_with_payload(&header, pdu, len, window, beside);
             }
             self.actions |= header.action;
-            match self.sequences.see(header.device, header.cpu, header.sequence, header.time) {
+            match self.sequences.see(header.device, header.cpu, header.sequence, Timestamp(header.time)) {
                 Verdict::Fine => {}
                 verdict => self.missing(verdict, header.cpu, beside),
             }
@@ -331,7 +331,7 @@ impl Stream {
                 let mut comm = [0; 16];
                 let len = payload.len().min(16);
                 comm[..len].copy_from_slice(&payload[..len]);
-                self.held_notes.push(HeldNote { tid: header.pid, time: header.time, comm });
+                self.held_notes.push(HeldNote { tid: header.pid, time: Timestamp(header.time), comm });
                 if self.held_notes.len() >= ROWS_MAX {
                     self.first_event_after_notes(header.time, beside);
                 }
@@ -368,7 +368,7 @@ impl Stream {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
             if comm.is_some() {
-                let from = Timestamp(note.time.min(time));
+                let from = note.time.min(Timestamp(time));
                 beside.threads.extend(beside.names.seen(note.tid, None, comm, NameOrigin::Event, from));
             }
         }

@@ -194,18 +194,18 @@ fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<
     if !fields.cmd.is_empty() {
         block.op = Op::Other;
     }
-    block.sector = Sector(fields.sector?);
+    block.sector = fields.sector?;
     match &mut block.kind {
-        EventKind::Split { new_sector } => *new_sector = Sector(fields.new_sector?),
+        EventKind::Split { new_sector } => *new_sector = fields.new_sector?,
         EventKind::Remap { from_device, from_sector }
         | EventKind::RequestRemap { from_device, from_sector } => {
             *from_device = keyed::device(fields.old_dev?);
-            *from_sector = Sector(fields.old_sector?);
+            *from_sector = fields.old_sector?;
         }
         _ => {}
     }
     if layout != Layout::Split {
-        let bytes = fields.bytes.filter(|bytes| *bytes > 0).map(ByteCount);
+        let bytes = fields.bytes.filter(|bytes| *bytes > ByteCount(0));
         block.bytes = bytes.or(fields.nr_sector.map(ByteCount::from_sectors))?;
     }
     if matches!(layout, Layout::RequestEnd | Layout::BioEnd) {

@@ -4,7 +4,7 @@
 //! Source: Perfetto's `SystraceSerializer`, and `TranslateBlockDeviceIDToUserspace` for the device's number, which
 //! differs from the kernel's.
 
-use fonio_core::DeviceId;
+use fonio_core::{ByteCount, DeviceId, Sector};
 
 use super::line::number;
 
@@ -12,16 +12,16 @@ use super::line::number;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields<'a> {
     pub dev: Option<u64>,
-    pub sector: Option<u64>,
+    pub sector: Option<Sector>,
     pub nr_sector: Option<u64>,
-    pub bytes: Option<u64>,
+    pub bytes: Option<ByteCount>,
     pub rwbs: &'a [u8],
     pub comm: Option<&'a [u8]>,
     pub cmd: &'a [u8],
     pub error: Option<i64>,
     pub old_dev: Option<u64>,
-    pub old_sector: Option<u64>,
-    pub new_sector: Option<u64>,
+    pub old_sector: Option<Sector>,
+    pub new_sector: Option<Sector>,
     pub nr_rq: Option<u64>,
 }
 
@@ -77,9 +77,9 @@ impl<'a> Fields<'a> {
         let whole = || number(value).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
         match key {
             b"dev" => self.dev = whole(),
-            b"sector" => self.sector = whole(),
+            b"sector" => self.sector = whole().map(Sector),
             b"nr_sector" => self.nr_sector = whole(),
-            b"bytes" => self.bytes = whole(),
+            b"bytes" => self.bytes = whole().map(ByteCount),
             b"rwbs" => self.rwbs = value,
             b"comm" => self.comm = Some(value),
             b"cmd" => self.cmd = value,
@@ -91,8 +91,8 @@ impl<'a> Fields<'a> {
                 self.error = size.map(|size| if digits.len() < value.len() { -size } else { size });
             }
             b"old_dev" => self.old_dev = whole(),
-            b"old_sector" => self.old_sector = whole(),
-            b"new_sector" => self.new_sector = whole(),
+            b"old_sector" => self.old_sector = whole().map(Sector),
+            b"new_sector" => self.new_sector = whole().map(Sector),
             b"nr_rq" => self.nr_rq = whole(),
             _ => {}
         }

@@ -3,15 +3,14 @@
 mod stalls;
 mod wear;
 
+use crate::rings::History;
+use crate::summary::{Summary, UnixSeconds};
 pub use stalls::{
     StallsAnswer, ToldStall, party_name, stall_operation, stall_reason, stall_sentence, stalls,
 };
 pub use wear::{
     Basis, Estimate, FileShare, PartyShare, WearAnswer, WornDevice, health_facts, wear, wear_sentence,
 };
-
-use crate::rings::History;
-use crate::summary::{Summary, UnixSeconds};
 
 impl History {
     /// All spans since an instant, the finest there are of each time: minutes, before them hours, before them days.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
 
-use crate::WatchError;
+use crate::error::WatchError;
 use crate::summary::{Bounds, Summary, UnixSeconds};
 use slot::HEADER_BYTES;
 pub(crate) use slot::{decode, encode};

@@ -7,7 +7,8 @@ use fonio_core::prometheus::CONTENT_TYPE;
 use fonio_system::{Text, TextServer};
 
 use super::{prometheus, status};
-use crate::{Shared, WatchError};
+use crate::error::WatchError;
+use crate::shared::Shared;
 
 const INDEX: &str = "fonio watch\n\n/metrics     for Prometheus\n/api/status  JSON\n";
 

@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 
 use fonio_system::TextServer;
 
+use crate::error::WatchError;
 use crate::settings::Settings;
-use crate::{Shared, WatchError};
+use crate::shared::Shared;
 
 /// The running servers. They end when this is dropped.
 pub struct Servers {

@@ -17,8 +17,9 @@ use mqttbytes::v4::{Connect, ConnectReturnCode, Disconnect, LastWill, Packet, Pu
 use serde_json::{Value, json};
 
 use super::status::{self, Status};
+use crate::error::WatchError;
 use crate::settings::Mqtt;
-use crate::{Figures, Shared, WatchError};
+use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ pub(super) fn start(
         }
         None => String::new(),
     };
-    let host = fonio_record::machine::Machine::here().host().name.unwrap_or_else(|| "machine".to_owned());
+    let host = fonio_machine::Machine::here().host().name.unwrap_or_else(|| "machine".to_owned());
     let name = settings.name.clone().unwrap_or(host);
     let publisher = Publisher { settings: settings.clone(), password, id: identifier(&name), name };
     let thread = std::thread::Builder::new().name("mqtt".to_owned());

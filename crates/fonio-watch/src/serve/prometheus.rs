@@ -2,8 +2,8 @@
 
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 
-use crate::Figures;
 use crate::histogram::Histogram;
+use crate::shared::Figures;
 
 /// The bounds of the buckets in Prometheus: each second class, from 64 µs to 17 s. All classes would be 32 rows a histogram.
 const FIRST_BUCKET: usize = 6;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use fonio_core::Nanos;
 use serde::Serialize;
 
-use crate::Figures;
 use crate::answers::stall_sentence;
+use crate::shared::Figures;
 use crate::summary::Summary;
 use crate::times;
 

@@ -8,7 +8,7 @@ use fonio_core::{BlockedIn, ByteCount, Nanos};
 use fonio_record::observer::{Party, PartyKind};
 
 use super::*;
-use crate::Histogram;
+use crate::histogram::Histogram;
 use crate::settings::Mqtt;
 use crate::summary::{
     BlockedFigures, DeviceFigures, HealthReading, PartyFigures, PressureFigures, Stall, Summary, Why,

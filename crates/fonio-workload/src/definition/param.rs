@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::quantity::Sizes;
+use super::quantity::{Sizes, as_string};
 
 /// One value, generated anew for each run of a statement:
 ///
@@ -45,6 +45,8 @@ pub enum Param {
 
 const KINDS: &str =
     "next:NAME, last:NAME, pick:NAME, int:A..B, real:A..B, text:SIZE, blob:SIZE, spelled:A..B or scaled:N";
+
+as_string!(Param);
 
 impl FromStr for Param {
     type Err = String;

@@ -4,10 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use fonio_core::ByteCount;
+use fonio_core::Random;
 use fonio_core::quantity::parse_bytes;
 use serde::{Deserialize, Serialize};
-
-use fonio_core::Random;
 
 /// A number of bytes, written with its unit: `512 B`, `4KiB`, `1.5 MB`. kB is 1000, KiB is 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -156,7 +155,8 @@ macro_rules! as_string {
         }
     )*};
 }
-as_string!(Bytes, Sizes, super::param::Param);
+as_string!(Bytes, Sizes);
+pub(super) use as_string;
 
 #[cfg(test)]
 mod tests {

@@ -4,10 +4,12 @@
 //! the state that the app finds and writes it back; [`Runner::run`] is timed. Between the two the caller may drop
 //! caches and start a recording. A runner runs once for each `prepare`.
 
+mod buffer;
 mod files;
 mod groups;
 mod replay;
 mod sql;
+mod steps;
 mod work;
 mod worker;
 

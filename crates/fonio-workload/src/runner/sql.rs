@@ -1,5 +1,6 @@
 //! Databases: opened with the workload's settings and the fix's, and every setting read back.
 
+use fonio_core::Random;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 
@@ -9,7 +10,6 @@ use crate::content::{Content, words};
 use crate::definition::{Param, spelled};
 use crate::error::WorkloadError;
 use crate::scale::scaled;
-use fonio_core::Random;
 
 /// How long a thread waits for another thread of the app that holds the database.
 const BUSY_MS: u32 = 30_000;

@@ -1,20 +1,20 @@
-//! One thread of a phase: does the steps of its plan and counts them.
+//! One thread of a phase: its state, and the counts and times of its steps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fonio_core::Random;
 use rusqlite::Connection;
 
+use super::buffer::AlignedBuffer;
 use super::groups::Group;
-use super::{Shared, lock, sql, work};
+use super::{Shared, lock};
 use crate::clock::monotonic_ns;
-use crate::definition::Step;
 use crate::error::WorkloadError;
 use crate::http::Client;
 use crate::observer::Mark;
 use crate::outcome::Amounts;
-use crate::scale::{Planned, due, scaled};
-use fonio_core::Random;
+use crate::scale::Planned;
 
 /// Time in one step.
 #[derive(Clone, Debug, Default)]
@@ -41,19 +41,19 @@ pub(super) struct Done {
 pub(super) struct Worker<'s, 'a> {
     pub(super) shared: &'s Shared<'a>,
     name: String,
-    label: String,
+    pub(super) label: String,
     pub(super) random: Random,
     pub(super) connections: BTreeMap<String, Connection>,
     pub(super) client: Option<Client>,
     /// The data of the current read or write.
-    pub(super) buffer: super::files::AlignedBuffer,
+    pub(super) buffer: AlignedBuffer,
     /// The data that were last fetched or read, for steps that work on them.
     pub(super) last: Vec<u8>,
     pub(super) amounts: Amounts,
-    times: Vec<StepTime>,
+    pub(super) times: Vec<StepTime>,
     /// The current step, for errors.
     pub(super) key: String,
-    index: usize,
+    pub(super) index: usize,
 }
 
 /// The longest sleep. A pause is slept in pieces, so that a run can be stopped soon.
@@ -68,7 +68,7 @@ impl<'s, 'a> Worker<'s, 'a> {
             random: Random::labelled(shared.runner.options.seed, label),
             connections: BTreeMap::new(),
             client: shared.runner.options.http.map(Client::new),
-            buffer: super::files::AlignedBuffer::default(),
+            buffer: AlignedBuffer::default(),
             last: Vec::new(),
             amounts: Amounts::default(),
             times: vec![StepTime::default(); steps],
@@ -77,51 +77,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         }
     }
 
-    pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
-        self.steps(plan, 0)?;
-        for (name, connection) in std::mem::take(&mut self.connections) {
-            sql::close(self.shared.runner, &name, connection)?;
-        }
-        Ok(Done { amounts: self.amounts, times: self.times })
-    }
-
-    /// `round` counts the rounds of all repeats around, from the start of the run.
-    fn steps(&mut self, plan: &[Planned<'_>], round: u64) -> Result<(), WorkloadError> {
-        for planned in plan {
-            if self.shared.must_stop() {
-                return Err(WorkloadError::Stopped);
-            }
-            self.index = planned.index;
-            match planned.step {
-                Step::Repeat { mark, .. } => {
-                    for time in 0..planned.times {
-                        let round = round * planned.times + time;
-                        let start_ns = monotonic_ns();
-                        self.steps(&planned.inner, round)?;
-                        self.ended(planned, mark.as_deref(), round, start_ns);
-                    }
-                }
-                Step::Transaction { database, .. } => {
-                    for time in 0..planned.times {
-                        let start_ns = monotonic_ns();
-                        sql::begin(self, database)?;
-                        self.steps(&planned.inner, round * planned.times + time)?;
-                        sql::commit(self, database)?;
-                        self.ended(planned, None, round, start_ns);
-                    }
-                }
-                step => {
-                    let count = due(planned.total, planned.rounds, round);
-                    self.key = format!("{}/{} ({})", self.label, planned.key, step.kind());
-                    self.leaf(step, count)?;
-                    self.shared.did(count);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn ended(&mut self, planned: &Planned<'_>, mark: Option<&str>, round: u64, start_ns: u64) {
+    pub(super) fn ended(&mut self, planned: &Planned<'_>, mark: Option<&str>, round: u64, start_ns: u64) {
         let end_ns = monotonic_ns();
         self.index = planned.index;
         self.took(1, end_ns - start_ns, end_ns - start_ns);
@@ -142,48 +98,6 @@ impl<'s, 'a> Worker<'s, 'a> {
         self.times[self.index].add(&StepTime { count, total_ns, longest_ns });
     }
 
-    fn leaf(&mut self, step: &Step, count: u64) -> Result<(), WorkloadError> {
-        match step {
-            Step::Repeat { .. } | Step::Transaction { .. } => unreachable!("they have steps inside"),
-            Step::Write { files, size, request, sync, .. } => {
-                self.each(count, |worker| worker.write(files, size, *request, *sync))
-            }
-            Step::Append { files, size, sync, direct, .. } => self.append(files, count, size, *sync, *direct),
-            Step::Overwrite { files, size, order, sync, direct, .. } => {
-                self.overwrite(files, count, size, *order, *sync, *direct)
-            }
-            Step::Read { files, size, order, direct, .. } => self.read(files, count, *size, *order, *direct),
-            Step::Replace { files, size, sync, .. } => {
-                self.each(count, |worker| worker.replace(files, size, *sync))
-            }
-            Step::Rename { files, to, .. } => self.each(count, |worker| worker.rename(files, to)),
-            Step::Delete { files, keep: None, .. } => self.each(count, |worker| worker.delete(files)),
-            Step::Delete { files, keep: Some(keep), .. } => {
-                let keep = scaled(*keep, self.shared.runner.options.scale);
-                self.each(count, |worker| worker.trim(files, keep))
-            }
-            Step::Evict { files } => self.evict(files),
-            Step::Sql { database, statement, params, batch, .. } => {
-                sql::statements(self, database, statement, params, count, *batch)
-            }
-            Step::Get { size, content, send, store, request, sync, .. } => self.each(count, |worker| {
-                worker.get(size, *content, send.as_ref())?;
-                match store {
-                    Some(files) => worker.store(files, *request, *sync),
-                    None => Ok(()),
-                }
-            }),
-            Step::Think { seconds } => self.each(count, |worker| worker.pause(*seconds)),
-            Step::Work { kind, bytes, .. } => self.each(count, |worker| work::work(worker, *kind, *bytes)),
-            Step::Replay { trace, place } => self.each(count, |worker| {
-                let runner = worker.shared.runner;
-                let done = runner.traces[trace].run(runner, place, &|| worker.shared.must_stop())?;
-                worker.amounts += done;
-                Ok(())
-            }),
-        }
-    }
-
     /// Times every operation by itself.
     pub(super) fn each(
         &mut self,
@@ -202,7 +116,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         Ok(())
     }
 
-    fn pause(&mut self, seconds: f64) -> Result<(), WorkloadError> {
+    pub(super) fn pause(&mut self, seconds: f64) -> Result<(), WorkloadError> {
         let mut left = Duration::from_secs_f64(seconds * self.shared.runner.options.pace);
         self.amounts.think_ns += left.as_nanos() as u64;
         while !left.is_zero() {
@@ -216,7 +130,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         Ok(())
     }
 
-    fn get(
+    pub(super) fn get(
         &mut self,
         size: &crate::definition::Sizes,
         content: crate::definition::Content,

@@ -12,8 +12,7 @@ use fonio_core::quantity::parse_bytes;
     after_help = "Faults: error:op=write,range=1M-2M,probability=0.01  delay:op=read,add=50ms,probability=0.1\n\
     vanish:after=10s  vanish:commands=1000  flip:range=0-64M,probability=0.001\n\n\
     Power cuts:\n  fonio device emulate kingston --power-cuts 100 --check 'sqlite3 $FONIO_MOUNT/db \"PRAGMA \
-    integrity_check\" | grep -qx ok' -- ./workload.sh\n\n\
-    Exit codes: 0 success, 1 the check failed after a power cut, 2 wrong usage or an error, 3 the workload failed."
+    integrity_check\" | grep -qx ok' -- ./workload.sh"
 )]
 pub struct Emulate {
     /// The profile: a name of `fonio device list`, or a TOML file.

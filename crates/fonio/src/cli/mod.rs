@@ -31,9 +31,8 @@ pub use fonio_recorder::{Blocked, Extras, Record, Redact, parse_time};
 /// Start with `sudo fonio check`.
 #[derive(Debug, Parser)]
 #[command(name = "fonio", version, max_term_width = 100, subcommand_help_heading = "Commands")]
-#[command(after_help = "Exit codes: 0 success, 1 a stated budget is broken, 2 wrong usage or bad input, \
-    3 the measurement is not valid.\n\nEvery command that reads a recording also reads traces of other tools: blktrace, \
-    blkparse text, ftrace text, systrace HTML, CSV.")]
+#[command(after_help = format!("{}\n\nEvery command that reads a recording also reads traces of other tools: blktrace, \
+    blkparse text, ftrace text, systrace HTML, CSV.", crate::exit::table()))]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -1,7 +1,7 @@
 //! `fonio bench`.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::slice;
 
@@ -14,6 +14,7 @@ use fonio_bench::run::{Effort, run as run_plan};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_bench::verdict;
 use fonio_core::ByteCount;
+use fonio_system::say;
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
 use crate::commands::bench_target::{self, Subject};
@@ -21,6 +22,7 @@ use crate::commands::run::begin;
 use crate::commands::{concurrency, lab};
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::{Done, Progress};
 use crate::signals;
 
 /// Announces what will be written, measures, and prints the verdict.
@@ -38,7 +40,7 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
         return lab::run_bench(kernel, &bench.target, out.as_ref().map_or(&[], slice::from_ref));
     }
     let Some(benchmark) = measure(bench, &sets, out.as_deref())? else { return Ok(Exit::Fine) };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = output::screen_unless(bench.json);
     if bench.json {
         serde_json::to_writer_pretty(&mut out, &benchmark)?;
         writeln!(out)?;
@@ -59,9 +61,8 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     let tests = tests(bench, sets, room);
     let effort = effort(bench, sets);
     let volume = plan::volume(&tests, effort.runs_min, effort.runs_max);
-    let mut err = io::stderr();
     if bench.dry_run {
-        let mut out = io::stdout().lock();
+        let mut out = output::screen_unless(bench.json);
         if bench.json {
             serde_json::to_writer_pretty(&mut out, &volume)?;
             writeln!(out)?;
@@ -84,16 +85,15 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
             Target::open(&node, Some(&node))?
         }
     };
-    writeln!(err, "{}", announcement(bench, &tests, &volume, &effort))?;
-    let live = err.is_terminal();
+    say!("{}", announcement(bench, &tests, &volume, &effort));
+    let progress = Progress::phase("Preparing");
+    progress.ends_within(effort.time_max);
     let benchmark = run_plan(&fio, &target, &tests, &effort, &stop, |name, number| {
-        if live {
-            eprint!("\r\x1b[K{name}, run {number} of at most {} …", effort.runs_max);
-        }
+        let at = tests.iter().position(|test| test.name == name).map_or(0, |at| at + 1);
+        let phase = format!("[{at}/{}] {name}, run {number} of at most {}", tests.len(), effort.runs_max);
+        progress.set(phase, Done::Unknown);
     });
-    if live {
-        eprint!("\r\x1b[K");
-    }
+    drop(progress);
     let mut benchmark = benchmark?;
     drop(target);
     if let Some(emulated) = emulated {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
 use fonio_record::{RecordError, RecordOptions, Selector};
@@ -11,10 +12,12 @@ use crate::cli::{Blocked, Check, Colour};
 use crate::commands::{record, report};
 use crate::exit::Exit;
 use crate::output::{self, Extent};
+use crate::signals;
 
 /// Reads WHAT if it is a recording or a trace, otherwise records for a while; then prints the verdict.
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
+    let stop = signals::watch()?;
     let (input, temporary) = match arguments.what.as_deref() {
         Some(what) if !is_to_be_recorded(what) => {
             let extras = &arguments.extras;
@@ -30,8 +33,10 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             (recording, temporary)
         }
     };
+    // From here on, Ctrl-C ends the analysis; before, it ended the recording, whose part is analysed.
+    stop.store(false, Ordering::Relaxed);
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
-    let explained = report::explain(&[input], &arguments.reading, &arguments.filter)?;
+    let explained = report::explain_until(Some(&stop), &[input], &arguments.reading, &arguments.filter)?;
     // The recording has been read; it is removed unless the user wants to keep it.
     drop(temporary);
     let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {

@@ -1,6 +1,6 @@
 //! `fonio bench concurrency`: how many requests at once are enough, and the settings that follow from it.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::slice;
 
@@ -12,9 +12,10 @@ use fonio_bench::result::{Benchmark, Parameter, TestResult};
 use fonio_bench::verdict;
 use fonio_core::{Access, ByteCount};
 use fonio_host::{
-    Applied, Concurrency, Ledger, OnlyChanger, Queue, QueueSetting, SMARTIO, Setting, Settings, Target,
-    borrow_setting, has_scheduler, how_to_get,
+    Applied, Concurrency, Ledger, OnlyChanger, Queue, SMARTIO, Setting, Settings, Target, borrow_setting,
+    has_scheduler, how_to_get,
 };
+use fonio_system::say;
 use serde::Serialize;
 
 use crate::cli::{Bench, Colour, Measurement};
@@ -62,7 +63,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     let Some(mut benchmark) = measured? else {
         if let Some(disk) = disk.filter(|_| !bench.json) {
-            writeln!(io::stdout().lock(), "Then it would set {}.", disk.subject())?;
+            writeln!(output::screen(), "Then it would set {}.", disk.subject())?;
         }
         return Ok(Exit::Fine);
     };
@@ -72,7 +73,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
         (Some(disk), Ok(found)) => Some(disk.change(*found)?),
         _ => None,
     };
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = output::screen_unless(bench.json);
     if bench.json {
         let applied = change.as_ref().map(Change::apply).transpose()?;
         serde_json::to_writer_pretty(&mut out, &Document { benchmark: &benchmark, applied })?;
@@ -95,7 +96,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     out.flush()?;
     if let (Some(_), Err(why)) = (disk, found) {
-        eprintln!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        say!("fonio: nothing was set: {why}; repeat with more time (--for)");
         return Ok(Exit::NotValid);
     }
     Ok(Exit::Fine)
@@ -120,17 +121,18 @@ impl Lifted {
         let is_root = rustix::process::geteuid().is_root();
         let mut limits = Vec::new();
         if scheduler == SMARTIO {
-            limits.push(Setting::Concurrency(Concurrency::UNLIMITED));
+            limits.push(concurrency(Concurrency::UNLIMITED));
         }
         if is_root {
-            let of_queue = Target::Queue { device: name.clone(), of: QueueSetting::Requests };
+            let of_queue = Setting::requests(QUEUE_MIN);
+            let is_own = |target: &Target| of_queue.is_of(target) && target.disk() == Some(&name);
             let record = Settings::on_record(&Ledger::default_dir())?;
-            let before = record.iter().find(|applied| applied.target == of_queue);
-            limits.extend(before.and_then(|applied| applied.old.parse().ok()).map(Setting::QueueRequests));
+            let before = record.iter().find(|applied| is_own(&applied.target));
+            limits.extend(before.and_then(|applied| applied.old.parse().ok()).map(Setting::requests));
         }
         if !is_root {
             if !limits.is_empty() {
-                eprintln!(
+                say!(
                     "warning: the concurrency parameters of {node} hold during the measurement; run it with sudo, which lifts them"
                 );
             }
@@ -140,7 +142,7 @@ impl Lifted {
         run::begin()?;
         let mut lifted = None;
         for limit in &limits {
-            let planned = Settings::plan_or_current(limit, Path::new(&node))?;
+            let planned = limit.plan_or_current(Path::new(&node))?;
             if planned.old == planned.new {
                 continue;
             }
@@ -152,7 +154,7 @@ impl Lifted {
             };
             let (_, lock) = borrow_setting(limit, Path::new(&node), &mut lifted.ledger)?;
             lifted._locks.push(lock);
-            eprintln!("Lifted {} for the measurement: {} -> {}", planned.target, planned.old, planned.new);
+            say!("Lifted {} for the measurement: {} -> {}", planned.target, planned.old, planned.new);
         }
         Ok(lifted)
     }
@@ -164,7 +166,7 @@ impl Lifted {
 
 /// A warning if the queue takes fewer requests than the measurement makes.
 fn short_queue(target: &Path) -> Option<String> {
-    let planned = Settings::plan_or_current(&Setting::QueueRequests(QUEUE_MIN), target).ok()?;
+    let planned = Setting::requests(QUEUE_MIN).plan_or_current(target).ok()?;
     let number: u32 = planned.old.parse().ok()?;
     let most = AT_ONCE.last().copied().filter(|most| number < *most)?;
     Some(format!(
@@ -213,7 +215,7 @@ impl Disk {
 
     /// The disk that `target` is, or that holds it.
     fn of(target: &Path) -> Result<Disk> {
-        let probe = Settings::plan_or_current(&Setting::QueueRequests(QUEUE_MIN), target)?;
+        let probe = Setting::requests(QUEUE_MIN).plan_or_current(target)?;
         let name = probe.target.disk().context("the number of requests is a disk's")?.to_owned();
         let (scheduler, _) = Queue::of(&name).schedulers()?;
         Ok(Disk { name, scheduler })
@@ -243,34 +245,32 @@ impl Disk {
     fn change(&self, found: Concurrency) -> Result<Change> {
         let path = self.node();
         if self.is_smartio() {
-            return Ok(Change {
-                setting: Setting::Concurrency(found),
-                fix: format!("concurrency={found}"),
-                path,
-            });
+            return Ok(Change { setting: concurrency(found), path });
         }
         // Reads and writes share the queue.
         let Concurrency { seq_read, rand_read, seq_write, rand_write } = found;
         let number = (seq_read.max(rand_read) + seq_write.max(rand_write)).max(QUEUE_MIN);
-        Ok(Change { setting: Setting::QueueRequests(number), fix: format!("requests={number}"), path })
+        Ok(Change { setting: Setting::requests(number), path })
     }
 }
 
-/// A setting, and the fix that is the same.
+/// The concurrency parameters as a setting.
+fn concurrency(numbers: Concurrency) -> Setting {
+    Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
+}
+
+/// A setting, and the device that gets it.
 struct Change {
     setting: Setting,
-    fix: String,
     path: String,
 }
 
 impl Change {
     /// Applies it, unless the queue is shorter already.
     fn apply(&self) -> Result<Applied> {
-        let planned = Settings::plan_or_current(&self.setting, Path::new(&self.path))?;
+        let planned = self.setting.plan_or_current(Path::new(&self.path))?;
         let is_shorter = |old: &str, new: &str| Some(old.parse::<u32>().ok()? < new.parse::<u32>().ok()?);
-        if matches!(self.setting, Setting::QueueRequests(_))
-            && is_shorter(&planned.old, &planned.new) == Some(true)
-        {
+        if self.setting.scheduler().is_none() && is_shorter(&planned.old, &planned.new) == Some(true) {
             return Ok(Applied { new: planned.old.clone(), ..planned });
         }
         fix::apply_now(&self.setting, Path::new(&self.path))
@@ -296,7 +296,7 @@ fn found(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
 /// Says what was set, and what else can be done on this machine.
 fn say(disk: &Disk, change: &Change, applied: &Applied, out: &mut impl Write) -> Result<()> {
     let Applied { target, old, new } = applied;
-    let (node, fix) = (disk.node(), &change.fix);
+    let (node, fix) = (disk.node(), &change.setting);
     if old == new {
         writeln!(out, "\nLeft {target} unchanged: {old}.")?;
     } else {
@@ -329,8 +329,7 @@ fn say(disk: &Disk, change: &Change, applied: &Applied, out: &mut impl Write) ->
         }
     }
     if old != new {
-        let name = fix.split_once('=').map_or(fix.as_str(), |(name, _)| name);
-        writeln!(out, "Next: `fonio fix undo {name}` takes it back.")?;
+        writeln!(out, "Next: `fonio fix undo {}` takes it back.", fix.fix().name)?;
     }
     Ok(())
 }

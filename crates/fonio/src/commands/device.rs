@@ -13,6 +13,7 @@ use crate::commands::emulate;
 use crate::commands::fit;
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::{Done, Progress};
 
 /// Lists, shows, verifies or emulates profiles.
 pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
@@ -28,7 +29,7 @@ pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
 }
 
 fn list(as_json: bool) -> Result<Exit> {
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(as_json);
     if as_json {
         let profiles: Vec<Value> =
             SHIPPED.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
@@ -44,7 +45,7 @@ fn list(as_json: bool) -> Result<Exit> {
 
 fn show(name: &str, as_json: bool, as_toml: bool) -> Result<Exit> {
     let profile = load(name)?;
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(as_json || as_toml);
     if as_toml {
         write!(out, "{}", profile.to_toml())?;
     } else if as_json {
@@ -70,11 +71,14 @@ fn show(name: &str, as_json: bool, as_toml: bool) -> Result<Exit> {
 }
 
 fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
-    let names = name.map_or_else(|| SHIPPED.iter().map(|(name, _)| *name).collect(), |name| vec![name]);
-    let mut out = io::stdout().lock();
+    let names: Vec<&str> =
+        name.map_or_else(|| SHIPPED.iter().map(|(name, _)| *name).collect(), |name| vec![name]);
+    let progress = Progress::phase("Comparing the models");
+    let mut out = output::screen_unless(as_json);
     let mut all = Vec::new();
     let mut unpublished = Vec::new();
-    for name in names {
+    for (done, name) in names.iter().enumerate() {
+        progress.set(format!("Comparing {name}"), Done::Steps(done as u64, names.len() as u64));
         let mut profile = load(name)?;
         // A changed file is a profile of the device that it is named after.
         if let Some(stem) = Path::new(name).file_stem().and_then(|stem| stem.to_str()) {
@@ -88,6 +92,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
             all.push((profile, checks));
         }
     }
+    drop(progress);
     let checks: Vec<&Check> = all.iter().flat_map(|(_, checks)| checks).collect();
     if as_json {
         let profiles: Vec<Value> = all
@@ -185,8 +190,6 @@ fn load(name: &str) -> Result<Profile> {
 }
 
 fn write_json(out: &mut impl Write, value: &Value) -> Result<()> {
-    // Converted to an I/O error, so that a closed pipe is not reported as an error.
-    serde_json::to_writer_pretty(&mut *out, value).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(())
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    Ok(writeln!(out)?)
 }

@@ -1,6 +1,7 @@
 //! `fonio device emulate`: runs an emulated device until the user or the workload ends it.
 
 use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -15,12 +16,14 @@ use fonio_emulator::{
     ServeReport, Tear, Through, WorkloadEnd, profile,
 };
 use fonio_host::{Confirmation, Filesystem, Ledger, Step};
+use fonio_system::command::Failure;
+use fonio_system::say;
 use serde_json::json;
 
 use crate::cli::emulate::{self as arguments, Emulate};
 use crate::commands::lab;
 use crate::exit::Exit;
-use crate::signals;
+use crate::{output, signals};
 
 /// Interval of checks whether the user or the serving process has ended the device.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -41,10 +44,10 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
     let state_dir = Ledger::default_dir();
     let recovery = Ledger::recover(&state_dir)?;
     for undone in &recovery.undone {
-        eprintln!("Cleaned up after an interrupted run: {undone}");
+        say!("Cleaned up after an interrupted run: {undone}");
     }
     for failed in &recovery.failed {
-        eprintln!("warning: after an interrupted run, {failed}");
+        say!("warning: after an interrupted run, {failed}");
     }
     let mut ledger = Ledger::open(&state_dir)?;
     let options = options(arguments, state_dir, &mut ledger)?;
@@ -61,7 +64,7 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
         }
         None
     } else {
-        Some(emulated.run_workload(&arguments.workload, &stopped)?)
+        Some(emulated.run_workload(&arguments.workload, arguments.json, &stopped)?)
     };
     let served = started.elapsed();
     let report = emulated.stop()?;
@@ -76,11 +79,12 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
     };
     ledger.close()?;
     tell_end(arguments, &report, served, end, cuts.as_ref())?;
-    Ok(match (end, cuts) {
-        (Some(WorkloadEnd::Exited(status)), _) if !status.success() => Exit::NotValid,
-        (_, Some(cuts)) if !cuts.failures.is_empty() => Exit::BudgetBroken,
+    let of_workload = match end {
+        Some(WorkloadEnd::Exited(status)) => Exit::of_command(Failure::of(status.code(), status.signal())),
         _ => Exit::Fine,
-    })
+    };
+    let is_broken = cuts.is_some_and(|cuts| !cuts.failures.is_empty());
+    Ok(of_workload.worse(if is_broken { Exit::LimitBroken } else { Exit::Fine }))
 }
 
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
@@ -181,7 +185,7 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     let floor = emulated.floor().copied().unwrap_or_default();
     let through = emulated.through();
     emulated.stop()?;
-    let mut out = io::stdout().lock();
+    let mut out = output::screen();
     if arguments.json {
         writeln!(
             out,
@@ -212,8 +216,17 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
+/// Where the words about a device go: to standard error if standard output is the workload's.
+fn words(arguments: &Emulate) -> Box<dyn Write> {
+    if arguments.json || arguments.workload.is_empty() {
+        Box::new(output::screen())
+    } else {
+        Box::new(io::stderr())
+    }
+}
+
 fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = words(arguments);
     if arguments.json {
         let ready = json!({
             "profile": options.serve.profile,
@@ -313,7 +326,7 @@ fn tell_end(
     end: Option<WorkloadEnd>,
     cuts: Option<&PowerCuts>,
 ) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = words(arguments);
     let exit_code = match end {
         Some(WorkloadEnd::Exited(status)) => status.code(),
         _ => None,

@@ -11,11 +11,13 @@ use fonio_export::csv::CsvExport;
 use fonio_export::fio_iolog::{FioIolog, Version};
 use fonio_export::perfetto_json::PerfettoJson;
 use fonio_recording::{Key, Redactor, Writer, WriterOptions, redacted_meta};
+use fonio_system::say;
 
 use crate::cli::{Export, ExportFormat};
 use crate::exit::Exit;
-use crate::filter;
+use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
+use crate::{output, signals};
 
 /// Writes the requests in another tool's format.
 pub fn run(arguments: &Export) -> Result<Exit> {
@@ -59,17 +61,12 @@ pub fn run(arguments: &Export) -> Result<Exit> {
             let version = if arguments.format == ExportFormat::Iolog { Version::V3 } else { Version::V2 };
             let mut sink = FioIolog::new(&mut out, version, &devices)?;
             pour(&mut sink)?;
-            writeln!(
-                io::stderr(),
+            say!(
                 "note: the log names the recorded devices, and its writes overwrite them; replay it elsewhere with \
                  fio --read_iolog=FILE --replay_redirect=/dev/DEVICE"
-            )?;
+            );
             for (op, requests) in sink.finish()?.left_out {
-                writeln!(
-                    io::stderr(),
-                    "note: fio's log cannot express {}; {requests} requests are left out",
-                    op.name()
-                )?;
+                say!("note: fio's log cannot express {}; {requests} requests are left out", op.name());
             }
         }
         ExportFormat::Csv => {
@@ -81,22 +78,24 @@ pub fn run(arguments: &Export) -> Result<Exit> {
     }
     out.flush()?;
     if !to_standard_output {
-        writeln!(io::stdout(), "Written to {}.", arguments.out.display())?;
+        writeln!(output::screen(), "Written to {}.", arguments.out.display())?;
     }
     Ok(Exit::Fine)
 }
 
 /// Writes a recording: the rows that pass the filters, with tokens instead of names if there is a key.
 fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
+    let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, WriterOptions::default())?;
+    let mut until_stopped = UntilStopped::new(&mut writer, &stop);
     let pour =
         |sink: &mut dyn RowSink| filter::pour_unordered(subject, &arguments.reading, &arguments.filter, sink);
     let meta = match key {
-        None => pour(&mut writer)?,
-        Some(key) => redacted_meta(key, &pour(&mut Redactor::new(key, &mut writer))?),
+        None => pour(&mut until_stopped)?,
+        Some(key) => redacted_meta(key, &pour(&mut Redactor::new(key, &mut until_stopped))?),
     };
     let meta = writer.finish(meta)?;
     let requests = meta.rows.get("requests").copied().unwrap_or(0);
-    writeln!(io::stdout(), "Written {requests} requests to {}.", arguments.out.display())?;
+    writeln!(output::screen(), "Written {requests} requests to {}.", arguments.out.display())?;
     Ok(Exit::Fine)
 }

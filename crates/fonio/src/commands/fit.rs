@@ -1,7 +1,7 @@
 //! `fonio device fit`.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, IsTerminal, Write};
+use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,6 +15,9 @@ use serde_json::json;
 use crate::cli::Fit;
 use crate::commands::{bench, lab};
 use crate::exit::Exit;
+use crate::output;
+use crate::progress::{Done, Progress};
+use crate::signals;
 
 /// A fit that misses one of its own tests by more than this describes another device: blind fits of four cards
 /// predicted even the held-back tests within 12 % (docs/devices.md).
@@ -31,13 +34,14 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
         let made: Vec<PathBuf> = made.into_iter().flatten().collect();
         return lab::run_bench(kernel, &arguments.bench.target, &made);
     }
+    let mut screen = output::screen_unless(arguments.bench.json);
     let against = arguments.against.as_deref().map(read).transpose()?;
     if let Some(path) = &arguments.profile {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let profile = Profile::parse(&path.to_string_lossy(), &text)?;
         let seen = read(&arguments.bench.target)?;
         let predictions = fit::predict(&profile, &seen)?;
-        show_predictions(&predictions, arguments.bench.json, &mut io::stdout().lock())?;
+        show_predictions(&predictions, arguments.bench.json, &mut screen)?;
         return Ok(Exit::Fine);
     }
     let is_file = fs::metadata(&arguments.bench.target).is_ok_and(|metadata| metadata.is_file());
@@ -51,19 +55,19 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     };
     let out = &arguments.to;
     let name = out.file_stem().map_or_else(|| "fitted".into(), |stem| stem.to_string_lossy().into_owned());
-    let live = io::stderr().is_terminal();
+    let progress = Progress::phase("Fitting");
     let fitted = fit::fit(&benchmark, &name, arguments.resamples, |what| {
-        if live {
-            eprint!("\r\x1b[KFitting: {what} …");
+        // The measurement before took over the signals. Nothing is made here that would have to be undone.
+        if let Some(code) = signals::exit_code() {
+            std::process::exit(code.into());
         }
+        progress.set(format!("Fitting: {what}"), Done::Unknown);
     });
-    if live {
-        eprint!("\r\x1b[K");
-    }
+    drop(progress);
     let fitted = fitted?;
     fs::write(out, fitted.profile.to_toml()).with_context(|| format!("cannot write {}", out.display()))?;
     let predictions = against.map(|against| fit::predict(&fitted.profile, &against)).transpose()?;
-    show(&fitted, predictions.as_deref(), arguments, &mut io::stdout().lock())?;
+    show(&fitted, predictions.as_deref(), arguments, &mut screen)?;
     Ok(Exit::Fine)
 }
 

@@ -23,12 +23,12 @@ pub fn run(command: &Folder) -> Result<Exit> {
             let dir = found(dir)?;
             let Some(Mirrored { written, bytes, removed }) = write_out_folder(&dir)? else {
                 // Also a unit that is stopped after `fonio fix undo` asks for it.
-                writeln!(std::io::stdout(), "{} is not in memory: nothing to write out.", dir.display())?;
+                writeln!(output::screen(), "{} is not in memory: nothing to write out.", dir.display())?;
                 return Ok(Exit::Fine);
             };
             let bytes = output::bytes(ByteCount(bytes));
             writeln!(
-                std::io::stdout(),
+                output::screen(),
                 "Wrote {} out to the disk: {written} files and folders changed ({bytes}), {removed} removed.",
                 dir.display()
             )?;

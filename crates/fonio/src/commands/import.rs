@@ -1,24 +1,27 @@
 //! `fonio import`.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use fonio_recording::{Writer, WriterOptions};
 
 use crate::cli::Import;
 use crate::exit::Exit;
-use crate::filter;
+use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
+use crate::{output, signals};
 
 /// Reads a trace and writes a recording.
 pub fn run(arguments: &Import) -> Result<Exit> {
     let subject = Subject::resolve(&arguments.input)?;
     let options = WriterOptions { overwrite: arguments.overwrite, ..WriterOptions::default() };
+    let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, options)?;
-    let meta = filter::pour_unordered(subject, &arguments.reading, &arguments.filter, &mut writer)?;
+    let mut until_stopped = UntilStopped::new(&mut writer, &stop);
+    let meta = filter::pour_unordered(subject, &arguments.reading, &arguments.filter, &mut until_stopped)?;
     let meta = writer.finish(meta)?;
     let requests = meta.rows.get("requests").copied().unwrap_or(0);
-    writeln!(io::stdout(), "Imported {requests} requests to {}.", arguments.out.display())?;
-    writeln!(io::stdout(), "Next: fonio report {}", arguments.out.display())?;
+    writeln!(output::screen(), "Imported {requests} requests to {}.", arguments.out.display())?;
+    writeln!(output::screen(), "Next: fonio report {}", arguments.out.display())?;
     Ok(if requests > 0 { Exit::Fine } else { Exit::NotValid })
 }

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use anyhow::{Result, bail};
-use fonio_experiment::{Arm, CacheState, LaunchOptions, Rounds, Storage, launch_document, launch_series};
+use fonio_experiment::{
+    Arm, CacheState, LaunchFigures, LaunchOptions, Rounds, Storage, launch_document, launch_series,
+};
 
 use crate::cli::Colour;
 use crate::cli::run::{Launch, Runs};
@@ -60,8 +62,9 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
         writeln!(io::stdout(), "{text}")?;
     } else {
         output::show_on_terminal(&launch_document(&series, None), colour)?;
-        writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
+        writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;
     }
-    let valid = series.places.iter().flat_map(|place| &place.runs).all(|run| run.valid);
-    Ok(if valid { Exit::Fine } else { Exit::NotValid })
+    let runs = || series.places.iter().flat_map(|place| &place.runs);
+    let valid = if runs().all(|run| run.valid) { Exit::Fine } else { Exit::NotValid };
+    Ok(valid.worse(Exit::of_command(runs().find_map(LaunchFigures::failure))))
 }

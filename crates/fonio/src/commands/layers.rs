@@ -57,7 +57,7 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     if let Some(emulated) = emulated {
         emulated.stop()?;
     }
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         serde_json::to_writer_pretty(&mut out, &found)?;
         writeln!(out)?;

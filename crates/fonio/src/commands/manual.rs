@@ -13,6 +13,7 @@ use fonio_workload::definition::shipped;
 
 use crate::cli::Cli;
 use crate::exit::Exit;
+use crate::output;
 
 /// Writes `fonio.1` and a page for each command into `dir`.
 pub fn pages(dir: &Path) -> Result<Exit> {
@@ -20,7 +21,7 @@ pub fn pages(dir: &Path) -> Result<Exit> {
     clap_mangen::generate_to(Cli::command(), dir)
         .with_context(|| format!("the manual pages cannot be written to {}", dir.display()))?;
     writeln!(
-        io::stdout(),
+        output::screen(),
         "Manual pages are in {}; read one with `man -l {}/fonio.1`.",
         dir.display(),
         dir.display()

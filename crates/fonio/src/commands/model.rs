@@ -13,6 +13,7 @@ use crate::cli::Colour;
 use crate::cli::run::{Layer, Replay};
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::Progress;
 
 /// What a place that is a model begins with.
 pub const PREFIX: &str = "model:";
@@ -48,7 +49,9 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
         named => named.iter().map(|name| known(name)).collect::<Result<_>>()?,
     };
     let model = Model { profile, size: ByteCount(at.size), seed: at.seed, fast: arguments.fast };
+    let progress = Progress::phase(format!("Replaying in a model of {profile}"));
     let replay = replay_in_model(&arguments.recording, &model, &schedulers)?;
+    drop(progress);
     if at.json {
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&replay)?)?;
     } else {

@@ -7,9 +7,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use fonio_bfuse::{Mount as Mounted, Options, Report, daemon, report};
+use fonio_system::say;
 
 use crate::cli::mount::Mount;
 use crate::exit::Exit;
+use crate::output;
 
 /// The names under which mount(8) starts us: for `mount -t fonio` or `-t fuse.fonio`, and for fstab.
 const HELPERS: [&str; 2] = ["mount.fonio", "mount.fuse.fonio"];
@@ -54,9 +56,11 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         serve(arguments, options, |mounted| {
             let _ = writeln!(io::stdout(), "{}", announcement(mounted));
             if let Err(error) = daemon::leave_terminal() {
-                let _ = writeln!(io::stderr(), "fonio: {error}");
+                say!("fonio: {error}");
             }
         })?;
+        // SIGTERM is how systemd ends it, and no failure.
+        return Ok(Exit::Command(0));
     } else {
         let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
         child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["--mount-options", list]));
@@ -85,7 +89,7 @@ fn announcement(mounted: &Mounted) -> String {
 
 fn stats(dir: &Path, as_json: bool) -> Result<Exit> {
     let found = report(dir)?;
-    let mut out = io::stdout();
+    let mut out = output::screen_unless(as_json);
     if as_json {
         writeln!(out, "{}", serde_json::to_string_pretty(&found)?)?;
     } else {

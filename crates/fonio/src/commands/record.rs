@@ -8,10 +8,7 @@ use crate::exit::Exit;
 
 /// Records, prints a summary of the recording and the next command. The exit code is that of the recorded command.
 pub fn run(arguments: &Record) -> Result<Exit> {
-    Ok(match fonio_recorder::run(arguments, words)? {
-        0 => Exit::Fine,
-        code => Exit::Command(code),
-    })
+    fonio_recorder::run(arguments, words)
 }
 
 /// Says where a thread was blocked, as reports do.

@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use fonio_experiment::{CommandOptions, Replay as Replayed, replay};
+use fonio_system::say;
 
 use crate::cli::Colour;
 use crate::cli::run::{Layer, Replay};
@@ -47,17 +48,18 @@ fn tell(plan: &replay::Plan) {
     match plan {
         replay::Plan::Blocks(plan) => {
             let (accesses, threads) = (plan.len(), plan.threads.len());
-            eprintln!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
+            say!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
             if plan.left_out + plan.of_other_devices > 0 {
-                eprintln!(
+                say!(
                     "left out: {} discards and other operations, {} accesses of other devices",
-                    plan.left_out, plan.of_other_devices
+                    plan.left_out,
+                    plan.of_other_devices
                 );
             }
         }
         replay::Plan::Calls(plan) => {
             let (calls, files, threads) = (plan.len(), plan.files.len(), plan.threads.len());
-            eprintln!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
+            say!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
             for (reason, count) in &plan.left_out {
                 let why = match reason {
                     replay::calls::LeftOut::Failed => "failed in the recording",
@@ -69,7 +71,7 @@ fn tell(plan: &replay::Plan) {
                     }
                     replay::calls::LeftOut::Kind => "are of a kind that is not replayed, such as msync",
                 };
-                eprintln!("left out: {count} calls that {why}");
+                say!("left out: {count} calls that {why}");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! `fonio report`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
@@ -10,7 +11,7 @@ use fonio_recording::{Key, Redactor, redacted_meta};
 
 use crate::cli::{Colour, FilterArgs, Reading, Report};
 use crate::exit::Exit;
-use crate::filter;
+use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
 use crate::output::{self, Explained, Extent};
 
@@ -22,7 +23,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         Some(key) => explain_redacted(&arguments.input, &arguments.reading, &arguments.filter, &key)?,
     };
     if arguments.figures {
-        let mut out = io::stdout().lock();
+        let mut out = output::screen_unless(arguments.output.json);
         let figures = explained.analysis.figures();
         if arguments.output.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&figures)?)?;
@@ -42,12 +43,25 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
 
 /// Analyses the recording or trace that `input` names.
 pub fn explain(input: &[PathBuf], reading: &Reading, filters: &FilterArgs) -> Result<Explained> {
+    explain_until(None, input, reading, filters)
+}
+
+/// Does the same until `stop` is set.
+pub fn explain_until(
+    stop: Option<&AtomicBool>,
+    input: &[PathBuf],
+    reading: &Reading,
+    filters: &FilterArgs,
+) -> Result<Explained> {
     let subject = Subject::resolve(input)?;
     let name = subject.name();
     let options =
         AnalysisOptions { filter: filter::options(filters, &subject)?, ..AnalysisOptions::default() };
     let mut analyser = Analyser::new(options);
-    let meta = filter::pour(subject, reading, filters, &mut analyser)?;
+    let meta = match stop {
+        None => filter::pour(subject, reading, filters, &mut analyser)?,
+        Some(stop) => filter::pour(subject, reading, filters, &mut UntilStopped::new(&mut analyser, stop))?,
+    };
     Ok(finish(name, analyser, meta))
 }
 

@@ -20,6 +20,7 @@ use fonio_experiment::{
 };
 use fonio_host::{Confirmation, Ledger, Limits};
 use fonio_report::Document;
+use fonio_system::say;
 use fonio_workload::definition::{Workload, shipped};
 use serde::Serialize;
 
@@ -80,9 +81,9 @@ pub fn play(role: &Role) -> Result<Exit> {
         Role::Replay { recording, file, layer, fast, result } => {
             let done = replay::plan(recording, engine_layer(*layer))?.replay(file, *fast)?;
             done.save(result)?;
-            eprintln!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
+            say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
             if done.short_reads > 0 {
-                eprintln!("{} reads got less than in the recording", done.short_reads);
+                say!("{} reads got less than in the recording", done.short_reads);
             }
         }
         Role::Start { socket } => start_task(socket)?,
@@ -206,7 +207,7 @@ impl LeftOut {
     fn tell(&self) {
         for (reason, fixes) in &self.0 {
             let colon = if fixes.is_empty() { "" } else { ": " };
-            eprintln!("left out: {}{colon}{reason}", fixes.join(", "));
+            say!("left out: {}{colon}{reason}", fixes.join(", "));
         }
     }
 }
@@ -222,10 +223,10 @@ pub(super) fn begin() -> Result<Arc<AtomicBool>> {
 pub(super) fn recover() -> Result<()> {
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {
-        eprintln!("Cleaned up after an interrupted run: {undone}");
+        say!("Cleaned up after an interrupted run: {undone}");
     }
     for failed in &recovery.failed {
-        eprintln!("warning: after an interrupted run, {failed}");
+        say!("warning: after an interrupted run, {failed}");
     }
     Ok(())
 }
@@ -266,12 +267,12 @@ pub(super) fn measure(
     };
     let rounds = rounds(arguments.runs);
     if let Some(best) = tried.best {
-        eprintln!("Running every fix once to find the {best} fastest:");
+        say!("Running every fix once to find the {best} fastest:");
         let (once, _) = run(&arms, Rounds::Fixed(1), &out.join("once"))?;
         arms = fastest(&arms, &once, best);
         match arguments.runs {
-            Runs::Number(number) => eprintln!("Measuring the fastest, {number} times each:"),
-            Runs::Auto => eprintln!("Measuring the fastest, at first three times each:"),
+            Runs::Number(number) => say!("Measuring the fastest, {number} times each:"),
+            Runs::Auto => say!("Measuring the fastest, at first three times each:"),
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
@@ -306,7 +307,7 @@ fn publish(
         writeln!(io::stdout(), "{text}")?;
     } else {
         output::show_on_terminal(&document(series, Some(short)), colour)?;
-        writeln!(io::stdout(), "\nFull report with charts: {}", page.display())?;
+        writeln!(output::screen(), "\nFull report with charts: {}", page.display())?;
     }
     let valid = series.variations.iter().flat_map(|variation| &variation.runs).all(|run| run.valid);
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
@@ -449,7 +450,7 @@ fn list_workloads(as_json: bool) -> Result<Exit> {
         shipped().iter().map(|workload| named(workload.name)).collect::<Result<_>>()?;
     let title = "Mobibench, with its own options after `--`".to_owned();
     workloads.push(Listed { name: MOBIBENCH, title });
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(as_json);
     if as_json {
         writeln!(out, "{}", serde_json::to_string_pretty(&workloads)?)?;
         return Ok(Exit::Fine);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anyhow::Result;
 use fonio_core::ByteCount;
 use fonio_core::meta::Mount;
-use fonio_record::status::{DeviceKind, Health, Status, StorageDevice, status};
+use fonio_machine::{Health, Status, percent_full, status};
 
 use crate::cli::Colour;
 use crate::exit::Exit;
@@ -14,13 +14,10 @@ use crate::output;
 /// Processes and cgroups listed under "writes now".
 const WRITERS_SHOWN: usize = 5;
 
-/// A file system this full gets a warning: flash slows down and wears faster when it is nearly full.
-const NEARLY_FULL_PERCENT: u64 = 90;
-
 /// Examines the machine for less than a second and prints the card.
 pub fn run(json: bool, colour: Colour) -> Result<Exit> {
     let status = status();
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(json);
     if json {
         serde_json::to_writer_pretty(&mut out, &status)?;
         writeln!(out)?;
@@ -32,12 +29,12 @@ pub fn run(json: bool, colour: Colour) -> Result<Exit> {
 
 fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
     let (bold, dim, plain) = if colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-    writeln!(out, "{bold}{}{plain}\n", verdict(status))?;
-    for device in shown(status) {
+    writeln!(out, "{bold}{}{plain}\n", status.verdict())?;
+    for device in status.shown() {
         let name = device.device.name.as_deref().unwrap_or("?");
         let model = device.device.model.as_deref().map(|model| format!(", {model}")).unwrap_or_default();
         let size = device.device.size_bytes.map(|size| format!(", {}", bytes(size))).unwrap_or_default();
-        writeln!(out, "{bold}{name}{plain}  {}{model}{size}", kind(device.kind))?;
+        writeln!(out, "{bold}{name}{plain}  {}{model}{size}", device.kind.label())?;
         let mut queue = Vec::new();
         queue.extend(device.device.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
         queue.extend(device.device.depth.map(|depth| format!("depth {depth}")));
@@ -90,80 +87,6 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
         out,
         "\nNext: {bold}{sudo}fonio check{plain} records for 40 s and says whether storage is the problem."
     )
-}
-
-/// Returns the devices to show: real ones, and stacked ones that are mounted; empty ones are left out.
-fn shown(status: &Status) -> impl Iterator<Item = &StorageDevice> {
-    status.devices.iter().filter(|device| {
-        let real = !matches!(
-            device.kind,
-            DeviceKind::Loop
-                | DeviceKind::Zram
-                | DeviceKind::DeviceMapper
-                | DeviceKind::Raid
-                | DeviceKind::Other
-        );
-        let empty = device.device.size_bytes.is_none_or(|size| size.0 == 0);
-        !empty && (real || !device.device.mounts.is_empty())
-    })
-}
-
-fn verdict(status: &Status) -> String {
-    let mut troubles = Vec::new();
-    for device in &status.devices {
-        let name = device.device.name.as_deref().unwrap_or("?");
-        if let Some(health) = &device.health {
-            if let Some(used) = health.life_used_percent.filter(|used| *used >= 80) {
-                troubles.push(format!("{name} has used {used} % of its life"));
-            }
-            if let Some(state) = health.reserved_blocks.as_deref().filter(|state| *state != "normal") {
-                troubles.push(format!("{name}'s reserved blocks are at \"{state}\""));
-            }
-        }
-        for mount in &device.device.mounts {
-            if let Some(full) = percent_full(mount).filter(|full| *full >= NEARLY_FULL_PERCENT) {
-                troubles.push(format!("{} is {full} % full", mount.at));
-            }
-        }
-    }
-    if !troubles.is_empty() {
-        return format!("Worth a look: {}.", troubles.join("; "));
-    }
-    let flash: Vec<&str> = status
-        .devices
-        .iter()
-        .filter(|device| device.flash)
-        .filter_map(|device| device.device.name.as_deref())
-        .collect();
-    match &flash[..] {
-        [] => "No flash device was found.".to_owned(),
-        [one] => format!("{one} is flash; nothing on it looks worn or full."),
-        several => format!("{} are flash; nothing on them looks worn or full.", several.join(", ")),
-    }
-}
-
-fn kind(kind: DeviceKind) -> &'static str {
-    match kind {
-        DeviceKind::Emmc => "eMMC",
-        DeviceKind::SdCard => "SD card",
-        DeviceKind::Ufs => "UFS",
-        DeviceKind::Nvme => "NVMe",
-        DeviceKind::RawFlash => "raw flash",
-        DeviceKind::SolidState => "solid state",
-        DeviceKind::Usb => "USB",
-        DeviceKind::Virtual => "disk of a virtual machine",
-        DeviceKind::HardDisk => "hard disk",
-        DeviceKind::DeviceMapper => "device mapper",
-        DeviceKind::Raid => "RAID",
-        DeviceKind::Loop => "loop device",
-        DeviceKind::Zram => "compressed memory",
-        _ => "block device",
-    }
-}
-
-fn percent_full(mount: &Mount) -> Option<u64> {
-    let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
-    (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
 }
 
 fn mounted(mount: &Mount) -> String {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::cli::SyncPolicy;
 use crate::exit::Exit;
+use crate::output;
 
 /// Checks a policy, or does a part of the unit's work.
 pub fn run(command: &SyncPolicy) -> Result<Exit> {
@@ -55,7 +56,7 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     } else {
         databases.iter().map(|database| of_database(&policy, database)).collect::<Result<_>>()?
     };
-    let mut out = std::io::stdout();
+    let mut out = output::screen_unless(as_json);
     if as_json {
         writeln!(out, "{}", serde_json::to_string_pretty(&shown)?)?;
         return Ok(Exit::Fine);
@@ -126,7 +127,7 @@ fn about(class: Class) -> String {
 /// Removes the caches of boots that did not end cleanly.
 fn boot(path: &Path) -> Result<Exit> {
     if !path.exists() {
-        writeln!(std::io::stdout(), "There is no policy {}: nothing to do.", path.display())?;
+        writeln!(output::screen(), "There is no policy {}: nothing to do.", path.display())?;
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
@@ -143,7 +144,7 @@ fn boot(path: &Path) -> Result<Exit> {
                 Ok(Some(removed)) => {
                     let files: Vec<_> = removed.files.iter().map(|file| file.display().to_string()).collect();
                     writeln!(
-                        std::io::stdout(),
+                        output::screen(),
                         "{} is a cache from a boot that did not end cleanly: removed {}.",
                         cache.path().display(),
                         if files.is_empty() { "its marker".to_owned() } else { files.join(", ") }
@@ -167,14 +168,14 @@ fn stop() -> Result<Exit> {
     let state = String::from_utf8_lossy(&state).trim().to_owned();
     if state != "stopping" {
         writeln!(
-            std::io::stdout(),
+            output::screen(),
             "This machine does not shut down (it is {state}), so programs may go on writing: not recorded as a clean end."
         )?;
         return Ok(Exit::Fine);
     }
     rustix::fs::sync();
     Boots::read()?.record(true)?;
-    writeln!(std::io::stdout(), "Recorded that this boot ended cleanly.")?;
+    writeln!(output::screen(), "Recorded that this boot ended cleanly.")?;
     Ok(Exit::Fine)
 }
 

@@ -17,30 +17,30 @@ const BUFFER_BYTES: usize = 256 << 10;
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
 /// What is at a name; `None` if there is nothing.
-pub(super) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
+pub(in crate::settings) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
         found => found.map(Some),
     }
 }
 
-pub(super) fn kind(stat: &Stat) -> FileType {
+pub(in crate::settings) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
 /// Opens a folder for reading.
-pub(super) fn open_folder(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+pub(in crate::settings) fn open_folder(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
 /// Opens an object of any kind, only to name it.
-pub(super) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+pub(in crate::settings) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Opens a regular file. Its access time stays as it is where the kernel allows that.
-pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
+pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     // Something else may have got the name: opening a pipe must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
@@ -53,7 +53,7 @@ pub(super) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
 
 /// Whether two files have the same bytes. Their times do not tell: a program that writes to a mapping of a file in memory
 /// does not change them.
-pub(super) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
+pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
     let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
     let mut at = 0;
     loop {
@@ -83,7 +83,7 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
 }
 
 /// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes that were written.
-pub(super) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
+pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
     // Before its content: what a file that grows gets meanwhile would else be zeros in the copy.
     let size = rustix::fs::fstat(from)?.st_size as u64;
@@ -135,12 +135,12 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {
 }
 
 /// The path of a descriptor, for calls that take no descriptor of an object that was not opened for reading.
-pub(super) fn path_of(object: BorrowedFd<'_>) -> String {
+pub(in crate::settings) fn path_of(object: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", object.as_raw_fd())
 }
 
 /// Gives `to` the owner, mode, attributes and times of `from`, as far as they differ. Returns whether one did.
-pub(super) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<bool> {
+pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<bool> {
     let (source, now) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
     let mut changed = false;
     if (source.st_uid, source.st_gid) != (now.st_uid, now.st_gid) {
@@ -166,7 +166,7 @@ pub(super) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Resul
 
 /// The times of an object.
 #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
-pub(super) fn times(stat: &Stat) -> Timestamps {
+pub(in crate::settings) fn times(stat: &Stat) -> Timestamps {
     let time = |seconds, nanos| Timespec { tv_sec: seconds as i64, tv_nsec: nanos as i64 };
     Timestamps {
         last_access: time(stat.st_atime, stat.st_atime_nsec),
@@ -189,7 +189,7 @@ fn copy_attributes(from: &str, to: &str) -> Result<bool> {
 }
 
 /// The extended attributes of an object, sorted.
-pub(super) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
+pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
     // The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
     let mut names = vec![0_u8; 64 << 10];
     let length = match rustix::fs::listxattr(path, names.as_mut_slice()) {

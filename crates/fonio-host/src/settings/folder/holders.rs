@@ -12,7 +12,7 @@ const NAMED_MAX: usize = 8;
 
 /// A program with open files in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(in crate::settings) struct Holder {
     pub pid: u32,
     pub name: String,
     /// The unit of systemd that it belongs to.
@@ -33,7 +33,7 @@ impl fmt::Display for Holder {
 
 /// How programs use a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(in crate::settings) enum Use {
     /// They have files open for writing.
     Writes,
     /// They have files open, mapped, or are in it.
@@ -41,7 +41,7 @@ pub(super) enum Use {
 }
 
 /// The programs that use files below `dir` on the file system with this number, as far as this user may see them.
-pub(super) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Holder> {
+pub(in crate::settings) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Holder> {
     let proc = Path::new("/proc");
     let mut found = Vec::new();
     let own = std::process::id();
@@ -57,7 +57,7 @@ pub(super) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Holder> {
 }
 
 /// Their names as a list.
-pub(super) fn named(holders: &[Holder]) -> String {
+pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     let mut names: Vec<String> = holders.iter().take(NAMED_MAX).map(Holder::to_string).collect();
     if holders.len() > NAMED_MAX {
         names.push(format!("and {} more", holders.len() - NAMED_MAX));
@@ -66,7 +66,7 @@ pub(super) fn named(holders: &[Holder]) -> String {
 }
 
 /// What to do with them: `verb` is what systemctl does with their units.
-pub(super) fn what_to_do(holders: &[Holder], verb: &str) -> String {
+pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();
     units.dedup();

@@ -1,17 +1,13 @@
-//! Settings of a folder: its content is in memory ([`in_ram`]), on another device ([`on`]) or in an image file on its own one
-//! ([`hot_range`]), or fonio's FUSE file system is mounted over it ([`buffered`]).
+//! Folders over which something is mounted: memory, a folder on another device, an image file on the folder's own device, or
+//! fonio's FUSE file system.
 //!
-//! Each is a mount over the folder. What is below stays where it is. It is reached through a copy of the mount that holds the
+//! Each of these settings is a mount over the folder. What is below stays where it is. It is reached through a copy of the mount that holds the
 //! folder, without the mounts in it ([`uncovered`]): this needs no mount point, so nothing of it is left after a kill.
 
-pub(super) mod buffered;
-mod copy;
-mod holders;
-pub(super) mod hot_range;
-pub(super) mod in_ram;
-mod mirror;
-pub(super) mod on;
-mod survey;
+pub(super) mod copy;
+pub(super) mod holders;
+pub(super) mod mirror;
+pub(super) mod survey;
 pub(super) mod units;
 
 use std::fs::{self, File};
@@ -24,13 +20,10 @@ use fonio_core::quantity::Unit;
 use fonio_system::{MountTable, state};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsPickFlags, MountAttrFlags, OpenTreeFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string,
-    fspick,
-};
+use rustix::mount::{MountAttrFlags, OpenTreeFlags};
 
 use self::holders::{Use, holders, named, what_to_do};
-pub use self::mirror::Mirrored;
+use self::survey::survey;
 use crate::HostError;
 use crate::error::chain;
 
@@ -141,7 +134,7 @@ pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
 }
 
 /// The error of a folder that cannot be unmounted because programs use it.
-fn in_use(dir: &Path, how: Use) -> HostError {
+pub(super) fn in_use(dir: &Path, how: Use) -> HostError {
     let found = holders(dir, device_of(dir), how);
     let by = if found.is_empty() {
         "by a program that fonio does not see, or by a mount in it".to_owned()
@@ -152,7 +145,7 @@ fn in_use(dir: &Path, how: Use) -> HostError {
 }
 
 /// Names the programs if unmounting failed because of them.
-fn or_in_use(error: HostError, dir: &Path) -> HostError {
+pub(super) fn or_in_use(error: HostError, dir: &Path) -> HostError {
     match &error {
         HostError::System(system) if system.source.kind() == std::io::ErrorKind::ResourceBusy => {
             in_use(dir, Use::Any)
@@ -161,17 +154,48 @@ fn or_in_use(error: HostError, dir: &Path) -> HostError {
     }
 }
 
+/// Opens a folder.
+pub(super) fn open(dir: &Path) -> Result<OwnedFd, HostError> {
+    rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))
+}
+
+/// The free space of a file system.
+pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
+    let found = rustix::fs::fstatvfs(dir)?;
+    Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
+}
+
+/// At most how much space copying back needs on the folder's own device, and how much is free there.
+pub(super) fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
+    let own = visible(dir).map_err(failed("open", dir))?;
+    // Files are written beside those that they replace.
+    let needs = survey(&own, dir)?.bytes;
+    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+    Ok((needs, free(&below).map_err(failed("look at", dir))?))
+}
+
+/// What copying the content back takes, as a sentence.
+pub(super) fn copying_back(dir: &Path) -> Option<String> {
+    let (needs, has) = needs(dir).ok()?;
+    Some(format!(
+        "Copying the changes back takes at most {} on the device of {}, which has {} free.",
+        words(needs),
+        dir.display(),
+        words(has)
+    ))
+}
+
 /// An amount of data, rounded for people.
-fn words(bytes: ByteCount) -> String {
+pub(super) fn words(bytes: ByteCount) -> String {
     Unit::Bytes.format(bytes.0 as f64)
 }
 
-fn device_of(dir: &Path) -> u64 {
+pub(super) fn device_of(dir: &Path) -> u64 {
     fs::metadata(dir).map_or(0, |stat| stat.dev())
 }
 
 /// Only one process at a time copies folders. The kernel ends the lock with the process.
-fn lock() -> Result<File, HostError> {
+pub(super) fn lock() -> Result<File, HostError> {
     let dir = state::folder().join("folders");
     crate::ledger::make_private_dir(&dir)?;
     let lock = File::open(&dir).map_err(HostError::system("open", &dir))?;
@@ -180,17 +204,17 @@ fn lock() -> Result<File, HostError> {
     Ok(lock)
 }
 
-const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The folder as it is below all that is mounted on it and in it.
-fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
     let (parent, name) = (dir.parent().ok_or(Errno::INVAL)?, dir.file_name().ok_or(Errno::INVAL)?);
     let mount = copy_of_mount(parent)?;
     rustix::fs::openat(&mount, name, AS_FOLDER | OFlags::NOFOLLOW, Mode::empty())
 }
 
 /// The folder as it is, without what is mounted in it.
-fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
+pub(super) fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
     let mount = copy_of_mount(dir)?;
     rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())
 }
@@ -209,7 +233,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
 ];
 
 /// The options of the mount that holds a folder which a mount over the folder has too.
-fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
+pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
     // The folder itself can be a mount point.
     let around = table.holding(dir.parent().unwrap_or(dir));
@@ -219,24 +243,14 @@ fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
 }
 
 /// The flags of [`options_around`].
-fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
+pub(super) fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
     let names = options_around(dir)?;
     let flags = ATTRIBUTES.iter().filter(|(name, _)| names.contains(name)).map(|(_, flag)| *flag);
     Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
 }
 
-/// Changes a parameter of the file system that is mounted over a folder: a flag such as `ro`, or a key with a value.
-fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<(), Errno> {
-    let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
-    match value {
-        Some(value) => fsconfig_set_string(&picked, key, value)?,
-        None => fsconfig_set_flag(&picked, key)?,
-    }
-    fsconfig_reconfigure(&picked)
-}
-
 /// The error of a system call on a folder. Copies of mounts need Linux 5.2.
-fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
+pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
         Errno::NOSYS => HostError::NotInKernel {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),

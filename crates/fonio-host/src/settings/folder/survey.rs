@@ -17,7 +17,7 @@ const OBJECT_BYTES: u64 = 1 << 10;
 
 /// A folder's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Survey {
+pub(in crate::settings) struct Survey {
     /// What it takes in memory: whole pages without holes.
     pub memory: ByteCount,
     /// The bytes that are allocated for it.
@@ -32,18 +32,18 @@ pub(super) struct Survey {
 
 impl Survey {
     /// The number of objects.
-    pub(super) fn objects(&self) -> u64 {
+    pub(in crate::settings) fn objects(&self) -> u64 {
         self.states.len() as u64
     }
 
     /// Whether nothing was changed between two surveys.
-    pub(super) fn is_same_as(&self, other: &Survey) -> bool {
+    pub(in crate::settings) fn is_same_as(&self, other: &Survey) -> bool {
         self.states == other.states
     }
 }
 
 /// Looks at all that is in a folder. `place` is its path.
-pub(super) fn survey(folder: &OwnedFd, place: &Path) -> Result<Survey, HostError> {
+pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Survey, HostError> {
     let mut found = Survey::default();
     let mut linked = BTreeMap::new();
     walk(folder.as_fd(), place, &mut found, &mut linked)?;

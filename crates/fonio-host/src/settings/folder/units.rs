@@ -8,13 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::super::kept::HEADER;
-use super::super::kept::own::OwnFile;
+use super::super::kept::own::{HEADER, OwnFile};
 use super::super::{files, systemd};
 use crate::HostError;
-
-/// The interval between two write-outs.
-pub(super) const INTERVAL: &str = "1h";
 
 /// The units of a folder.
 pub(in crate::settings) struct Units {
@@ -25,7 +21,7 @@ pub(in crate::settings) struct Units {
 }
 
 impl Units {
-    pub(super) fn new(units: Vec<(String, Vec<String>)>, wanted_by: &'static str) -> Units {
+    pub(in crate::settings) fn new(units: Vec<(String, Vec<String>)>, wanted_by: &'static str) -> Units {
         Units { units, wanted_by }
     }
 
@@ -97,55 +93,12 @@ pub(in crate::settings) fn take(units: &Units) -> Result<(), HostError> {
     systemd::systemctl(&["daemon-reload"]).map(drop)
 }
 
-/// The units of a folder in memory: the folder itself, and the timer and the service of the write-out.
-pub(in crate::settings) fn of_folder_in_ram(program: &Path, dir: &Path, size: &str) -> Units {
-    let stem = format!("fonio-folder-in-ram-{}", escape(dir));
-    let (service, timer, write) =
-        (format!("{stem}.service"), format!("{stem}.timer"), format!("{stem}-write-out.service"));
-    let (path, run) = (argument(dir), argument(program));
-    let plain = specifiers(dir);
-    let folder = lines(&[
-        "[Unit]",
-        &format!("Description={plain} in memory, by fonio"),
-        "DefaultDependencies=no",
-        &format!("RequiresMountsFor={} {}", quote(dir), quote(program)),
-        "After=local-fs.target",
-        "Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target",
-        "Conflicts=shutdown.target",
-        &format!("Wants={timer}"),
-        "[Service]",
-        "Type=oneshot",
-        "RemainAfterExit=yes",
-        &format!("ExecStart={run} folder start {size} {path}"),
-        &format!("ExecReload={run} folder write-out {path}"),
-        &format!("ExecStop={run} folder write-out {path}"),
-        "TimeoutStopSec=15min",
-    ]);
-    let clock = lines(&[
-        "[Unit]",
-        &format!("Description=Write {plain} out of memory, by fonio"),
-        &format!("PartOf={service}"),
-        "[Timer]",
-        &format!("OnActiveSec={INTERVAL}"),
-        &format!("OnUnitInactiveSec={INTERVAL}"),
-        &format!("Unit={write}"),
-    ]);
-    let out = lines(&[
-        "[Unit]",
-        &format!("Description=Write {plain} out of memory, by fonio"),
-        "[Service]",
-        "Type=oneshot",
-        &format!("ExecStart={run} folder write-out {path}"),
-    ]);
-    Units::new(vec![(service, folder), (timer, clock), (write, out)], "sysinit.target")
-}
-
-pub(super) fn lines(lines: &[&str]) -> Vec<String> {
+pub(in crate::settings) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
 /// A path in the name of a unit, as `systemd-escape --path` writes it (systemd.unit(5)).
-pub(super) fn escape(dir: &Path) -> String {
+pub(in crate::settings) fn escape(dir: &Path) -> String {
     let mut name = String::new();
     let bytes = dir.as_os_str().as_bytes();
     for (at, byte) in bytes.strip_prefix(b"/").unwrap_or(bytes).iter().enumerate() {
@@ -162,19 +115,19 @@ pub(super) fn escape(dir: &Path) -> String {
 }
 
 /// A path as one word in a setting of a unit (systemd.syntax(7)).
-pub(super) fn quote(path: &Path) -> String {
+pub(in crate::settings) fn quote(path: &Path) -> String {
     let text = specifiers(path).replace('\\', "\\\\").replace('"', "\\\"");
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+%".contains(letter);
     if text.chars().all(is_plain) { text } else { format!("\"{text}\"") }
 }
 
 /// A path as one word of a command in a unit, in which `$` begins a variable.
-pub(super) fn argument(path: &Path) -> String {
+pub(in crate::settings) fn argument(path: &Path) -> String {
     quote(path).replace('$', "$$")
 }
 
 /// A path in a text in which `%` begins a specifier.
-pub(super) fn specifiers(path: &Path) -> String {
+pub(in crate::settings) fn specifiers(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 

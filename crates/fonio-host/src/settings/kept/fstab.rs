@@ -87,13 +87,18 @@ fn escape(path: &Path) -> String {
 }
 
 /// The line that binds the folder `to` over the folder `dir`.
-pub(super) fn line_of_bind(to: &Path, dir: &Path) -> String {
+pub(in crate::settings) fn line_of_bind(to: &Path, dir: &Path) -> String {
     line_of_mount(to, dir, "none", "bind,nofail")
 }
 
 /// The line that mounts `source` over the folder `dir`. With the option nofail, a missing source does not stop the start of the
 /// machine; if it is there, programs start after the mount.
-pub(super) fn line_of_mount(source: &Path, dir: &Path, filesystem: &str, options: &str) -> String {
+pub(in crate::settings) fn line_of_mount(
+    source: &Path,
+    dir: &Path,
+    filesystem: &str,
+    options: &str,
+) -> String {
     let (source, dir) = (escape(source), escape(dir));
     format!(
         "{source} {dir} {filesystem} {options},x-systemd.requires-mounts-for={source},x-systemd.before=sysinit.target 0 0"

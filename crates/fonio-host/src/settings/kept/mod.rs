@@ -1,20 +1,10 @@
 //! Keeps settings across reboots, in the files that Linux reads at its start.
 //!
-//! | setting | file |
-//! |---|---|
-//! | of a device's queue | a rule of udev, in a file of fonio's |
-//! | of the machine | a line of sysctl, in a file of fonio's |
-//! | of a mount | an option in the mount's line of `/etc/fstab` |
-//! | a folder on another device, or in an image | a line of `/etc/fstab` |
-//! | of journald, or of a unit of systemd | a drop-in of fonio's |
-//! | swap in memory, a folder in memory or with a write buffer | units of systemd |
-//! | of a database | its file keeps it by itself |
-//! | of the weekly trimming | systemd keeps it by itself; the record tells what was there before |
-//!
 //! Invariant: a change is in the record before it is in the file. After a kill, the record thus names every change that
 //! may be there.
 
-mod fstab;
+pub(super) mod files;
+pub(super) mod fstab;
 pub(super) mod own;
 mod plan;
 
@@ -25,70 +15,12 @@ use std::process::{Command, Stdio};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-use self::own::OwnFiles;
-use super::{Applied, Target, Undone, files};
+use self::files::KeptFiles;
+use self::own::{HEADER, OwnFiles, body};
+use super::applied::{Applied, Undone};
+use super::files::{read, remove, replace, sync_folder};
+use super::target::Target;
 use crate::HostError;
-
-/// The first line of files that are fonio's own.
-pub(super) const HEADER: &str =
-    "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
-
-/// The files in which settings are kept.
-#[derive(Clone, Debug)]
-pub struct KeptFiles {
-    /// The table of mounts; the file with `.before-fonio` added to its name is its backup while fonio has options in it.
-    pub fstab: PathBuf,
-    /// fonio's rules of udev. The folder must exist.
-    pub udev_rules: PathBuf,
-    /// The socket of udev, which exists if udev runs.
-    pub udev_control: PathBuf,
-    /// udev's notes on each device, with its serial number.
-    pub udev_data: PathBuf,
-    /// The folder with the numbers of block devices.
-    pub sys_block: PathBuf,
-    /// fonio's settings of sysctl. The folder must exist. Settings in files that sort after it come later.
-    pub sysctl: PathBuf,
-    /// The other folders with settings of sysctl. A file in an earlier one hides those with its name in later ones.
-    pub sysctl_folders: Vec<PathBuf>,
-    /// The file whose settings of sysctl come last, if the system has one.
-    pub sysctl_last: Option<PathBuf>,
-    /// Exists if systemd runs.
-    pub systemd_runs: PathBuf,
-    /// The folder of systemd's configuration.
-    pub systemd: PathBuf,
-    /// The program that units run.
-    pub program: PathBuf,
-    /// The folder of the record.
-    pub state: PathBuf,
-}
-
-impl KeptFiles {
-    /// The files of this machine.
-    pub fn of_machine() -> KeptFiles {
-        KeptFiles {
-            fstab: "/etc/fstab".into(),
-            udev_rules: "/etc/udev/rules.d/90-fonio.rules".into(),
-            udev_control: "/run/udev/control".into(),
-            udev_data: "/run/udev/data".into(),
-            sys_block: "/sys/block".into(),
-            sysctl: "/etc/sysctl.d/90-fonio.conf".into(),
-            sysctl_folders: ["/run", "/usr/local/lib", "/usr/lib", "/lib"]
-                .map(|folder| Path::new(folder).join("sysctl.d"))
-                .into(),
-            // systemd reads it only if it is linked into a folder.
-            sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
-            systemd_runs: super::systemd::RUNS.into(),
-            systemd: "/etc/systemd".into(),
-            // Without a name, units with it are refused.
-            program: std::env::current_exe().unwrap_or_default(),
-            state: "/var/lib/fonio".into(),
-        }
-    }
-
-    fn record(&self) -> PathBuf {
-        self.state.join("kept.json")
-    }
-}
 
 /// A setting that is kept, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,7 +95,7 @@ impl Keeper {
     /// [`HostError::System`] if it cannot be read or parsed.
     pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
         let record = files.record();
-        match files::read(&record)? {
+        match read(&record)? {
             text if text.is_empty() => Ok(Vec::new()),
             text => serde_json::from_str(&text)
                 .map_err(|error| HostError::system("understand", record)(error.into())),
@@ -209,13 +141,13 @@ impl Keeper {
         match &kept.change {
             Change::Files(own) => own.are_there(),
             Change::Itself => Ok(true),
-            Change::Mount { line } => Ok(files::read(&self.files.fstab)?.lines().any(|known| known == line)),
+            Change::Mount { line } => Ok(read(&self.files.fstab)?.lines().any(|known| known == line)),
             Change::Lines { file, lines } => {
-                let text = files::read(file)?;
+                let text = read(file)?;
                 Ok(text.lines().any(|line| lines.iter().any(|own| own == line)))
             }
             Change::MountOption { dir, option, .. } => {
-                let text = files::read(&self.files.fstab)?;
+                let text = read(&self.files.fstab)?;
                 // Somebody may be editing the table: a line that is commented out, or there twice, can come back with the option.
                 let place = fstab::options_of(&text, dir);
                 Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
@@ -233,8 +165,12 @@ impl Keeper {
         if self.kept.is_empty() {
             return crate::ledger::remove_file(&self.record());
         }
+        let is_first = |at: usize| {
+            self.kept[..at].iter().all(|other| other.applied.target != self.kept[at].applied.target)
+        };
+        assert!((0..self.kept.len()).all(is_first), "each setting is kept once: {:?}", self.kept);
         let text = serde_json::to_string_pretty(&self.kept).expect("paths of ours are UTF-8");
-        files::replace(&self.record(), &text, |_| Ok(()))
+        replace(&self.record(), &text, |_| Ok(()))
     }
 
     /// The settings that are kept.
@@ -270,27 +206,24 @@ impl Keeper {
         self.save()?;
         match &kept.change {
             Change::Lines { file, lines } => {
-                let mut text = files::read(file)?;
+                let mut text = read(file)?;
                 if text.is_empty() {
                     text.push_str(HEADER);
                 }
                 let new: String = lines.iter().map(|line| format!("{line}\n")).collect();
-                match applied.target {
-                    // A new scheduler sets the number of requests, so that it comes first.
-                    Target::Scheduler { .. } if text.starts_with(HEADER) => {
-                        text.insert_str(HEADER.len(), &new)
+                let after_header = text.len() - body(&text).len();
+                if applied.target.comes_first() && after_header > 0 {
+                    text.insert_str(after_header, &new);
+                } else {
+                    if !text.ends_with('\n') {
+                        text.push('\n');
                     }
-                    _ => {
-                        if !text.ends_with('\n') {
-                            text.push('\n');
-                        }
-                        text.push_str(&new);
-                    }
+                    text.push_str(&new);
                 }
-                files::replace(file, &text, |_| Ok(()))?;
+                replace(file, &text, |_| Ok(()))?;
             }
             Change::MountOption { dir, option, .. } => {
-                let mut text = files::read(&self.files.fstab)?;
+                let mut text = read(&self.files.fstab)?;
                 self.back_up(&text)?;
                 if let Ok(place) = fstab::options_of(&text, dir) {
                     let options = fstab::with_option(&text[place.clone()], option);
@@ -299,7 +232,7 @@ impl Keeper {
                 }
             }
             Change::Mount { line } => {
-                let mut text = files::read(&self.files.fstab)?;
+                let mut text = read(&self.files.fstab)?;
                 self.back_up(&text)?;
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
@@ -334,7 +267,7 @@ impl Keeper {
     }
 
     fn take_option(&self, dir: &str, at: usize) -> Result<bool, HostError> {
-        let mut text = files::read(&self.files.fstab)?;
+        let mut text = read(&self.files.fstab)?;
         let added: Vec<(usize, &str, &str)> = self.options_of(dir).collect();
         let place = added.iter().position(|(of, _, _)| *of == at).expect("it is one of them");
         let (options, original) =
@@ -352,7 +285,7 @@ impl Keeper {
 
     /// Takes a line out of the table of mounts. Returns whether it was there.
     fn take_line(&self, line: &str) -> Result<bool, HostError> {
-        let text = files::read(&self.files.fstab)?;
+        let text = read(&self.files.fstab)?;
         let mut left: Vec<&str> = text.split_inclusive('\n').collect();
         let Some(at) = left.iter().rposition(|known| known.trim_end_matches('\n') == line) else {
             return Ok(false);
@@ -370,12 +303,12 @@ impl Keeper {
 
     fn back_up(&self, text: &str) -> Result<(), HostError> {
         let backup = self.backup();
-        if backup.exists() { Ok(()) } else { files::replace(&backup, text, |_| Ok(())) }
+        if backup.exists() { Ok(()) } else { replace(&backup, text, |_| Ok(())) }
     }
 
     /// Replaces the table of mounts, unless `findmnt` finds an error in the new one that the old one does not have.
     fn replace_fstab(&self, text: &str) -> Result<(), HostError> {
-        files::replace(&self.files.fstab, text, |new| match (errors_in(&self.files.fstab), errors_in(new)) {
+        replace(&self.files.fstab, text, |new| match (errors_in(&self.files.fstab), errors_in(new)) {
             (old, new) if new.len() > old.len() => Err(HostError::NotKept {
                 value: "the new option".to_owned(),
                 path: self.files.fstab.clone(),
@@ -397,7 +330,7 @@ impl Drop for Keeper {
 
 /// Takes lines out of a file of fonio's; removes the file if nothing else is in it. Returns whether all were there.
 fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
-    let text = files::read(file)?;
+    let text = read(file)?;
     let mut left: Vec<&str> = text.split_inclusive('\n').collect();
     let mut were_there = true;
     for line in lines {
@@ -407,13 +340,13 @@ fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
         }
     }
     let left = left.concat();
-    if left == HEADER || left.is_empty() {
-        files::remove(file).map_err(HostError::system("remove", file))?;
+    if body(&left).is_empty() {
+        remove(file).map_err(HostError::system("remove", file))?;
         if !text.is_empty() {
-            files::sync_folder(file)?;
+            sync_folder(file)?;
         }
     } else if left != text {
-        files::replace(file, &left, |_| Ok(()))?;
+        replace(file, &left, |_| Ok(()))?;
     }
     Ok(were_there)
 }

@@ -12,6 +12,20 @@ use serde::{Deserialize, Serialize};
 use super::super::files;
 use crate::HostError;
 
+/// The first line of files that are fonio's own.
+pub(in crate::settings) const HEADER: &str =
+    "# Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.\n";
+
+/// The first line that earlier builds wrote.
+pub(super) const FORMER_HEADER: &str =
+    "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
+
+/// The text of a file of fonio's without the first line.
+pub(super) fn body(text: &str) -> &str {
+    let without = [HEADER, FORMER_HEADER].iter().find_map(|header| text.strip_prefix(header));
+    without.unwrap_or(text)
+}
+
 /// Files, and the folders that were made for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OwnFiles {
@@ -29,14 +43,15 @@ pub(in crate::settings) struct OwnFile {
 }
 
 impl OwnFile {
-    fn text(&self) -> String {
-        let lines = self.lines.iter().map(|line| format!("{line}\n"));
-        std::iter::once(super::HEADER.to_owned()).chain(lines).collect()
+    fn body(&self) -> String {
+        self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// Whether it is there with fonio's content.
     fn is_there(&self) -> Result<bool, HostError> {
-        Ok(files::read(&self.path)? == self.text())
+        let text = files::read(&self.path)?;
+        let own = body(&text);
+        Ok(own.len() < text.len() && own == self.body())
     }
 }
 
@@ -73,7 +88,7 @@ impl OwnFiles {
             files::sync_folder(folder)?;
         }
         for file in &self.files {
-            files::replace(&file.path, &file.text(), |_| Ok(()))?;
+            files::replace(&file.path, &format!("{HEADER}{}", file.body()), |_| Ok(()))?;
         }
         Ok(())
     }

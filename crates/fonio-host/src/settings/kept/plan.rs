@@ -5,11 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::fstab::{self, NoEntry};
-use super::own::{OwnFile, OwnFiles};
+use super::own::OwnFiles;
 use super::{Change, Keeper, Kept};
 use crate::HostError;
-use crate::settings::folder::{buffered, hot_range, units};
-use crate::settings::{Applied, Target, concurrency, files, io_cost, zram};
+use crate::settings::applied::Applied;
+use crate::settings::files;
+use crate::settings::kind::KeptAs;
+use crate::settings::refusal::Refusal;
 
 impl Keeper {
     /// Returns how a setting would be kept; changes nothing.
@@ -18,112 +20,67 @@ impl Keeper {
     ///
     /// [`HostError::NotKept`] with the reason.
     pub fn plan(&self, applied: &Applied) -> Result<Kept, HostError> {
-        let refused = |reason: String| HostError::NotKept {
-            value: applied.new.clone(),
-            path: applied.target.path(),
-            reason,
-        };
-        // Each action in a rule of its own.
-        let rules = |device: &str, actions: Vec<String>| {
-            if !self.files.udev_control.exists() {
-                return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
-            }
-            // Names such as sda change with what else is plugged in.
-            let of = match self.serial(device) {
-                Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
-                None => format!("KERNEL==\"{device}\""),
-            };
-            let line = |action| format!("ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, {action}");
-            let lines = actions.into_iter().map(line).collect();
-            Ok(Change::Lines { file: self.files.udev_rules.clone(), lines })
-        };
-        let rule = |device: &str, attributes: &[(String, String)]| {
-            let action = |(attribute, new): &(String, String)| {
-                // A scheduler's own files are there only with that scheduler.
-                let there = match attribute.contains('/') {
-                    true => format!("TEST==\"queue/{attribute}\", "),
-                    false => String::new(),
+        let target = &applied.target;
+        let refused =
+            |reason: String| HostError::NotKept { value: applied.new.clone(), path: target.path(), reason };
+        let kept_as = target.kept_as(&applied.new, &self.files).map_err(|refusal| match refusal {
+            Refusal::Reason(reason) | Refusal::On(_, reason) => refused(reason),
+            Refusal::Error(error) => error,
+        })?;
+        let change = match kept_as {
+            KeptAs::Rules(actions) => {
+                let device = target.disk().expect("udev has rules for disks");
+                if !self.files.udev_control.exists() {
+                    return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
+                }
+                // Names such as sda change with what else is plugged in.
+                let of = match self.serial(device) {
+                    Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
+                    None => format!("KERNEL==\"{device}\""),
                 };
-                format!("{there}ATTR{{queue/{attribute}}}=\"{new}\"")
-            };
-            rules(device, attributes.iter().map(action).collect())
-        };
-        let one = |attribute: &str| [(attribute.to_owned(), applied.new.clone())];
-        let option = |dir: &Path, option: String| -> Result<Change, HostError> {
-            let dir = dir.to_string_lossy().into_owned();
-            let text = files::read(&self.files.fstab)?;
-            let fstab = self.files.fstab.display();
-            let place = fstab::options_of(&text, &dir).map_err(|problem| {
-                refused(match problem {
-                    NoEntry::Missing => format!(
-                        "{fstab} does not mount it: add the option {option} where it is mounted, for example in a mount unit"
-                    ),
-                    NoEntry::Twice(one, other) => {
-                        format!("lines {one} and {other} of {fstab} both mount it: remove one of them")
-                    }
-                    NoEntry::NoOptions(line) => {
-                        format!("line {line} of {fstab} has no options: write `defaults` as its fourth field")
-                    }
-                })
-            })?;
-            let earlier = self.options_of(&dir).next().map(|(_, _, original)| original.to_owned());
-            let original = earlier.unwrap_or_else(|| text[place].to_owned());
-            Ok(Change::MountOption { dir, option, original })
-        };
-        let own_files = |files: Vec<OwnFile>| {
-            let others = self.kept.iter().filter_map(|kept| match &kept.change {
-                Change::Files(own) => Some(own),
-                _ => None,
-            });
-            Change::Files(OwnFiles::plan(files, others))
-        };
-        let change = match &applied.target {
-            Target::Scheduler { device } => rule(device, &one("scheduler"))?,
-            Target::Queue { device, of } => rule(device, &one(of.attribute()))?,
-            Target::Concurrency { device } => rule(device, &concurrency::attributes(&applied.new))?,
-            Target::IoCost { device } => rules(device, vec![format!("RUN+=\"{}\"", io_cost::command())])?,
-            Target::AccessTimes { dir } => option(dir, applied.new.clone())?,
-            Target::LazyTimes { dir } => option(dir, applied.new.clone())?,
-            Target::CommitInterval { dir } => option(dir, format!("commit={}", applied.new))?,
-            Target::TrimTimer | Target::Database { .. } => Change::Itself,
-            Target::SwapInRam | Target::FolderInRam { .. } | Target::Buffered { .. }
-                if !self.files.systemd_runs.exists() =>
-            {
-                return Err(refused("it would be a unit of systemd, which does not run here".to_owned()));
+                let line = |action| format!("ACTION==\"add|change\", SUBSYSTEM==\"block\", {of}, {action}");
+                let lines = actions.into_iter().map(line).collect();
+                Change::Lines { file: self.files.udev_rules.clone(), lines }
             }
-            Target::SwapInRam => own_files(zram::kept_files(&self.files.systemd, &applied.new)),
-            target @ (Target::FolderInRam { dir } | Target::Buffered { dir }) => {
-                let program = &self.files.program;
-                units::check_program(program).map_err(refused)?;
-                let units = match target {
-                    Target::Buffered { .. } => buffered::unit(program, dir),
-                    _ => units::of_folder_in_ram(program, dir, &applied.new),
-                };
-                own_files(units.kept_files(&self.files.systemd))
+            KeptAs::MountOption(option) => {
+                let dir = target.path().to_string_lossy().into_owned();
+                let text = files::read(&self.files.fstab)?;
+                let fstab = self.files.fstab.display();
+                let place = fstab::options_of(&text, &dir).map_err(|problem| {
+                    refused(match problem {
+                        NoEntry::Missing => format!(
+                            "{fstab} does not mount it: add the option {option} where it is mounted, for example in a mount unit"
+                        ),
+                        NoEntry::Twice(one, other) => {
+                            format!("lines {one} and {other} of {fstab} both mount it: remove one of them")
+                        }
+                        NoEntry::NoOptions(line) => {
+                            format!("line {line} of {fstab} has no options: write `defaults` as its fourth field")
+                        }
+                    })
+                })?;
+                let earlier = self.options_of(&dir).next().map(|(_, _, original)| original.to_owned());
+                let original = earlier.unwrap_or_else(|| text[place].to_owned());
+                Change::MountOption { dir, option, original }
             }
-            Target::FolderOn { dir, to } => {
-                self.check_no_mount(applied, dir)?;
-                Change::Mount { line: fstab::line_of_bind(to, dir) }
+            KeptAs::MountLine(line) => {
+                let text = files::read(&self.files.fstab)?;
+                let is_kept = self.kept.iter().any(|kept| kept.applied.target == *target);
+                let own = fstab::options_of(&text, &target.path().to_string_lossy());
+                if !is_kept && own != Err(NoEntry::Missing) {
+                    let fstab = self.files.fstab.display();
+                    return Err(refused(format!("{fstab} mounts something on it already: remove that line")));
+                }
+                Change::Mount { line }
             }
-            Target::HotRange { dir, image } => {
-                self.check_no_mount(applied, dir)?;
-                let (filesystem, options) = hot_range::kept_mount(dir)?;
-                Change::Mount { line: fstab::line_of_mount(image, dir, filesystem, &options) }
+            KeptAs::Files(files) => {
+                let others = self.kept.iter().filter_map(|kept| match &kept.change {
+                    Change::Files(own) => Some(own),
+                    _ => None,
+                });
+                Change::Files(OwnFiles::plan(files, others))
             }
-            Target::GroupWeight { .. } => {
-                return Err(refused(
-                    "a control group goes with the machine: name the unit of systemd, or let what makes the group set its weight"
-                        .to_owned(),
-                ));
-            }
-            target @ (Target::Journal { .. } | Target::Unit { .. }) => {
-                let drop_in = target.drop_in().expect("it has one");
-                let path = drop_in.kept_file(&self.files.systemd);
-                let file = OwnFile { path, lines: drop_in.lines(&applied.new) };
-                own_files(vec![file])
-            }
-            target @ (Target::DirtyLimits | Target::Swappiness) => {
-                let assignments = target.assignments(&applied.new);
+            KeptAs::Sysctl(assignments) => {
                 if let Some((file, line)) = self.overrides(&assignments)? {
                     let file = file.display();
                     return Err(refused(format!(
@@ -133,24 +90,10 @@ impl Keeper {
                 let lines = assignments.iter().map(|(name, value)| format!("{name} = {value}")).collect();
                 Change::Lines { file: self.files.sysctl.clone(), lines }
             }
+            KeptAs::Itself => Change::Itself,
         };
-        let serial = applied.target.disk().and_then(|device| self.serial(device));
+        let serial = target.disk().and_then(|device| self.serial(device));
         Ok(Kept { applied: applied.clone(), serial, change })
-    }
-
-    /// Refuses a folder on which the table of mounts mounts something that is not fonio's.
-    fn check_no_mount(&self, applied: &Applied, dir: &Path) -> Result<(), HostError> {
-        let text = files::read(&self.files.fstab)?;
-        let is_kept = self.kept.iter().any(|kept| kept.applied.target == applied.target);
-        if is_kept || fstab::options_of(&text, &dir.to_string_lossy()) == Err(NoEntry::Missing) {
-            return Ok(());
-        }
-        let fstab = self.files.fstab.display();
-        Err(HostError::NotKept {
-            value: applied.new.clone(),
-            path: applied.target.path(),
-            reason: format!("{fstab} mounts something on it already: remove that line"),
-        })
     }
 
     /// The serial number of a disk by udev's notes, if it can stand in a rule as it is.

@@ -1,7 +1,5 @@
 use proptest::prelude::*;
 
-use super::super::drop_in::{JournalKey, UnitKey};
-use super::super::target::QueueSetting;
 use super::*;
 
 const FSTAB: &str = "# mounts\nUUID=1-2 /\text4\tdefaults   0\t1\n/dev/sdb1 /data ext4 rw,relatime 0 2\n";
@@ -28,58 +26,75 @@ fn machine(dir: &Path) -> KeptFiles {
     }
 }
 
-fn applied(target: Target, old: &str, new: &str) -> Applied {
+fn applied(target: &str, old: &str, new: &str) -> Applied {
+    let target = serde_json::from_str(target).expect("a target");
     Applied { target, old: old.to_owned(), new: new.to_owned() }
 }
 
-/// One setting of each kind.
+/// One change of each kind of setting, as a build wrote them that had no file for each kind.
+fn all_changes() -> Vec<Applied> {
+    serde_json::from_str(include_str!("../testdata/settings.json")).expect("a record")
+}
+
+/// One setting of each kind that can be kept.
 fn settings() -> Vec<Applied> {
-    let device = || "mmcblk0".to_owned();
-    vec![
-        applied(Target::Queue { device: device(), of: QueueSetting::Requests }, "64", "8"),
-        applied(Target::Queue { device: device(), of: QueueSetting::RequestSize }, "512", "64"),
-        applied(Target::Queue { device: device(), of: QueueSetting::DiscardSize }, "1073741824", "134217728"),
-        applied(
-            Target::Concurrency { device: device() },
-            "seq_read=2 rand_read=4 seq_write=4 rand_write=2",
-            "seq_read=1 rand_read=8 seq_write=1 rand_write=3",
-        ),
-        applied(Target::Scheduler { device: device() }, "none", "bfq"),
-        applied(Target::IoCost { device: device() }, "off", "on"),
-        applied(Target::AccessTimes { dir: "/data".into() }, "relatime", "noatime"),
-        applied(Target::CommitInterval { dir: "/data".into() }, "5", "30"),
-        applied(Target::AccessTimes { dir: "/".into() }, "relatime", "noatime"),
-        applied(
-            Target::DirtyLimits,
-            "vm.dirty_background_ratio=10 vm.dirty_ratio=20",
-            "vm.dirty_background_bytes=33554432 vm.dirty_bytes=67108864",
-        ),
-        applied(Target::Swappiness, "60", "10"),
-        applied(Target::LazyTimes { dir: "/data".into() }, "nolazytime", "lazytime"),
-        applied(Target::TrimTimer, "disabled", "enabled"),
-        applied(Target::SwapInRam, "none", "512MiB"),
-        applied(Target::FolderInRam { dir: "/var/log".into() }, "none", "64MiB"),
-        applied(Target::Buffered { dir: "/srv/app".into() }, "none", "mounted"),
-        applied(Target::FolderOn { dir: "/usr/share".into(), to: "/usr/lib".into() }, "none", "bound"),
-        applied(
-            Target::HotRange { dir: "/proc/sys/vm".into(), image: "/.fonio-hot-range/app-7.ext4".into() },
-            "none",
-            "16MiB",
-        ),
-        applied(Target::Database { path: "/data/notes.db".into() }, "rollback", "wal"),
-        applied(
-            Target::Journal { of: JournalKey::Storage },
-            "unset",
-            "Storage=volatile, RuntimeMaxUse=67108864",
-        ),
-        applied(Target::Journal { of: JournalKey::SyncInterval }, "unset", "SyncIntervalSec=300s"),
-        applied(Target::Unit { unit: "backup.service".into(), of: UnitKey::Weight }, "unset", "IOWeight=50"),
-        applied(
-            Target::Unit { unit: "backup.service".into(), of: UnitKey::Class },
-            "unset",
-            "IOSchedulingClass=idle",
-        ),
-    ]
+    let mut all = all_changes();
+    all.retain(|change| !change.target.path().starts_with("/sys/fs/cgroup"));
+    all
+}
+
+/// The records of that build are read, and written again as they were.
+#[test]
+fn records_of_earlier_builds_are_read() {
+    let text = serde_json::to_string_pretty(&all_changes()).expect("JSON");
+    expect_test::expect_file!["../testdata/settings.json"].assert_eq(&text);
+    for (line, setting) in include_str!("../testdata/borrowed.jsonl").lines().zip(all_changes()) {
+        let step: crate::Step = serde_json::from_str(line).expect("a step");
+        assert_eq!(step, crate::Step::Borrowed { setting });
+        assert_eq!(serde_json::to_string(&step).expect("JSON"), line);
+    }
+}
+
+/// The options of /proc, which an image over a folder in it has too, differ between machines.
+fn without_options_of_proc(text: &str) -> String {
+    text.replace(",nosuid", "").replace(",nodev", "").replace(",noexec", "")
+}
+
+/// The record and the files of that build are taken back completely.
+#[test]
+fn what_earlier_builds_kept_is_undone() {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    for setting in settings() {
+        keeper.keep(&setting).expect("kept");
+    }
+    drop(keeper);
+    let place = dir.path().display().to_string();
+    // That build had another first line, and another option of its mount command.
+    let as_then = |text: String| {
+        text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
+    };
+    for (path, text) in contents(dir.path()) {
+        fs::write(path, as_then(text)).expect("written");
+    }
+    let record = fs::read_to_string(files.record()).expect("record");
+    expect_test::expect_file!["../testdata/kept.json"]
+        .assert_eq(&without_options_of_proc(&record.replace(&place, "/machine")));
+    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    assert_eq!(keeper.kept().len(), settings().len());
+    for setting in settings() {
+        assert_eq!(
+            keeper.forget(&setting.target).expect("forgotten"),
+            Undone::Restored,
+            "{}",
+            setting.target
+        );
+    }
+    drop(keeper);
+    assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
+    let left: Vec<PathBuf> = contents(dir.path()).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(left, ["fstab", "udev"].map(|name| dir.path().join(name)));
 }
 
 /// All files below a folder with their contents, except for empty folders and the record's.
@@ -109,8 +124,9 @@ fn kept_settings_are_in_these_files() {
         keeper.keep(&setting).expect("kept");
     }
     expect_test::expect![[r##"
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/scheduler}="bfq"
+        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/read_ahead_kb}="512"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/nr_requests}="8"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/max_sectors_kb}="64"
         ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/discard_max_bytes}="134217728"
@@ -122,7 +138,7 @@ fn kept_settings_are_in_these_files() {
     "##]]
     .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
     expect_test::expect![[r#"
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         vm.dirty_background_bytes = 33554432
         vm.dirty_bytes = 67108864
         vm.swappiness = 10
@@ -136,12 +152,7 @@ fn kept_settings_are_in_these_files() {
         /.fonio-hot-range/app-7.ext4 /proc/sys/vm ext4 loop,nofail,X-fstrim.notrim,x-systemd.requires-mounts-for=/.fonio-hot-range/app-7.ext4,x-systemd.before=sysinit.target 0 0
     "#]]
     .assert_eq(
-        // The options of /proc, which the image over a folder in it has too, differ between machines.
-        &fs::read_to_string(&files.fstab)
-            .expect("fstab")
-            .replace(",nosuid", "")
-            .replace(",nodev", "")
-            .replace(",noexec", ""),
+        &without_options_of_proc(&fs::read_to_string(&files.fstab).expect("fstab")),
     );
     assert_eq!(fs::read_to_string(keeper.backup()).expect("backup"), FSTAB);
     let systemd = contents(&files.systemd);
@@ -151,28 +162,42 @@ fn kept_settings_are_in_these_files() {
         systemd.iter().map(|(path, text)| format!("{}:\n{text}", below(path))).collect();
     expect_test::expect![[r#"
         journald.conf.d/90-fonio-journald-in-ram.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Journal]
         Storage=volatile
         RuntimeMaxUse=67108864
 
         journald.conf.d/90-fonio-journald-sync.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Journal]
         SyncIntervalSec=300s
 
         system/backup.service.d/90-fonio-io-class.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Service]
         IOSchedulingClass=idle
 
+        system/backup.service.d/90-fonio-io-max.conf:
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
+        [Service]
+        IOReadBandwidthMax=/dev/sda 5242880
+        IOWriteBandwidthMax=/dev/sda 5242880
+
         system/backup.service.d/90-fonio-io-weight.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Service]
         IOWeight=50
 
+        system/backup.service.d/90-fonio-sync-policy.conf:
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
+        [Service]
+        Environment=LD_PRELOAD=/usr/lib/fonio/libfonio_sqlite_sync.so FONIO_SYNC_POLICY=/etc/fonio/sync-policy.toml
+        [Unit]
+        Wants=fonio-sync-policy.service
+        After=fonio-sync-policy.service
+
         system/fonio-bfuse-srv-app.service:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Description=/srv/app with fonio's write buffer
         DefaultDependencies=no
@@ -183,7 +208,7 @@ fn kept_settings_are_in_these_files() {
         Conflicts=shutdown.target
         [Service]
         Type=forking
-        ExecStart=/bin/sh mount -o mode=buffered -- /srv/app /srv/app
+        ExecStart=/bin/sh mount --mount-options mode=buffered -- /srv/app /srv/app
         KillSignal=SIGTERM
         TimeoutStopSec=15min
         Restart=on-failure
@@ -198,7 +223,7 @@ fn kept_settings_are_in_these_files() {
         SystemCallArchitectures=native
 
         system/fonio-folder-in-ram-var-log-write-out.service:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Description=Write /var/log out of memory, by fonio
         [Service]
@@ -206,7 +231,7 @@ fn kept_settings_are_in_these_files() {
         ExecStart=/bin/sh folder write-out /var/log
 
         system/fonio-folder-in-ram-var-log.service:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Description=/var/log in memory, by fonio
         DefaultDependencies=no
@@ -224,7 +249,7 @@ fn kept_settings_are_in_these_files() {
         TimeoutStopSec=15min
 
         system/fonio-folder-in-ram-var-log.timer:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Description=Write /var/log out of memory, by fonio
         PartOf=fonio-folder-in-ram-var-log.service
@@ -234,7 +259,7 @@ fn kept_settings_are_in_these_files() {
         Unit=fonio-folder-in-ram-var-log-write-out.service
 
         system/fonio-swap-in-ram.service:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Description=Swap in compressed memory, by fonio
         DefaultDependencies=no
@@ -246,17 +271,17 @@ fn kept_settings_are_in_these_files() {
         ExecStart=/bin/sh -c 'modprobe zram && node=$$(zramctl --find --size 536870912) && mkswap --label fonio-zram $$node && swapon --priority 100 $$node'
 
         system/swap.target.d/90-fonio-swap-in-ram.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Wants=fonio-swap-in-ram.service
 
         system/sysinit.target.d/90-fonio-bfuse-srv-app.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Wants=fonio-bfuse-srv-app.service
 
         system/sysinit.target.d/90-fonio-folder-in-ram-var-log.conf:
-        # Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.
+        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
         [Unit]
         Wants=fonio-folder-in-ram-var-log.service
     "#]]
@@ -267,12 +292,12 @@ fn kept_settings_are_in_these_files() {
 fn a_drop_in_that_somebody_has_changed_stays() {
     let dir = tempfile::tempdir().expect("dir");
     let files = machine(dir.path());
-    let target = Target::Journal { of: JournalKey::SyncInterval };
+    let change = applied(r#"{"kind": "journal", "of": "sync_interval"}"#, "unset", "SyncIntervalSec=300s");
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
-    let kept = keeper.keep(&applied(target.clone(), "unset", "SyncIntervalSec=300s")).expect("kept");
+    let kept = keeper.keep(&change).expect("kept");
     let (path, _) = kept.places(&files).remove(0);
     fs::write(&path, "[Journal]\nSyncIntervalSec=60s\n").expect("write");
-    assert_eq!(keeper.forget(&target).expect("forgotten"), Undone::NothingLeft);
+    assert_eq!(keeper.forget(&change.target).expect("forgotten"), Undone::NothingLeft);
     assert_eq!(fs::read_to_string(path).expect("it is there"), "[Journal]\nSyncIntervalSec=60s\n");
 }
 
@@ -280,7 +305,7 @@ fn a_drop_in_that_somebody_has_changed_stays() {
 fn a_control_group_without_a_unit_is_not_kept() {
     let dir = tempfile::tempdir().expect("dir");
     let keeper = Keeper::open(machine(dir.path())).expect("keeper");
-    let group = Target::GroupWeight { dir: "/sys/fs/cgroup/x".into() };
+    let group = r#"{"kind": "group_weight", "dir": "/sys/fs/cgroup/x"}"#;
     let error = keeper.plan(&applied(group, "IOWeight=100", "IOWeight=50")).expect_err("refused");
     assert!(error.to_string().contains("name the unit of systemd"), "{error}");
 }
@@ -293,21 +318,29 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
     fs::write(files.sysctl.with_file_name("99-own.conf"), "vm/swappiness=1\n").expect("write");
     fs::remove_file(&files.udev_control).expect("remove");
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
-    let mut refused = |target: Target, new: &str| {
+    let mut refused = |target: &str, new: &str| {
         let error = keeper.keep(&applied(target, "", new)).expect_err("refused").to_string();
         error.replace(&format!("{}/", dir.path().display()), "")
     };
     let limits = "vm.dirty_background_bytes=1 vm.dirty_bytes=2";
     for (target, new, expected) in [
-        (Target::DirtyLimits, limits, "line 2 of sysctl.conf sets it again later: remove that line"),
-        (Target::Swappiness, "10", "line 1 of sysctl.d/99-own.conf sets it again later: remove that line"),
         (
-            Target::Scheduler { device: "sda".into() },
+            r#"{"kind": "dirty_limits"}"#,
+            limits,
+            "line 2 of sysctl.conf sets it again later: remove that line",
+        ),
+        (
+            r#"{"kind": "swappiness"}"#,
+            "10",
+            "line 1 of sysctl.d/99-own.conf sets it again later: remove that line",
+        ),
+        (
+            r#"{"kind": "scheduler", "device": "sda"}"#,
             "bfq",
             "it would be a rule of udev, which does not run here",
         ),
         (
-            Target::AccessTimes { dir: "/mnt".into() },
+            r#"{"kind": "access_times", "dir": "/mnt"}"#,
             "noatime",
             "fstab does not mount it: add the option noatime where it is mounted, for example in a mount unit",
         ),
@@ -333,7 +366,8 @@ fn a_disk_is_known_by_its_serial_number() {
     write("data/b8:0", "S:disk/by-id/x\nE:ID_SERIAL=Generic-_SD_MMC_058F\nE:ID_BUS=usb\n");
     write("data/b8:16", "E:ID_SERIAL=a card with \"blanks\"\n");
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
-    let scheduler = |device: &str| applied(Target::Scheduler { device: device.to_owned() }, "none", "bfq");
+    let scheduler =
+        |device: &str| applied(&format!(r#"{{"kind": "scheduler", "device": "{device}"}}"#), "none", "bfq");
     keeper.keep(&scheduler("sda")).expect("kept");
     keeper.keep(&scheduler("sdb")).expect("kept");
     let rules = fs::read_to_string(&files.udev_rules).expect("rules");
@@ -355,16 +389,16 @@ fn a_disk_is_known_by_its_serial_number() {
 fn another_value_replaces_the_first_and_the_old_one_comes_back() {
     let dir = tempfile::tempdir().expect("dir");
     let files = machine(dir.path());
-    let target = Target::CommitInterval { dir: "/data".into() };
+    let target = r#"{"kind": "commit_interval", "dir": "/data"}"#;
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
-    keeper.keep(&applied(target.clone(), "5", "30")).expect("kept");
-    keeper.keep(&applied(target.clone(), "30", "60")).expect("kept");
+    keeper.keep(&applied(target, "5", "30")).expect("kept");
+    keeper.keep(&applied(target, "30", "60")).expect("kept");
     drop(keeper);
     let mut keeper = Keeper::open(files.clone()).expect("keeper");
     assert_eq!(keeper.kept().len(), 1);
     assert_eq!((keeper.kept()[0].applied.old.as_str(), keeper.kept()[0].applied.new.as_str()), ("5", "60"));
     assert!(fs::read_to_string(&files.fstab).expect("fstab").contains("rw,relatime,commit=60 "));
-    assert_eq!(keeper.forget(&target).expect("forgotten"), Undone::Restored);
+    assert_eq!(keeper.forget(&applied(target, "", "").target).expect("forgotten"), Undone::Restored);
     assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
 }
 
@@ -419,7 +453,7 @@ proptest! {
             let put = |before: Vec<(PathBuf, String)>| {
                 for (path, _) in now() {
                     if !before.iter().any(|(known, _)| *known == path) {
-                        files::remove(&path).expect("remove");
+                        remove(&path).expect("remove");
                     }
                 }
                 for (path, text) in before {

@@ -1,14 +1,14 @@
 //! `fonio fix apply`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fonio_experiment::Real;
-use fonio_host::{Applied, Keeper, Kept, Scope, Setting, Settings, Trim};
+use fonio_host::{Applied, KeptFiles, Made, Planned, Scope, Setting, Trim};
 use serde::Serialize;
 
-use super::{Done, NEEDS_ROOT, Place, hint, json, list, only, open, open_keeper, places, setting};
+use super::{Done, NEEDS_ROOT, Place, changes, json, list, places, setting, with_hint};
 use crate::cli::fix::FixApply;
 use crate::commands::run;
 use crate::exit::Exit;
@@ -44,53 +44,28 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
         ensure!(rustix::process::geteuid().is_root(), NEEDS_ROOT);
         run::recover()?;
     }
-    let planned = Settings::plan_or_current(&setting, path)?;
-    let is_new = planned.old != planned.new;
-    let lasts = planned.target.lasts();
-    let keep = (keep || lasts || planned.target.must_be_kept()) && (is_new || !lasts);
-    if !keep && !is_new && !lasts {
-        return Err(Settings::plan(&setting, path).expect_err("it is in force").into());
-    }
-    let mut kept = None;
-    let mut brings_back = planned.old.clone();
-    if arguments.dry_run {
-        if keep {
-            kept = Some(open_keeper()?.plan(&planned)?);
-        }
+    let planned = Planned::of(&setting, path, keep)?;
+    let Planned { change: Applied { target, old, new }, keep } = &planned;
+    let (is_new, lasts) = (planned.change.is_new(), target.lasts());
+    let (kept, brings_back) = if arguments.dry_run {
+        (planned.would_keep(KeptFiles::of_machine())?, old.clone())
     } else {
-        let _only = only(&planned.target)?;
-        // A test may have ended between the plan and the lock.
-        planned.expect_old()?;
-        let (mut settings, mut keeper) = (open()?, open_keeper()?);
-        // What was there before the first change, however often it was changed since.
-        let first = |applied: &Applied| (applied.target == planned.target).then(|| applied.old.clone());
-        let before = keeper.kept().iter().find_map(|kept| first(&kept.applied));
-        let before = before.or_else(|| settings.applied().iter().find_map(first));
-        brings_back = before.unwrap_or(brings_back);
-        let from = Applied { old: brings_back.clone(), ..planned.clone() };
-        kept = if keep {
-            Some(apply_and_keep(&mut settings, &mut keeper, &planned, &from)?)
-        } else {
-            if is_new {
-                settings.apply(&planned).with_context(hint)?;
-            }
-            None
-        };
-    }
+        let Made { kept, brings_back } = changes()?.make(&planned).map_err(with_hint)?;
+        (kept, brings_back)
+    };
     let kept_in: Vec<Place> = kept.iter().flat_map(places).collect();
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
-        return json(&mut out, &[Done { outcome, setting: &planned, now: None, kept: kept_in }]);
+        return json(&mut out, &[Done { outcome, setting: &planned.change, now: None, kept: kept_in }]);
     }
-    let Applied { target, old, new } = &planned;
     let would = if arguments.dry_run { "Would set " } else { "Set " };
     if is_new {
         writeln!(out, "{would}{target}: {old} -> {new}")?;
     } else {
         writeln!(out, "{target} is {new} already.")?;
     }
-    if let Some(how) = setting.fitted_to(&planned) {
+    if let Some(how) = setting.fitted_to(&planned.change) {
         writeln!(out, "Note: {how}.")?;
     }
     for Place { file, lines } in &kept_in {
@@ -105,12 +80,12 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     if let Some(remains) = setting.remains_to_do(path) {
         writeln!(out, "{remains}")?;
     }
-    if keep && kept_in.is_empty() && !arguments.dry_run {
+    if *keep && kept_in.is_empty() && !arguments.dry_run {
         writeln!(out, "It outlasts reboots by itself.")?;
     }
     let name = change.name();
     let to = if setting.is_of_machine() { String::new() } else { format!(" {}", path.display()) };
-    match (keep, arguments.dry_run) {
+    match (*keep, arguments.dry_run) {
         (false, true) => writeln!(out, "It would last until the next boot.")?,
         (false, false) => writeln!(
             out,
@@ -122,57 +97,23 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Applies and keeps a setting; if one of both fails, neither stays.
-fn apply_and_keep(
-    settings: &mut Settings,
-    keeper: &mut Keeper,
-    planned: &Applied,
-    from: &Applied,
-) -> Result<Kept> {
-    let is_new = planned.old != planned.new;
-    keeper.plan(from)?;
-    if planned.target.lasts() {
-        // The record that outlasts a reboot comes first, as the change does too.
-        let kept = keeper.keep(from).with_context(hint)?;
-        if is_new {
-            settings.apply(planned).with_context(hint).inspect_err(|_| {
-                // The error says why; nothing stays on record.
-                let _ = keeper.forget(&planned.target);
-            })?;
-        }
-        return Ok(kept);
-    }
-    if is_new {
-        settings.apply(planned).with_context(hint)?;
-    }
-    keeper.keep(from).with_context(hint).inspect_err(|_| {
-        // The error says why; nothing stays changed.
-        if is_new && settings.applied().contains(planned) {
-            let _ = settings.undo(planned);
-        }
-    })
-}
-
 /// Applies a setting until the next boot, unless it is in force already: `old` and `new` are then equal.
 pub fn apply_now(setting: &Setting, path: &Path) -> Result<Applied> {
     run::recover()?;
-    let planned = Settings::plan_or_current(setting, path)?;
-    if planned.old != planned.new {
-        let _only = only(&planned.target)?;
-        // A test may have ended between the plan and the lock.
-        planned.expect_old()?;
-        open()?.apply(&planned).with_context(hint)?;
+    let planned = Planned { change: setting.plan_or_current(path)?, keep: false };
+    if planned.change.is_new() {
+        changes()?.make(&planned).map_err(with_hint)?;
     }
-    Ok(planned)
+    Ok(planned.change)
 }
 
 fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
     let Trim { dir, filesystem, source, bytes } = if arguments.dry_run {
         fonio_host::trim_plan(path)?
     } else {
-        fonio_host::trim(path).with_context(hint)?
+        fonio_host::trim(path).map_err(with_hint)?
     };
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         let outcome = if arguments.dry_run { "would_trim" } else { "trimmed" };
         let (filesystem, source) = (filesystem.as_str(), source.as_str());

@@ -4,10 +4,9 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use fonio_experiment::{Candidate, Fix as Listed, Group, Loss, MeasuredWith, Real};
+use fonio_experiment::{Candidate, Fix as Listed, MeasuredWith, Real};
 use fonio_host::{
-    Applied, HostError, Keeper, KeptFiles, Ledger, SMARTIO, Scope, Setting, Settings, has_scheduler,
-    how_to_get,
+    Applied, Group, HostError, Keeper, KeptFiles, Ledger, Loss, Scope, Settings, has_scheduler, how_to_get,
 };
 use fonio_system::MountTable;
 use serde::Serialize;
@@ -15,6 +14,7 @@ use serde::Serialize;
 use super::{Place, chosen, json, places};
 use crate::cli::fix::{FixShow, Screen};
 use crate::exit::Exit;
+use crate::output;
 
 /// The list, for `--json`.
 #[derive(Serialize)]
@@ -59,7 +59,7 @@ struct Described {
 pub fn groups() -> String {
     let mut text = "Fixes, by what they change:\n".to_owned();
     for group in Group::ALL {
-        let names: Vec<&str> = group.fixes().map(|fix| fix.name).collect();
+        let names: Vec<&str> = Listed::of_group(group).map(|fix| fix.name).collect();
         text.push_str(&format!("  {:<21} {}\n", group.heading(), names.join(", ")));
     }
     text
@@ -93,7 +93,7 @@ fn place(scope: Scope) -> &'static str {
 fn scope_of(fix: &Listed) -> Option<Scope> {
     match fix.real {
         Real::Trim => Some(Scope::Mount),
-        real => real.setting().map(|setting| setting.scope()),
+        _ => fix.setting().map(|setting| setting.scope()),
     }
 }
 
@@ -106,12 +106,9 @@ pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
 
 /// How to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
 fn missing_here(fix: &Listed) -> Option<String> {
-    let name = match fix.real.setting()? {
-        Setting::Scheduler(name) => name,
-        Setting::Concurrency(_) => SMARTIO.to_owned(),
-        _ => return None,
-    };
-    let how = how_to_get(&name).filter(|_| !has_scheduler(&name))?;
+    let setting = fix.setting()?;
+    let name = setting.scheduler()?;
+    let how = how_to_get(name).filter(|_| !has_scheduler(name))?;
     Some(format!("This kernel does not have it: {how}."))
 }
 
@@ -155,7 +152,7 @@ struct Suits {
 impl Suits {
     /// Looks at each of `mounts`; a setting of a unit, a folder or a database needs one that the user names.
     fn find(fix: &Listed, mounts: &[PathBuf]) -> Suits {
-        let (Some(setting), Some(scope)) = (fix.real.setting(), scope_of(fix)) else {
+        let (Some(setting), Some(scope)) = (fix.setting(), scope_of(fix)) else {
             return Suits::default();
         };
         let root = [PathBuf::from("/")];
@@ -165,12 +162,12 @@ impl Suits {
             Scope::Unit | Scope::Folder | Scope::Database => &[],
         };
         let mut suits = Suits::default();
-        for planned in paths.iter().filter_map(|path| Settings::plan_or_current(&setting, path).ok()) {
+        for planned in paths.iter().filter_map(|path| setting.plan_or_current(path).ok()) {
             let at = match setting.scope() {
                 Scope::Disk | Scope::Mount => planned.target.path().display().to_string(),
                 _ => MACHINE.to_owned(),
             };
-            let places = if planned.old == planned.new { &mut suits.in_force } else { &mut suits.at };
+            let places = if planned.is_new() { &mut suits.at } else { &mut suits.in_force };
             if !places.contains(&at) {
                 places.push(at);
             }
@@ -200,9 +197,9 @@ fn mounts() -> Vec<PathBuf> {
 pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     let is_chosen = |fix: &&Listed| chosen(arguments.choice).any(|other| other.name == fix.name);
     let fixes: Vec<&'static Listed> =
-        Group::ALL.into_iter().flat_map(Group::fixes).filter(|fix| is_chosen(&fix)).collect();
+        Group::ALL.into_iter().flat_map(Listed::of_group).filter(is_chosen).collect();
     let (here, mounts) = (here()?, mounts());
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         let fixes = fixes.into_iter().map(|fix| described(fix, Suits::find(fix, &mounts))).collect();
         return json(&mut out, &Document { here, fixes });
@@ -299,7 +296,7 @@ fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> 
 /// Prints one fix: what it changes, needs and costs, and the commands that can be used with it.
 pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     let change = &arguments.name;
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     let Some(fix) = change.fix() else {
         anyhow::bail!(
             "{} is another device, which can only be measured: `fonio fix prove {} WORKLOAD --on PROFILE`",
@@ -317,7 +314,7 @@ pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
             Scope::Machine => writeln!(out, "It changes the machine, so it needs no target.")?,
             _ => writeln!(out, "It changes one {}.", object(scope).0)?,
         }
-        writeln!(out, "It needs {}.", setting.needs())?;
+        writeln!(out, "It needs {}.", setting.fix().needs)?;
         writeln!(out, "--keep keeps it across reboots by {}.", setting.kept_in())?;
     }
     if let Real::ByHand(how) = fix.real {
@@ -340,10 +337,9 @@ pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
 
 /// A change as it is written on the command line, with a word in place of a value that it must have.
 fn written(change: &Candidate) -> String {
-    match change.setting() {
-        Some(Setting::FolderOn { to: None, .. }) => "folder-on=DIR".to_owned(),
-        Some(Setting::HotRange { size: None, .. }) => "hot-range=SIZE".to_owned(),
-        _ => change.name(),
+    match change.setting().and_then(|setting| setting.missing_value()) {
+        Some(word) => format!("{}={word}", change.name()),
+        None => change.name(),
     }
 }
 
@@ -369,11 +365,7 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
             Real::Trim => format!(
                 "`fonio fix apply {name}{place}` trims once, `fonio fix apply {name} --keep` trims weekly, and `fonio fix undo {name}` ends that."
             ),
-            _ if matches!(
-                change.setting(),
-                Some(Setting::WriteAheadLog | Setting::FolderOn { .. } | Setting::HotRange { .. })
-            ) =>
-            {
+            _ if change.setting().is_some_and(|setting| setting.is_kept_when_applied()) => {
                 format!(
                     "`fonio fix apply {name}{place}` applies it, also across reboots, and `fonio fix undo {name}` takes it back."
                 )
@@ -401,7 +393,7 @@ fn described(fix: &'static Listed, suits: Suits) -> Described {
         does: fix.does,
         loses: fix.loses.sentence(),
         safe: fix.loses.is_safe(),
-        needs_hardware: fix.needs_hardware,
+        needs_hardware: fix.needs_hardware(),
         source: fix.source,
         of: scope.map(|scope| match scope {
             Scope::Disk => "disk",
@@ -514,7 +506,7 @@ mod tests {
         ] {
             expected.assert_eq(&lines(name));
         }
-        for fix in FIXES {
+        for fix in FIXES.iter() {
             let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("fix apply");
             assert!(of_real && lines(fix.name).starts_with("Next: "), "{}", fix.name);
         }

@@ -11,11 +11,9 @@ mod undo;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fonio_experiment::{Candidate, FIXES, Fix as Listed, Real};
-use fonio_host::{
-    Applied, HostError, Keeper, Kept, KeptFiles, Ledger, OnlyChanger, Setting, Settings, Target,
-};
+use fonio_host::{Applied, Changes, HostError, Kept, KeptFiles, Setting};
 use serde::Serialize;
 
 use crate::cli::Colour;
@@ -73,7 +71,7 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
 /// Returns the fixes that the options leave.
 fn chosen(choice: Choice) -> impl Iterator<Item = &'static Listed> {
     let Choice { safe, no_hardware } = choice;
-    FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware))
+    FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware()))
 }
 
 /// Returns the setting of a candidate, or an error that says how it is made by hand.
@@ -93,21 +91,19 @@ fn json(out: &mut impl Write, document: &impl Serialize) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Refuses to change a setting that a test switches back and forth: its value would be taken for the user's own. No test
-/// begins while the result exists.
-fn only(target: &Target) -> Result<OnlyChanger> {
-    match OnlyChanger::begin(&Ledger::default_dir(), target) {
-        Err(error @ HostError::BeingTested { .. }) => Err(error.into()),
-        only => only.with_context(hint),
+/// Opens the records of changed settings.
+fn changes() -> Result<Changes> {
+    Changes::of_machine().map_err(with_hint)
+}
+
+/// Adds to an error that does not say it that a setting was not changed, or that changing it needs root.
+fn with_hint(error: HostError) -> anyhow::Error {
+    match error {
+        HostError::BeingTested { .. } | HostError::InUse { .. } | HostError::NotSettable { .. } => {
+            error.into()
+        }
+        error => anyhow::Error::new(error).context(hint()),
     }
-}
-
-fn open() -> Result<Settings> {
-    Settings::open(&Ledger::default_dir()).with_context(hint)
-}
-
-fn open_keeper() -> Result<Keeper> {
-    Keeper::open(KeptFiles::of_machine()).with_context(hint)
 }
 
 const NEEDS_ROOT: &str = "changing settings needs root: run it with sudo";

@@ -6,7 +6,6 @@ use fonio_analysis::waits::blocked::Role;
 use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;
-use fonio_host::Settings;
 
 /// Returns the commands to try first: one that applies the fix of the most important finding with one, among those that users
 /// may notice, and one that measures such a fix while everything runs on. Only if this is the machine that was recorded, and
@@ -53,7 +52,7 @@ impl Here<'_> {
             path => Path::new(path),
         };
         let candidate = Candidate::parse(fix).ok()?;
-        let planned = Settings::plan(&candidate.setting()?, path).ok()?;
+        let planned = candidate.setting()?.plan(path).ok()?;
         Some(Here { fix, place, can_switch: planned.target.cannot_switch().is_none() })
     }
 }

@@ -1,6 +1,6 @@
 //! `fonio fix apply NAME --pid PID` and `-- CMD`: a fix for one process.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{json, list, setting};
 use crate::cli::fix::FixApply;
 use crate::exit::Exit;
+use crate::output;
 
 /// The only fix that Linux keeps for each thread.
 const IO_CLASS: &str = "io-class";
@@ -29,7 +30,7 @@ struct Changed<'a> {
 /// Applies a fix to a running process, or runs a command with it.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let class = class(&arguments.name)?;
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     let Some(pid) = arguments.pid else {
         let line = arguments.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         if arguments.dry_run {

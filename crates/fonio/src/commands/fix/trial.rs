@@ -12,12 +12,14 @@ use fonio_experiment::{
     Ended, ExperimentError, LiveOptions, LiveOutcome, LivePlan, LiveProgress, LiveResult, OfArm,
     PressureShares, run_live,
 };
-use fonio_host::{Settings, Target, WriteBack};
+use fonio_host::WriteBack;
+use fonio_system::say;
 
 use crate::cli::fix::FixTrial;
 use crate::commands::run;
 use crate::exit::Exit;
-use crate::signals;
+use crate::output;
+use crate::progress::{Done, Progress};
 
 /// Added to the time in which the kernel writes dirty pages back, so that a slice holds all of it: 40 s with the kernel's
 /// defaults.
@@ -46,18 +48,13 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
         "recording and changing settings need root: run it with sudo"
     );
     let stop = run::begin()?;
-    let planned = Settings::plan(&setting, path.as_deref().unwrap_or(Path::new("/")))?;
+    let planned = setting.plan(path.as_deref().unwrap_or(Path::new("/")))?;
     if let Some(reason) = planned.target.cannot_switch() {
         bail!("{} cannot be switched back and forth on a machine in use: {reason}", candidate.name());
     }
     let write_back = WriteBack::of_machine()?;
-    let default_carry_over = match planned.target {
-        Target::Scheduler { .. }
-        | Target::Queue { .. }
-        | Target::Concurrency { .. }
-        | Target::IoCost { .. } => write_back.interval,
-        _ => write_back.longest(),
-    };
+    let default_carry_over =
+        if planned.target.disk().is_some() { write_back.interval } else { write_back.longest() };
     let seconds = |given: Option<Duration>, of_earlier: Option<f64>, default: Duration| {
         given.map(|time| time.as_secs_f64()).or(of_earlier).unwrap_or(default.as_secs_f64())
     };
@@ -83,7 +80,7 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
         Some((folder, _)) => folder,
         None => run::results_directory(arguments.out.as_deref(), RESULTS)?,
     };
-    eprintln!(
+    say!(
         "Switching {} between {} and {}, for {} at most. Each slice is measured for {}, {} after a switch; seed of the order: {}. Slices go to {}.",
         plan.setting.target,
         plan.setting.old,
@@ -95,7 +92,15 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
         folder.display()
     );
     let options = LiveOptions { lasting: arguments.lasting, folder: &folder, stop: &stop };
-    let outcome = run_live(&plan, &options, &mut |progress| tell(&plan, &progress)).inspect_err(|_| {
+    let shown = Progress::of("Testing, slice 1", Done::Lasting(arguments.lasting));
+    let outcome = run_live(&plan, &options, &mut |progress| {
+        if let LiveProgress::Slice { slice, .. } = &progress {
+            shown.set(format!("Testing, slice {}", slice.number + 1), Done::Lasting(arguments.lasting));
+        }
+        tell(&plan, &progress);
+    });
+    drop(shown);
+    let outcome = outcome.inspect_err(|_| {
         // Removes a new folder; fails if it holds slices.
         let _ = fs::remove_dir(&folder);
     })?;
@@ -120,7 +125,7 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
     match progress {
         LiveProgress::Slice { slice, blocked, left } => {
             let value = if slice.with_setting { &plan.setting.new } else { &plan.setting.old };
-            eprintln!(
+            say!(
                 "slice {} (pair {}, {value}): blocked {} in each second; at most {} left",
                 slice.number,
                 slice.pair,
@@ -138,13 +143,10 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
             };
             if let Some(ratio) = paired.ratio {
                 let pairs = if paired.pairs == 1 { "pair" } else { "pairs" };
-                eprintln!(
-                    "after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})",
-                    paired.pairs
-                );
+                say!("after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})", paired.pairs);
             }
         }
-        LiveProgress::Note(text) => eprintln!("note: {text}"),
+        LiveProgress::Note(text) => say!("note: {text}"),
         _ => {}
     }
 }
@@ -152,7 +154,7 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
 /// Prints the answer, and then why the test ended.
 fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &str) -> Result<Exit> {
     let LiveOutcome { result, ended } = outcome;
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?;
     } else {
@@ -161,13 +163,14 @@ fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &st
     out.flush()?;
     match ended {
         Ended::Error(ExperimentError::Interrupted) => {
-            eprintln!(
+            say!(
                 "Stopped, and {} is {} again; `--resume {}` goes on.",
                 result.plan.setting.target,
                 result.plan.setting.old,
                 folder.display()
             );
-            Ok(Exit::Command(signals::exit_code().unwrap_or(1)))
+            // The signal decides the code.
+            Ok(Exit::NotValid)
         }
         Ended::Error(error) => Err(error).context("the test ended early"),
         _ if result.paired.pairs == 0 => Ok(Exit::NotValid),

@@ -4,12 +4,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use fonio_bench::storebench::results;
 use fonio_report::Document as Report;
 use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 use fonio_storebench_document::compare::{Answer, Compared, Comparison, compare};
 use fonio_storebench_document::document::{Document, Measure};
 
-use super::{results, show};
+use super::show;
 use crate::cli::Colour;
 use crate::cli::storebench::ResultOutput;
 use crate::exit::Exit;

@@ -1,7 +1,6 @@
 //! `fonio storebench`.
 
 mod compare;
-mod results;
 mod run;
 mod server;
 mod show;

@@ -2,33 +2,31 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
-use fonio_bench::place::Place;
+use fonio_bench::storebench::machine::{self, Began};
 use fonio_bench::storebench::parts::NO_TIME;
 use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
-use fonio_bench::storebench::run::{Circumstances, Kept, Session, Step};
-use fonio_bench::storebench::{machine, models};
+use fonio_bench::storebench::results::{self, Unfinished};
+use fonio_bench::storebench::run::{Kept, Session, Step};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
-use fonio_storebench_document::document::{Document, Effort, Health, Mode, Origin};
+use fonio_storebench_document::document::{Document, Effort, Mode};
 use fonio_storebench_document::figures::Part;
+use fonio_system::say;
 
-use super::results::{self, Unfinished};
 use super::show;
 use crate::cli::Colour;
 use crate::cli::storebench::StoreBenchRun;
 use crate::commands::bench_target::{self, Subject};
 use crate::commands::run::begin;
 use crate::exit::Exit;
+use crate::progress::{Done, Progress, rounded};
 use crate::{output, signals};
-
-/// A run is continued for this long; later, the device may have changed.
-const CONTINUED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The seed of the places of random requests. It is the same for all, because results are compared.
 const SEED: u64 = 1;
@@ -60,11 +58,11 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     let plan = Plan::within(&settings, room);
     let announced = announcement(arguments, &plan, room);
     if arguments.dry_run {
-        writeln!(io::stdout(), "{announced}")?;
+        writeln!(output::screen(), "{announced}")?;
         return Ok(Exit::Fine);
     }
     let fio = Fio::find()?;
-    eprintln!("{announced}");
+    say!("{announced}");
     let (stop, emulated) = match subject {
         Subject::Real(_) => (signals::watch()?, None),
         Subject::Profile(profile) => {
@@ -92,7 +90,10 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
         None => std::fs::canonicalize(&path).unwrap_or(path),
         Some((profile, _)) => PathBuf::from(profile),
     };
-    let kept = circumstances(name, settings, &fio, target.place(), emulated.as_ref().map(|made| made.0))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
+    let began = Began { tool: format!("fonio {}", env!("CARGO_PKG_VERSION")), unix_s: now.as_secs() };
+    let profile = emulated.as_ref().map(|made| made.0);
+    let kept = Kept::new(machine::circumstances(name, settings, began, &fio, target.place(), profile));
     let (kept, ended) =
         measure(arguments, kept, &Session { fio: &fio, target: &target, plan: &plan, stop: &stop })?;
     drop(target);
@@ -142,54 +143,6 @@ fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
     text
 }
 
-fn circumstances(
-    target: PathBuf,
-    settings: Settings,
-    fio: &Fio,
-    place: &Place,
-    profile: Option<&str>,
-) -> Result<Kept> {
-    let sources = machine::Sources::here();
-    let mut device = machine::device(&sources, place);
-    let mut origin = Origin::Measured;
-    if let Some(profile) = profile {
-        let scheduler = device.scheduler.take();
-        device = models::modelled(profile, device.capacity_bytes);
-        device.scheduler = scheduler;
-    }
-    if profile.is_some() || machine::is_emulated(place) {
-        origin = Origin::Emulated;
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
-    Ok(Kept::new(Circumstances {
-        target,
-        settings,
-        tool: format!("fonio {}", env!("CARGO_PKG_VERSION")),
-        engine: fio.version.clone(),
-        began_unix_s: now.as_secs(),
-        origin,
-        file_system: place.file_system.clone(),
-        machine: machine::machine(&sources, place),
-        health: health(place),
-        device,
-    }))
-}
-
-/// The wear of the device that holds the place.
-fn health(place: &Place) -> Option<Health> {
-    let name = place.device.as_deref()?;
-    let status = fonio_record::status();
-    let found = status.devices.iter().find(|device| device.device.name.as_deref() == Some(name))?;
-    let health = found.health.as_ref()?;
-    let percent = |life: Option<u32>| life.and_then(|life| u8::try_from(life).ok());
-    let health = Health {
-        life_used_percent: percent(health.life_used_percent),
-        life_used_b_percent: percent(health.life_used_b_percent),
-        reserved_blocks: health.reserved_blocks.clone(),
-    };
-    (health != Health::default()).then_some(health)
-}
-
 /// Measures what is missing. Returns the parts, and the error that ended the run.
 fn measure(
     arguments: &StoreBenchRun,
@@ -198,10 +151,10 @@ fn measure(
 ) -> Result<(Kept, Option<BenchError>)> {
     let unfinished = Unfinished::of(&new.target)?;
     let mut kept = match unfinished.read() {
-        Some(old) if !arguments.restart && old.can_continue(&new) && is_recent(&old, &new) => {
+        Some(old) if !arguments.restart && old.can_continue(&new) => {
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
             if !labels.is_empty() {
-                eprintln!(
+                say!(
                     "Continues an interrupted run, which measured: {}. (--restart measures anew)",
                     labels.join(", ")
                 );
@@ -210,18 +163,12 @@ fn measure(
         }
         _ => new,
     };
-    // Of an emulated device, the loop device below is known.
-    let place = session.target.place();
-    kept.notes = if machine::is_emulated(place) { Vec::new() } else { place.warnings() };
-    let mut save = |kept: &Kept| {
-        unfinished.save(kept).map_err(|error| {
-            // The state folder, not the device.
-            fonio_system::SystemError::on("keep the finished parts in", unfinished.path())(error).into()
-        })
-    };
-    let mut progress = Progress::new();
-    let ended = session.run(&mut kept, &mut save, &mut |step| progress.show(step)).err();
-    progress.clear();
+    kept.notes = machine::notes(session.target.place());
+    let mut save = |kept: &Kept| unfinished.save(kept);
+    let progress = Progress::phase("Preparing");
+    let mut announced = 0;
+    let ended = session.run(&mut kept, &mut save, &mut |step| tell(&progress, step, &mut announced)).err();
+    drop(progress);
     if ended.is_none() {
         unfinished.remove()?;
     } else {
@@ -229,10 +176,6 @@ fn measure(
         save(&kept)?;
     }
     Ok((kept, ended))
-}
-
-fn is_recent(old: &Kept, new: &Kept) -> bool {
-    new.began_unix_s.checked_sub(old.began_unix_s).is_some_and(|age| age < CONTINUED_FOR.as_secs())
 }
 
 /// Keeps and shows the result.
@@ -245,11 +188,11 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
         Some(_) => "the run ended with an error",
     };
     if let Some(error) = &ended {
-        eprintln!("fonio: {error}");
+        say!("fonio: {error}");
         if kept.parts.is_empty() {
-            return Ok(exit_of(ended.as_ref()));
+            return Ok(Exit::NotValid);
         }
-        eprintln!(
+        say!(
             "{} of {} parts are finished and kept; the same command measures the others.",
             kept.parts.len(),
             Part::ALL.len()
@@ -263,17 +206,10 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
     results::write(&document, &file)?;
     let problems = document.check();
     for problem in &problems {
-        eprintln!("warning: the result is not in order: {problem}");
+        say!("warning: the result is not in order: {problem}");
     }
     shown(arguments, &document, &file, colour)?;
-    Ok(if ended.is_some() || !problems.is_empty() { exit_of(ended.as_ref()) } else { Exit::Fine })
-}
-
-fn exit_of(ended: Option<&BenchError>) -> Exit {
-    match (ended, signals::exit_code()) {
-        (Some(BenchError::Interrupted), Some(code)) => Exit::Command(code),
-        _ => Exit::NotValid,
-    }
+    Ok(if ended.is_some() || !problems.is_empty() { Exit::NotValid } else { Exit::Fine })
 }
 
 fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Colour) -> Result<()> {
@@ -286,42 +222,19 @@ fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Co
     output::show_on_terminal(&show::document(document, &show::Others::models(document), false), colour)?;
     let file = file.display();
     writeln!(
-        io::stdout(),
+        output::screen(),
         "\nThe result is in {file}.\nEvery figure, and a page with charts: fonio storebench show {file} --all --html storebench.html"
     )?;
     Ok(())
 }
 
-/// Shows the current test and the time that is left: on a terminal in one line, otherwise a line for each part.
-struct Progress {
-    is_terminal: bool,
-    part: usize,
-    last: Option<Instant>,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress { is_terminal: io::stderr().is_terminal(), part: 0, last: None }
+/// Shows the current test and the time that is left, and prints that a part begins.
+fn tell(progress: &Progress, step: &Step<'_>, announced: &mut usize) {
+    let Step { part, number, parts, test, run, left_max } = step;
+    if *announced != *number {
+        *announced = *number;
+        say!("[{number}/{parts}] {}; at most {} left", part.label(), rounded(left_max.as_secs_f64()));
     }
-
-    fn show(&mut self, step: &Step<'_>) {
-        let Step { part, number, parts, test, run, left_max } = step;
-        let left = crate::progress::rounded(left_max.as_secs_f64());
-        if self.is_terminal {
-            if self.last.is_some_and(|last| last.elapsed() < Duration::from_millis(100)) {
-                return;
-            }
-            self.last = Some(Instant::now());
-            eprint!("\r\x1b[K[{number}/{parts}] {}: {test}, run {run}; at most {left} left", part.label());
-        } else if self.part != *number {
-            self.part = *number;
-            eprintln!("[{number}/{parts}] {}; at most {left} left", part.label());
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_terminal {
-            eprint!("\r\x1b[K");
-        }
-    }
+    progress.set(format!("[{number}/{parts}] {}: {test}, run {run}", part.label()), Done::Unknown);
+    progress.ends_within(*left_max);
 }

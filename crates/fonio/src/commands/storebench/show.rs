@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Result;
+use fonio_bench::storebench::results;
 use fonio_core::{Better, ByteCount, Unit};
 use fonio_report::Document as Report;
 use fonio_report::document::{
@@ -15,7 +16,6 @@ use fonio_storebench_document::figures::{self, CatalogueFigure, Part};
 use fonio_storebench_document::standing;
 use fonio_storebench_document::verdict::origin_words;
 
-use super::results;
 use super::server::Server;
 use crate::cli::Colour;
 use crate::cli::storebench::ResultOutput;
@@ -85,7 +85,7 @@ impl Others {
         let percents = figures::catalogue().into_iter().filter_map(|figure| {
             let found = standing::among_models(result, &figure.name)?;
             count = count.max(found.others);
-            Some((figure.name, found.better_than_percent))
+            Some((figure.figure.name, found.better_than_percent))
         });
         let better_than_percent = percents.collect();
         Others { words: format!("{count} models"), better_than_percent, notes: Vec::new() }

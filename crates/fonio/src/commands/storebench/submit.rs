@@ -4,11 +4,13 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use fonio_storebench_document::document::Submission;
+use fonio_bench::storebench::results;
+use fonio_storebench_document::Submission;
+use fonio_system::say;
 
-use super::results;
 use super::server::{Server, Submitted};
 use crate::exit::Exit;
+use crate::output;
 
 /// Shows every field that would be sent, asks, and sends.
 pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
@@ -19,10 +21,10 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
         anyhow::anyhow!("{} cannot be sent: {}", file.display(), shown.join("; "))
     })?;
     let json = serde_json::to_string(&submission)?;
-    let mut out = io::stdout();
+    let mut out = output::screen();
     write!(out, "{}", preview(&json)?)?;
     out.flush()?;
-    eprintln!(
+    say!(
         "\nThese {} bytes would be sent to {}, and shown to everyone who can reach it. Serial numbers, host names and paths are not \
          among them; the notes stay here, and the time is that of the day.",
         json.len(),
@@ -97,6 +99,6 @@ pub fn delete(server: &str, token: Option<&str>, id: &str) -> Result<Exit> {
     })?;
     server.delete(id, &token)?;
     results::forget_token(server.address(), id)?;
-    writeln!(io::stdout(), "Deleted: {id}")?;
+    writeln!(output::screen(), "Deleted: {id}")?;
     Ok(Exit::Fine)
 }

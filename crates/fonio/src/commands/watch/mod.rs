@@ -1,18 +1,17 @@
 //! `fonio watch`: the watch that runs always, and what it has seen.
 
-mod page;
 mod report;
 mod service;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use fonio_system::say;
 use fonio_watch::{Folders, Settings, Watch, serve};
 
 use crate::cli::Colour;
 use crate::cli::watch::{Place, Watch as Command};
-use crate::exit::{Exit, USAGE};
+use crate::exit::{self, Exit};
 use crate::signals;
 
 /// Runs one of the commands.
@@ -59,12 +58,12 @@ fn watch(place: &Place) -> Result<Exit> {
         tell(&format!(
             "{error}; the last minutes stay in memory, and the next watch before a reboot takes them up"
         ));
-        return Ok(Exit::Command(USAGE));
+        return Ok(Exit::Command(exit::usage(false)));
     }
     Ok(Exit::Fine)
 }
 
 /// Writes to standard error: the journal of systemd, or the log of `fonio watch start`.
 fn tell(sentence: &str) {
-    let _ = writeln!(io::stderr(), "fonio: {sentence}");
+    say!("fonio: {sentence}");
 }

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
 use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
-use fonio_watch::{Folders, Histogram, History, Settings, Summary, times};
+use fonio_watch::{Folders, Histogram, History, Settings, Summary, page, times};
 use serde::Serialize;
 
-use super::{folders, page};
+use super::folders;
 use crate::cli::Colour;
 use crate::cli::watch::{Report, What};
 use crate::exit::Exit;
@@ -46,7 +46,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         wear: wants(What::Wear).then(|| answers::wear(&history, since, &settings.endurance)),
         load: wants(What::Load).then(|| history.sum_since(since)),
     };
-    let mut out = io::stdout().lock();
+    let mut out = output::screen_unless(arguments.json);
     if let Some(path) = &arguments.html {
         write_page(&history, since, &settings, path)?;
     }
@@ -70,14 +70,7 @@ fn write_page(history: &History, since: i64, settings: &Settings, path: &Path) -
     if history_is_empty(history) {
         bail!("the watch began less than a minute ago; ask again after its first minute");
     }
-    let page = page::document(&page::About {
-        history,
-        since,
-        settings,
-        stalls: &answers::stalls(history, since),
-        wear: &answers::wear(history, since, &settings.endurance),
-        load: &history.sum_since(since),
-    });
+    let page = page::document(history, since, settings);
     output::write_html(&page, Some(path))
 }
 

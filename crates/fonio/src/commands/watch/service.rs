@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::folders;
 use crate::cli::watch::Place;
 use crate::exit::Exit;
+use crate::output;
 
 /// The unit's name, where it is packaged, and where `install` writes it.
 const UNIT: &str = "fonio-watch.service";
@@ -69,8 +70,8 @@ pub fn install(place: &Place) -> Result<Exit> {
     systemctl(&["enable", UNIT])?;
     systemctl(&["restart", UNIT])?;
     wait_until_it_runs(&folders(place)?, "`journalctl -u fonio-watch` says why")?;
-    println!("The watch runs, and starts at each boot.");
-    println!("Next: sudo fonio watch report");
+    writeln!(output::screen(), "The watch runs, and starts at each boot.")?;
+    writeln!(output::screen(), "Next: sudo fonio watch report")?;
     Ok(Exit::Fine)
 }
 
@@ -105,7 +106,7 @@ pub fn start(place: &Place) -> Result<Exit> {
     }
     let folders = folders(place)?;
     if let Some(process) = folders.runs() {
-        println!("The watch runs already (process {}).", process.pid);
+        writeln!(output::screen(), "The watch runs already (process {}).", process.pid)?;
         return Ok(Exit::Fine);
     }
     fonio_watch::Settings::read(place.config.as_deref())?;
@@ -116,8 +117,8 @@ pub fn start(place: &Place) -> Result<Exit> {
     } else {
         detached(&folders, place)?;
     }
-    println!("The watch runs until it is stopped or the machine restarts.");
-    println!("Next: sudo fonio watch report");
+    writeln!(output::screen(), "The watch runs until it is stopped or the machine restarts.")?;
+    writeln!(output::screen(), "Next: sudo fonio watch report")?;
     Ok(Exit::Fine)
 }
 
@@ -165,9 +166,12 @@ pub fn stop(place: &Place) -> Result<Exit> {
         need_root("stop")?;
     }
     if end(&folders(place)?)? {
-        println!("The watch has stopped. Its history stays; `sudo fonio watch report` shows it.");
+        writeln!(
+            output::screen(),
+            "The watch has stopped. Its history stays; `sudo fonio watch report` shows it."
+        )?;
     } else {
-        println!("No watch runs.");
+        writeln!(output::screen(), "No watch runs.")?;
     }
     Ok(Exit::Fine)
 }
@@ -234,7 +238,7 @@ pub fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
         }
     }
     let history = if purge { "Its history is removed." } else { "Its history stays; --purge removes it." };
-    writeln!(io::stdout(), "The watch is not a service any more. {history}")?;
+    writeln!(output::screen(), "The watch is not a service any more. {history}")?;
     Ok(Exit::Fine)
 }
 

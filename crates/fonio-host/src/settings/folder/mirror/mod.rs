@@ -23,7 +23,7 @@ use crate::HostError;
 /// How the names of objects begin that are not complete yet.
 const BESIDE: &[u8] = b".fonio-write-out-";
 /// A file that is neither copied nor removed: it says that all beside it is only a copy ([`super::on`]).
-pub(super) const COPY: &CStr = c".fonio-copy";
+pub(in crate::settings) const COPY: &CStr = c".fonio-copy";
 /// The most failures that an error names.
 const FAILURES_MAX: usize = 5;
 
@@ -43,7 +43,11 @@ pub struct Mirrored {
 /// # Errors
 ///
 /// [`HostError::NotCopied`] if a part could not be written. Everything else was, and nothing was removed.
-pub(super) fn mirror(from: &OwnedFd, to: &OwnedFd, place: &Path) -> std::result::Result<Mirrored, HostError> {
+pub(in crate::settings) fn mirror(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    place: &Path,
+) -> std::result::Result<Mirrored, HostError> {
     let mut run = Run {
         root: to,
         place,
@@ -72,7 +76,7 @@ pub(super) fn mirror(from: &OwnedFd, to: &OwnedFd, place: &Path) -> std::result:
 }
 
 /// The names in a folder, sorted.
-pub(super) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
+pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
@@ -85,12 +89,12 @@ pub(super) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
 }
 
 /// Whether an object is one that is not complete, and belongs to nobody.
-pub(super) fn is_beside(name: &CStr) -> bool {
+pub(in crate::settings) fn is_beside(name: &CStr) -> bool {
     name.to_bytes().starts_with(BESIDE)
 }
 
 /// Removes an object with everything in it. Returns how many were removed.
-pub(super) fn remove(dir: BorrowedFd<'_>, name: &CStr) -> Result<u64> {
+pub(in crate::settings) fn remove(dir: BorrowedFd<'_>, name: &CStr) -> Result<u64> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => return Ok(1),
         Err(Errno::NOENT) => return Ok(0),

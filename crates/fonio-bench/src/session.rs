@@ -1,0 +1,200 @@
+//! A target that is being measured: prepares and runs single tests, and repeats them until they are stable.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fonio_core::statistics::sample::is_known;
+
+use crate::error::BenchError;
+use crate::fio::{Fio, Limit};
+use crate::plan::repeats;
+use crate::result::{Run, TestResult};
+use crate::target::Target;
+use crate::test::{Set, Test};
+
+/// Limits of the repetitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Smallest number of runs of a test.
+    pub runs_min: u32,
+    /// Largest number of runs of a test.
+    pub runs_max: u32,
+    /// A test is stable when the standard error of the mean is at most this share of the mean.
+    pub error_max: f64,
+    /// Longest time of a run, without its preparation.
+    pub run_time_max: Duration,
+    /// Longest time of a sustained write.
+    pub sustained_time_max: Duration,
+    /// Time after which the benchmark starts no further run.
+    pub time_max: Duration,
+    /// Seed of the random addresses; each run has its own.
+    pub seed: u64,
+    /// Whether every test runs once before any test runs again, so that a short time gives something of each. Otherwise
+    /// the tests run one after the other.
+    pub by_turns: bool,
+}
+
+impl Effort {
+    /// Repeats until stable.
+    pub const FULL: Effort = Effort {
+        runs_min: 3,
+        runs_max: 10,
+        error_max: 0.02,
+        run_time_max: Duration::from_secs(10),
+        sustained_time_max: Duration::from_secs(60),
+        time_max: Duration::from_secs(15 * 60),
+        seed: 1,
+        by_turns: false,
+    };
+
+    /// Runs each test once, for a short time.
+    pub const QUICK: Effort = Effort {
+        runs_min: 1,
+        runs_max: 1,
+        run_time_max: Duration::from_secs(3),
+        sustained_time_max: Duration::from_secs(20),
+        time_max: Duration::from_secs(3 * 60),
+        ..Effort::FULL
+    };
+
+    /// Of the concurrency parameters: many short runs in rounds, since they compare numbers of requests within rounds.
+    pub const ROUNDS: Effort =
+        Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
+
+    /// One round of short runs.
+    pub const QUICK_ROUND: Effort = Effort { run_time_max: Duration::from_millis(500), ..Effort::QUICK };
+}
+
+/// Pause after a preparation, as in the model's preparation.
+const REST: Duration = Duration::from_secs(1);
+
+/// A target that is being measured.
+pub(crate) struct Session<'a> {
+    pub fio: &'a Fio,
+    pub target: &'a Target,
+    pub effort: &'a Effort,
+    pub stop: &'a AtomicBool,
+    pub until: Instant,
+    /// Number of bytes from the beginning that have been written and can be read.
+    pub laid_out: u64,
+    pub written: u64,
+    pub seed: u64,
+}
+
+impl Session<'_> {
+    /// `None` if the time ended before its first run.
+    pub(crate) fn test(
+        &mut self,
+        test: &Test,
+        progress: &mut impl FnMut(&str, u32),
+    ) -> Result<Option<TestResult>, BenchError> {
+        let mut runs: Vec<Run> = Vec::new();
+        let runs_min = repeats(test, self.effort.runs_min);
+        let runs_max = repeats(test, self.effort.runs_max);
+        let mut stable = false;
+        while (runs.len() as u32) < runs_max && !(stable && runs.len() as u32 >= runs_min) {
+            progress(&test.name, runs.len() as u32 + 1);
+            match self.prepare(test).and_then(|()| self.measure(test)) {
+                Ok(run) => runs.push(run),
+                Err(BenchError::TimeOver) => break,
+                Err(error) => return Err(error),
+            }
+            let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
+            stable = is_known(&rates, self.effort.error_max);
+        }
+        Ok((!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable)))
+    }
+
+    /// Measures all tests by turns. The result of a test is `None` if the time ended before its first run.
+    pub(crate) fn by_turns(
+        &mut self,
+        tests: &[Test],
+        progress: &mut impl FnMut(&str, u32),
+    ) -> Result<Vec<Option<TestResult>>, BenchError> {
+        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); tests.len()];
+        let is_stable = |runs: &[Run], error_max: f64| {
+            let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
+            is_known(&rates, error_max)
+        };
+        'turns: for turn in 1..=self.effort.runs_max {
+            for (test, runs) in tests.iter().zip(&mut runs) {
+                let is_known = turn > self.effort.runs_min && is_stable(runs, self.effort.error_max);
+                if is_known || turn > repeats(test, self.effort.runs_max) {
+                    continue;
+                }
+                progress(&test.name, turn);
+                match self.prepare(test).and_then(|()| self.measure(test)) {
+                    Ok(run) => runs.push(run),
+                    Err(BenchError::TimeOver) => break 'turns,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        let result = |(test, runs): (&Test, Vec<Run>)| {
+            let stable = is_stable(&runs, self.effort.error_max);
+            (!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable))
+        };
+        Ok(tests.iter().zip(runs).map(result).collect())
+    }
+
+    pub(crate) fn effort(&self) -> &Effort {
+        self.effort
+    }
+
+    fn prepare(&mut self, test: &Test) -> Result<(), BenchError> {
+        let bytes = test.prepare_bytes;
+        if bytes == 0 || (!test.is_prepared_each_time() && bytes <= self.laid_out) {
+            return Ok(());
+        }
+        self.write_in_order(bytes)
+    }
+
+    /// Prepares for all tests of one kind of I/O: before writes, writes the range; before reads, waits until the device has
+    /// finished earlier writes.
+    pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
+        if first.access.writes() || first.prepare_bytes > self.laid_out {
+            self.write_in_order(first.prepare_bytes)
+        } else {
+            self.rest()
+        }
+    }
+
+    fn write_in_order(&mut self, bytes: u64) -> Result<(), BenchError> {
+        self.fio.prepare(self.target.file(), bytes, Limit { stop: self.stop, until: self.until })?;
+        self.laid_out = self.laid_out.max(bytes);
+        self.written += bytes;
+        self.rest()
+    }
+
+    fn rest(&self) -> Result<(), BenchError> {
+        let until = Instant::now() + REST;
+        while Instant::now() < until {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn measure(&mut self, test: &Test) -> Result<Run, BenchError> {
+        let time_max = match test.set {
+            Set::Sustained => self.effort.sustained_time_max,
+            _ => self.effort.run_time_max,
+        };
+        self.seed += 1;
+        if Instant::now() >= self.until {
+            return Err(BenchError::TimeOver);
+        }
+        // A run that has started may use its full time; this limit ends it if the device does not answer at all.
+        let limit = Limit { stop: self.stop, until: self.until + time_max };
+        let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
+        if test.access.writes() {
+            self.written += run.bytes;
+            if test.access.is_sequential() {
+                self.laid_out = self.laid_out.max(run.bytes);
+            }
+        }
+        Ok(run)
+    }
+}

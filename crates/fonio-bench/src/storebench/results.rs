@@ -1,0 +1,211 @@
+//! The files of results, of unfinished runs and of delete tokens, in the state folder that outlives a reboot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use fonio_storebench_document::document::Document;
+use fonio_system::state;
+
+use super::run::Kept;
+use crate::error::BenchError;
+
+/// The folder of results, which is made if it is missing.
+fn folder() -> Result<PathBuf, BenchError> {
+    let folder = state::lasting_folder().ok_or(BenchError::NoStateFolder)?.join("storebench");
+    state::make(&folder).map_err(BenchError::system("make", &folder))?;
+    Ok(folder)
+}
+
+/// A new name for a result, by its time.
+///
+/// # Errors
+///
+/// [`BenchError::NoStateFolder`], or the folder of results cannot be made.
+pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
+    let folder = folder()?;
+    let name = |number: u32| {
+        let more = if number == 0 { String::new() } else { format!("-{number}") };
+        folder.join(format!("storebench-{}{more}.json", document.began_unix_s))
+    };
+    Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than there are numbers"))
+}
+
+/// Writes a result.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
+    let text = serde_json::to_string_pretty(document).map_err(std::io::Error::from);
+    let written = text.and_then(|text| replace(path, (text + "\n").as_bytes()));
+    written.map_err(BenchError::system("write", path))
+}
+
+/// Writes a file completely or not at all, for this user alone.
+fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(new);
+    let written = private(&new).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
+        // What cannot be written can mostly be removed.
+        let _ = fs::remove_file(&new);
+    })
+}
+
+fn private(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Reads and checks a result.
+///
+/// # Errors
+///
+/// [`BenchError::NotAResult`], or the file cannot be read.
+pub fn read(path: &Path) -> Result<Document, BenchError> {
+    let json = fs::read(path).map_err(BenchError::system("read", path))?;
+    let refused = |reason: String| BenchError::NotAResult { path: path.to_owned(), reason };
+    if json.is_empty() {
+        return Err(refused("it is empty".to_owned()));
+    }
+    Document::parse(&json).map_err(|problems| {
+        let shown: Vec<String> = problems.iter().take(3).map(ToString::to_string).collect();
+        refused(shown.join("; "))
+    })
+}
+
+/// The file of an unfinished run on this target.
+#[derive(Debug)]
+pub struct Unfinished {
+    path: PathBuf,
+}
+
+impl Unfinished {
+    /// The file for a target; it may not exist.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::NoStateFolder`], or the folder of results cannot be made.
+    pub fn of(target: &Path) -> Result<Unfinished, BenchError> {
+        let name = format!("unfinished-{:016x}.json", number_of(target.as_os_str().as_bytes()));
+        Ok(Unfinished { path: folder()?.join(name) })
+    }
+
+    /// The unfinished run. One that cannot be read was made by another version, and is not continued.
+    pub fn read(&self) -> Option<Kept> {
+        serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
+    }
+
+    /// Keeps a run.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
+        let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
+        let saved = text.and_then(|text| replace(&self.path, &text));
+        saved.map_err(BenchError::system("keep the finished parts in", &self.path))
+    }
+
+    /// Forgets the run.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be removed.
+    pub fn remove(&self) -> Result<(), BenchError> {
+        remove(&self.path)
+    }
+}
+
+/// The file of the token of a result on a server.
+fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
+    // The id comes from a server and becomes a file name.
+    let is_safe = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    if id.is_empty() || id.len() > 128 || !id.chars().all(is_safe) {
+        return Err(BenchError::NotAnId { id: id.escape_debug().to_string() });
+    }
+    let folder = folder()?.join("tokens");
+    state::make(&folder).map_err(BenchError::system("make", &folder))?;
+    Ok(folder.join(format!("{:016x}-{id}", number_of(server.as_bytes()))))
+}
+
+/// The number by which a file is named after a path or an address: FNV-1a, which every version of fonio computes alike.
+fn number_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
+        (number ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Keeps the delete token of a result. Returns its file.
+///
+/// # Errors
+///
+/// [`BenchError::NotAnId`], or the file cannot be written.
+pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchError> {
+    let path = token_file(server, id)?;
+    replace(&path, token.as_bytes()).map_err(BenchError::system("write", &path))?;
+    Ok(path)
+}
+
+/// The kept delete token of a result.
+///
+/// # Errors
+///
+/// [`BenchError::NotAnId`], or the file cannot be read.
+pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
+    let path = token_file(server, id)?;
+    match fs::read_to_string(&path) {
+        Ok(token) => Ok(Some(token.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(BenchError::system("read", path)(error)),
+    }
+}
+
+/// Forgets the token of a deleted result.
+///
+/// # Errors
+///
+/// [`BenchError::NotAnId`], or the file cannot be removed.
+pub fn forget_token(server: &str, id: &str) -> Result<(), BenchError> {
+    remove(&token_file(server, id)?)
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> Result<(), BenchError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(BenchError::system("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_results_are_safe_as_names_of_files() {
+        for id in ["", "../x", "a/b", "a b", &"x".repeat(129)] {
+            assert!(matches!(token_file("https://example.org", id), Err(BenchError::NotAnId { .. })), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_completely_and_for_this_user_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("result.json");
+        for content in ["a longer first content", "short"] {
+            replace(&path, content.as_bytes()).expect("it can be written");
+            assert_eq!(fs::read_to_string(&path).expect("it is there"), content);
+        }
+        assert_eq!(fs::read_dir(folder.path()).expect("it can be listed").count(), 1);
+        assert!(matches!(read(&path), Err(BenchError::NotAResult { .. })));
+        remove(&path).expect("it can be removed");
+        remove(&path).expect("a file that is not there needs not be removed");
+    }
+}

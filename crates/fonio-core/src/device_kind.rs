@@ -1,0 +1,84 @@
+//! The kind of a block device.
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of a block device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceKind {
+    /// eMMC.
+    Emmc,
+    /// An SD card.
+    Sd,
+    /// UFS.
+    Ufs,
+    /// NVMe.
+    Nvme,
+    /// Raw flash (`mtdblock`, `ubiblock`).
+    RawFlash,
+    /// Another device that reports that it does not rotate.
+    SolidState,
+    /// A device at a USB port.
+    Usb,
+    /// A device that another machine or a program serves; the hardware behind it is hidden.
+    Virtual,
+    /// A hard disk.
+    HardDisk,
+    /// A mapping of device mapper: LVM, LUKS.
+    DeviceMapper,
+    /// An array of the driver `md`.
+    Raid,
+    /// A loop device: a file.
+    Loop,
+    /// A RAM disk or compressed memory (zram).
+    Memory,
+    /// Another kind, or an unknown one.
+    #[default]
+    Other,
+}
+
+impl DeviceKind {
+    /// Its words for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            DeviceKind::Emmc => "eMMC",
+            DeviceKind::Sd => "SD card",
+            DeviceKind::Ufs => "UFS",
+            DeviceKind::Nvme => "NVMe",
+            DeviceKind::RawFlash => "raw flash",
+            DeviceKind::SolidState => "solid-state disk",
+            DeviceKind::Usb => "USB device",
+            DeviceKind::Virtual => "virtual device",
+            DeviceKind::HardDisk => "hard disk",
+            DeviceKind::DeviceMapper => "device mapper",
+            DeviceKind::Raid => "RAID",
+            DeviceKind::Loop => "loop device",
+            DeviceKind::Memory => "disk in memory",
+            DeviceKind::Other => "device",
+        }
+    }
+
+    /// Whether it is certainly flash. A USB device or a disk of a virtual machine can be flash and not say it.
+    pub fn is_flash(self) -> bool {
+        matches!(
+            self,
+            DeviceKind::Emmc
+                | DeviceKind::Sd
+                | DeviceKind::Ufs
+                | DeviceKind::Nvme
+                | DeviceKind::RawFlash
+                | DeviceKind::SolidState
+        )
+    }
+
+    /// Whether it has no storage of its own: its data is in memory, in a file, or on the devices below it.
+    pub fn is_layer(self) -> bool {
+        matches!(self, DeviceKind::DeviceMapper | DeviceKind::Raid | DeviceKind::Loop | DeviceKind::Memory)
+    }
+
+    /// Whether a measurement of it does not describe hardware.
+    pub fn hides_hardware(self) -> bool {
+        matches!(self, DeviceKind::Virtual | DeviceKind::Loop | DeviceKind::Memory)
+    }
+}

@@ -1,0 +1,116 @@
+//! A change of a setting, and how it is made and undone.
+
+use serde::{Deserialize, Serialize};
+
+use super::target::Target;
+use crate::{Entry, HostError, Ledger, Step};
+
+/// A setting that was changed, or is about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The kind of setting, and what it applies to.
+    pub target: Target,
+    /// The value before the change.
+    pub old: String,
+    /// The value now.
+    pub new: String,
+}
+
+impl Applied {
+    /// Returns whether the new value differs from the one before.
+    pub fn is_new(&self) -> bool {
+        self.old != self.new
+    }
+
+    /// Returns what [`Applied::undo`] would do.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn would_undo(&self) -> Result<Undone, HostError> {
+        Ok(match self.target.current()? {
+            Some(now) if now == self.old => Undone::NothingLeft,
+            Some(now) if now == self.new => Undone::Restored,
+            Some(now) if self.target.is_half_set(&now, &self.old, &self.new) => Undone::Restored,
+            Some(now) => Undone::ChangedSince(now),
+            None => Undone::NothingLeft,
+        })
+    }
+
+    /// Refuses what undoing could not do without losing data, such as unmounting a file system that programs use. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::InUse`] with the programs.
+    pub fn check_undo(&self) -> Result<(), HostError> {
+        self.target.check_restore()
+    }
+
+    /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
+    /// another one.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], and [`HostError::NotSettable`] if the kernel kept another value, or if the old value is not in
+    /// force any more: then nothing is changed.
+    pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
+        let Applied { target, old, new } = self;
+        target.expect_still(old, new)?;
+        let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
+        if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
+            target.restore(old)?;
+            ledger.end(entry)?;
+            return Err(error);
+        }
+        Ok(entry)
+    }
+
+    /// Checks that the new value is in force, as it is from [`Applied::borrow`] until the ledger undoes it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
+    pub fn expect_new(&self) -> Result<(), HostError> {
+        self.target.expect_still(&self.new, &self.new)
+    }
+
+    /// Checks that the old value is in force.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Applied::expect_new`].
+    pub fn expect_old(&self) -> Result<(), HostError> {
+        self.target.expect_still(&self.old, &self.new)
+    }
+
+    /// Restores the old value, if the new one is in force.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`].
+    pub fn undo(&self) -> Result<Undone, HostError> {
+        let undone = self.would_undo()?;
+        self.finish(&undone)?;
+        Ok(undone)
+    }
+
+    /// Restores the old value unless another one is in force, as [`Applied::would_undo`] found.
+    pub(super) fn finish(&self, found: &Undone) -> Result<(), HostError> {
+        match found {
+            Undone::ChangedSince(_) => Ok(()),
+            Undone::Restored | Undone::NothingLeft => self.target.restore(&self.old),
+        }
+    }
+}
+
+/// The result of restoring a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// The old value is in force again.
+    Restored,
+    /// The old value was in force already, or the device or mount is gone: there was nothing to do.
+    NothingLeft,
+    /// Another user or program has changed the setting since, to this value. It was left alone, and stays on record.
+    ChangedSince(String),
+}

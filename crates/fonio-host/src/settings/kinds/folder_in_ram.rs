@@ -1,0 +1,338 @@
+//! A folder's content in memory: a tmpfs over the folder, whose content is written out to the folder below.
+//!
+//! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out when it is
+//! undone, at shutdown and hourly by units of systemd, and on request. A power cut loses what was written
+//! since the last time.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use fonio_core::ByteCount;
+use fonio_system::{MountPoint, MountTable, procfs};
+use rustix::fs::{CWD, Mode};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    move_mount,
+};
+
+use crate::error::chain;
+use crate::mount;
+use crate::settings::folder::holders::{Use, holders};
+use crate::settings::folder::mirror::{Mirrored, mirror};
+use crate::settings::folder::survey::survey;
+use crate::settings::folder::units::{self, Units};
+use crate::settings::folder::{
+    self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, device_of, failed, folder_at,
+    in_use, lock, uncovered, visible, words,
+};
+use crate::settings::kind::*;
+use crate::settings::places::reconfigure;
+
+/// The values: the size of the memory, or `none`.
+pub(super) struct FolderInRam;
+
+const FACTS: Facts = Facts {
+    tag: "folder_in_ram",
+    scope: Scope::Folder,
+    title: "the memory for the content",
+    kept_in: "the units `fonio-folder-in-ram-FOLDER.service` and `.timer`",
+    undone: "the content is copied back",
+    cannot_switch: Some("its content is copied for each change"),
+    fixes: &[SettingFix {
+        name: "folder-in-ram",
+        changes: Group::Logs,
+        does: "keeps a folder such as /var/log in at most 64 MiB of memory, or SIZE with folder-in-ram=SIZE; written out to the disk every hour, at shutdown and when it is undone",
+        needs: "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd",
+        loses: Loss::Recent(
+            "A power cut loses what was written to the folder since the last write-out, synced or not; each file on the disk is as it was then.",
+        ),
+        source: "log2ram",
+        trial: OF_FOLDERS,
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for FolderInRam {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        value::size(text, 64 << 20, 1 << 20)
+    }
+
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        Ok(check(on.path(), wanted.value.size(), wanted.despite_writers)?)
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        current(on.path())
+    }
+
+    /// Puts the folder into memory, changes its size there, or takes it back to the disk.
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let dir = on.path();
+        if value == NONE {
+            return take_down(dir);
+        }
+        let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
+            setting: format!("folder-in-ram={value}"),
+            path: dir.to_owned(),
+            reason: "it is not a size".to_owned(),
+        })?;
+        start(dir, size)?;
+        units::put(&units(&units::program()?, dir, value))
+    }
+
+    /// Refuses while programs have files in the tmpfs open.
+    fn check_restore(&self, on: &Object) -> Result<(), HostError> {
+        let dir = on.path();
+        if mounted(dir)?.is_none() || holders(dir, device_of(dir), Use::Any).is_empty() {
+            return Ok(());
+        }
+        Err(in_use(dir, Use::Any))
+    }
+
+    fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        files.check_systemd()?;
+        units::check_program(&files.program)?;
+        Ok(KeptAs::Files(units(&files.program, on.path(), value).kept_files(&files.systemd)))
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        remains_to_do(&folder_at(path).ok()?)
+    }
+}
+
+/// The source of the mount, by which it is known as fonio's.
+const SOURCE: &str = "fonio-folder-in-ram";
+/// The interval between two write-outs.
+const INTERVAL: &str = "1h";
+/// How often a folder that changes while it is copied is copied again.
+const TRIES: u32 = 3;
+
+/// Fonio's tmpfs over a folder.
+fn mounted(dir: &Path) -> Result<Option<MountPoint>, HostError> {
+    let own = |mount: &&MountPoint| mount.filesystem == "tmpfs" && mount.source == SOURCE;
+    Ok(MountTable::read()?.at(dir).filter(own).cloned())
+}
+
+/// The size of the tmpfs over a folder, or `none`; `None` if the folder is gone.
+fn current(dir: &Path) -> Result<Option<String>, HostError> {
+    Ok(match mounted(dir)? {
+        Some(mount) => {
+            Some(size_of(&mount).map_or_else(|| "of unknown size".to_owned(), ByteCount::to_exact_text))
+        }
+        None => dir.is_dir().then(|| NONE.to_owned()),
+    })
+}
+
+/// The size in the options of a tmpfs, which shows it in KiB.
+fn size_of(mount: &MountPoint) -> Option<ByteCount> {
+    let size = mount.filesystem_options.iter().find_map(|option| option.strip_prefix("size="))?;
+    size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
+}
+
+/// Refuses what could not be done, or undone. `despite_writers` accepts programs that have files open for writing.
+fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
+    let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
+    if !is_there {
+        check_place(dir)?;
+    }
+    check_size(dir, size)?;
+    if is_there || despite_writers { Ok(()) } else { check_writers(dir) }
+}
+
+fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
+    let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(|error| chain(&error))?;
+    let found = survey(&open, dir).map_err(|error| chain(&error))?;
+    if let Some((path, reason)) = found.obstacle {
+        return Err(format!("{}: {reason}", path.display()));
+    }
+    if found.memory > size {
+        let (needs, has) = (words(found.memory), size.to_exact_text());
+        return Err(format!(
+            "it holds {needs}, which is more than {has}: write a larger size, or make room in it"
+        ));
+    }
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    match procfs::memory(&meminfo, "MemAvailable") {
+        Some(free) if free < size => Err(format!(
+            "it may then take {} of memory, but only {} is available",
+            size.to_exact_text(),
+            words(free)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Puts a folder into memory, or changes its size there. Units of systemd call this at each start of the machine.
+///
+/// # Errors
+///
+/// [`HostError::NotSettable`] with the reason; then the folder is as it was.
+pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
+    let _lock = lock()?;
+    let refused = |reason: String| HostError::NotSettable {
+        setting: format!("folder-in-ram={}", size.to_exact_text()),
+        path: dir.to_owned(),
+        reason,
+    };
+    if let Some(mount) = mounted(dir)? {
+        return match size_of(&mount) {
+            Some(now) if now == size => Ok(()),
+            _ => {
+                reconfigure(dir, "size", Some(&size.0.to_string())).map_err(failed("change the size of", dir))
+            }
+        };
+    }
+    check_place(dir).and_then(|()| check_size(dir, size)).map_err(refused)?;
+    let below = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))?;
+    for _ in 0..TRIES {
+        let before = survey(&below, dir)?;
+        let (filled, root) = tmpfs(dir, size)?;
+        mirror(&below, &root, dir)?;
+        if survey(&below, dir)?.is_same_as(&before) {
+            return move_mount(&filled, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+                .map_err(failed("mount on", dir));
+        }
+    }
+    Err(refused("programs change it all the time: stop them first".to_owned()))
+}
+
+/// Makes an empty tmpfs that is not mounted yet, with the mount's flags of what holds the folder.
+fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
+    let flags = attributes_around(dir)?;
+    let make = || {
+        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&context, "source", SOURCE)?;
+        fsconfig_set_string(&context, "size", size.0.to_string())?;
+        fsconfig_create(&context)?;
+        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+        let root = rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())?;
+        Ok((mount, root))
+    };
+    make().map_err(failed("make a tmpfs for", dir))
+}
+
+/// Writes the content out, and unmounts. Nobody can write meanwhile.
+fn take_down(dir: &Path) -> Result<(), HostError> {
+    let unmounted = {
+        let _lock = lock()?;
+        unmount(dir)
+    };
+    match unmounted {
+        Ok(()) => units::take(&units(&units::program()?, dir, NONE)),
+        Err(error) => {
+            // Files in /etc may be gone already: nothing would write the folder out at shutdown.
+            let size = current(dir)?.unwrap_or_default();
+            let _ = units::put(&units(&units::program()?, dir, &size));
+            Err(error)
+        }
+    }
+}
+
+fn unmount(dir: &Path) -> Result<(), HostError> {
+    if mounted(dir)?.is_none() {
+        return Ok(());
+    }
+    match reconfigure(dir, "ro", None) {
+        Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),
+        outcome => outcome.map_err(failed("make read-only", dir))?,
+    }
+    let leave = || {
+        copy_out(dir)?;
+        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))
+    };
+    leave().inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = reconfigure(dir, "rw", None);
+    })
+}
+
+fn copy_out(dir: &Path) -> Result<Mirrored, HostError> {
+    let from = visible(dir).map_err(failed("open", dir))?;
+    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+    mirror(&from, &below, dir)
+}
+
+/// Writes a folder in memory out to the disk; `None` if it is not in memory.
+///
+/// # Errors
+///
+/// [`HostError::NotCopied`] if a part could not be written.
+pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
+    let _lock = lock()?;
+    let Some(mount) = mounted(dir)? else { return Ok(None) };
+    if mount.filesystem_options.iter().any(|option| option == "ro") {
+        // A process was killed while it unmounted it.
+        reconfigure(dir, "rw", None).map_err(failed("make writable", dir))?;
+    }
+    copy_out(dir).map(Some)
+}
+
+/// What somebody has to do after the folder was put into memory.
+fn remains_to_do(dir: &Path) -> Option<String> {
+    let mut sentences = Vec::new();
+    sentences.extend(folder::left_below(dir, "and what they write there is lost"));
+    let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).ok()?;
+    let sockets = survey(&open, dir).map(|found| found.sockets).unwrap_or_default();
+    if let Some(first) = sockets.first() {
+        let more = if sockets.len() > 1 { format!(" and {} more", sockets.len() - 1) } else { String::new() };
+        sentences.push(format!(
+            "Nobody reaches a program through the socket {}{more} until that program is started again.",
+            first.display()
+        ));
+    }
+    if systemd::check().is_err() {
+        sentences.push(
+            "systemd does not run here, so nothing writes the folder out: `fonio folder write-out` does, and before a shutdown `fonio fix undo folder-in-ram` must."
+                .to_owned(),
+        );
+    }
+    (!sentences.is_empty()).then(|| sentences.join("\n"))
+}
+
+/// The units of a folder in memory: the folder itself, and the timer and the service of the write-out.
+fn units(program: &Path, dir: &Path, size: &str) -> Units {
+    let stem = format!("fonio-folder-in-ram-{}", units::escape(dir));
+    let (service, timer, write) =
+        (format!("{stem}.service"), format!("{stem}.timer"), format!("{stem}-write-out.service"));
+    let (path, run) = (units::argument(dir), units::argument(program));
+    let plain = units::specifiers(dir);
+    let folder = units::lines(&[
+        "[Unit]",
+        &format!("Description={plain} in memory, by fonio"),
+        "DefaultDependencies=no",
+        &format!("RequiresMountsFor={} {}", units::quote(dir), units::quote(program)),
+        "After=local-fs.target",
+        "Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target",
+        "Conflicts=shutdown.target",
+        &format!("Wants={timer}"),
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        &format!("ExecStart={run} folder start {size} {path}"),
+        &format!("ExecReload={run} folder write-out {path}"),
+        &format!("ExecStop={run} folder write-out {path}"),
+        "TimeoutStopSec=15min",
+    ]);
+    let clock = units::lines(&[
+        "[Unit]",
+        &format!("Description=Write {plain} out of memory, by fonio"),
+        &format!("PartOf={service}"),
+        "[Timer]",
+        &format!("OnActiveSec={INTERVAL}"),
+        &format!("OnUnitInactiveSec={INTERVAL}"),
+        &format!("Unit={write}"),
+    ]);
+    let out = units::lines(&[
+        "[Unit]",
+        &format!("Description=Write {plain} out of memory, by fonio"),
+        "[Service]",
+        "Type=oneshot",
+        &format!("ExecStart={run} folder write-out {path}"),
+    ]);
+    Units::new(vec![(service, folder), (timer, clock), (write, out)], "sysinit.target")
+}

@@ -1,0 +1,291 @@
+//! A folder's content on another device: copied to a folder there, which is bound over it.
+//!
+//! What is below stays on the first device as it was. Undoing brings it up to date. A folder on the other device whose content
+//! is only a copy has a file named [`COPY`] in it: it is being filled, or was copied back. It may be emptied.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fonio_system::MountTable;
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_bind, mount_remount};
+
+use crate::error::chain;
+use crate::mount;
+use crate::settings::folder::copy::times;
+use crate::settings::folder::holders::{Use, holders};
+use crate::settings::folder::mirror::{COPY, mirror, names, remove};
+use crate::settings::folder::survey::survey;
+use crate::settings::folder::{
+    self, NONE, check_place, check_writers, copying_back, device_of, failed, folder_at, free, in_use, lock,
+    needs, open, uncovered, visible, words,
+};
+use crate::settings::kept::fstab;
+use crate::settings::kind::*;
+use crate::settings::places::mount_flags;
+
+/// The values: `bound` or `none`.
+pub(super) struct FolderOn;
+
+const FACTS: Facts = Facts {
+    tag: "folder_on",
+    content: Some("to"),
+    scope: Scope::Folder,
+    kept_in: "a line in `/etc/fstab`, also without --keep",
+    undone: "the content is copied back",
+    must_be_kept: true,
+    cannot_switch: Some("its content is copied for each change"),
+    needs_value: Some("DIR"),
+    fixes: &[SettingFix {
+        name: "folder-on",
+        changes: Group::Filesystem,
+        does: "moves a folder's content to an empty folder on another device: `folder-on=/mnt/ssd/app`; undoing copies it back",
+        needs: "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing",
+        source: "mount's documentation",
+        trial: OF_FOLDERS,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for FolderOn {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        match text.map(PathBuf::from) {
+            Some(to) if !to.is_absolute() => Err("write the complete path of a folder".to_owned()),
+            Some(to) => Ok(Value::Folder(to)),
+            None => Ok(Value::None),
+        }
+    }
+
+    fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        let Value::Folder(to) = wanted.value else {
+            return Err(Refusal::Reason(
+                "name the folder on the other device, such as folder-on=/mnt/ssd/log".to_owned(),
+            ));
+        };
+        let to = fs::canonicalize(to).map_err(|error| {
+            format!("{}: {error}; make it first: mkdir -p {}", to.display(), to.display())
+        })?;
+        Ok(Object::Folder { content: Some(folder_at(&to)?), dir: folder_at(path)? })
+    }
+
+    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(BOUND.to_owned())
+    }
+
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        let (dir, to) = on.with_content();
+        Ok(check(dir, to, wanted.despite_writers)?)
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let (dir, to) = on.with_content();
+        current(dir, to)
+    }
+
+    /// Moves the folder's content, or brings it back.
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let (dir, to) = on.with_content();
+        let _lock = lock()?;
+        if value == NONE {
+            return take_down(dir, to);
+        }
+        let (from, there) = (open(dir)?, open(to)?);
+        empty(&there, to)?;
+        mark(&there, to)?;
+        mirror(&from, &there, to)?;
+        mount_bind(to, dir).map_err(failed("mount on", dir))?;
+        unmark(&there, to)
+    }
+
+    fn check_restore(&self, on: &Object) -> Result<(), HostError> {
+        let (dir, to) = on.with_content();
+        check_undo(dir, to)
+    }
+
+    fn restore_needs(&self, on: &Object) -> Option<String> {
+        let (dir, to) = on.with_content();
+        if current(dir, to).ok()?.as_deref() == Some(BOUND) { copying_back(dir) } else { None }
+    }
+
+    fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        let (dir, to) = on.with_content();
+        Ok(KeptAs::MountLine(fstab::line_of_bind(to, dir)))
+    }
+
+    fn describe(&self, on: &Object) -> String {
+        let (dir, to) = on.with_content();
+        format!("{} as the place of {}", to.display(), dir.display())
+    }
+
+    fn is_of(&self, wanted: &Value, on: &Object) -> bool {
+        match wanted {
+            Value::Folder(to) => to == on.with_content().1,
+            _ => true,
+        }
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        folder::left_below(&folder_at(path).ok()?, "and what they write there is lost")
+    }
+}
+
+/// The value of a folder whose content is elsewhere.
+const BOUND: &str = "bound";
+
+/// Whether the folder `to` is bound over a folder; `None` if that is gone.
+fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
+    let numbers = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino())).ok();
+    let Some(own) = numbers(dir) else { return Ok(None) };
+    let is_bound = MountTable::read()?.at(dir).is_some() && numbers(to) == Some(own);
+    Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
+}
+
+/// Refuses what could not be done, or undone.
+fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
+    check_place(dir)?;
+    if to.starts_with(dir) || dir.starts_with(to) {
+        return Err(format!("{} is in it, or it is in that", to.display()));
+    }
+    if device_of(dir) == device_of(to) {
+        return Err(format!("{} is on the same device", to.display()));
+    }
+    let mounts = MountTable::read().map_err(|error| chain(&error))?;
+    let holding = mounts.holding(to).ok_or_else(|| format!("the mount of {} is not found", to.display()))?;
+    if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
+        return Err(format!("{} is in memory: use folder-in-ram", to.display()));
+    }
+    let there = open(to).map_err(|error| chain(&error))?;
+    if !is_free(&there).map_err(|error| chain(&error))? {
+        return Err(format!("{} is not empty", to.display()));
+    }
+    let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| chain(&error))?;
+    if let Some((path, reason)) = found.obstacle {
+        return Err(format!("{}: {reason}", path.display()));
+    }
+    let free = free(&there).map_err(|error| chain(&error))?;
+    if found.bytes > free {
+        let (needs, has) = (words(found.bytes), words(free));
+        return Err(format!("it holds {needs}, but {} has only {has} free", to.display()));
+    }
+    if despite_writers { Ok(()) } else { check_writers(dir) }
+}
+
+/// Whether nothing is in a folder, or only a copy.
+fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
+    let names = names(dir.as_fd())?;
+    Ok(names.iter().all(|name| name.as_bytes() == b"lost+found")
+        || names.iter().any(|name| name.as_c_str() == COPY))
+}
+
+fn mark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
+    rustix::fs::mknodat(there, COPY, rustix::fs::FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0)
+        .or_else(|error| if error == Errno::EXIST { Ok(()) } else { Err(error) })
+        .and_then(|()| rustix::fs::fsync(there))
+        .map_err(failed("write in", to))
+}
+
+fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
+    let unmark = || {
+        let times = times(&rustix::fs::fstat(there)?);
+        remove(there.as_fd(), COPY)?;
+        // The folder has the times of the one that was copied.
+        rustix::fs::futimens(there, &times)
+    };
+    unmark().map_err(failed("write in", to))
+}
+
+/// Removes all that is in a folder that has only a copy; last what says so.
+fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
+    let clear = || {
+        let names = names(there.as_fd())?;
+        if names.iter().any(|name| name.as_c_str() == COPY) {
+            for name in
+                names.iter().filter(|name| name.as_c_str() != COPY && name.as_bytes() != b"lost+found")
+            {
+                remove(there.as_fd(), name)?;
+            }
+            remove(there.as_fd(), COPY)?;
+        }
+        Ok(())
+    };
+    clear().map_err(failed("empty", to))
+}
+
+/// Refuses to undo what would lose data, before anything is changed.
+fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
+    let refused = |reason: String| HostError::NotSettable {
+        setting: "its content from before".to_owned(),
+        path: dir.to_owned(),
+        reason,
+    };
+    if current(dir, to)?.as_deref() != Some(BOUND) {
+        let content = match open(to) {
+            Ok(there) => !is_free(&there).map_err(failed("list", to))?,
+            // Its device may be absent now.
+            Err(_) => true,
+        };
+        let (dir, to) = (dir.display(), to.display());
+        return if content {
+            Err(refused(format!(
+                "its content is in {to}, which is not mounted on it now: `mount --bind {to} {dir}`, and undo it then"
+            )))
+        } else {
+            Ok(())
+        };
+    }
+    if !holders(dir, device_of(dir), Use::Any).is_empty() {
+        return Err(in_use(dir, Use::Any));
+    }
+    let (needs, has) = needs(dir)?;
+    if needs > has {
+        return Err(refused(format!(
+            "it has grown: to copy it back needs {} of free space, and there are {}",
+            words(needs),
+            words(has)
+        )));
+    }
+    Ok(())
+}
+
+fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
+    check_undo(dir, to)?;
+    if current(dir, to)?.as_deref() == Some(BOUND) {
+        unmount(dir, to)?;
+    }
+    match open(to) {
+        Ok(there) => empty(&there, to),
+        Err(_) => Ok(()),
+    }
+}
+
+fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
+    let table = MountTable::read()?;
+    let options = table.at(dir).map(|mount| mount.options.clone()).unwrap_or_default();
+    // Options that we do not know are those of mounts that nobody binds.
+    let flags = MountFlags::BIND | mount_flags(&options).unwrap_or(MountFlags::empty());
+    match mount_remount(dir, flags | MountFlags::RDONLY, c"") {
+        Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),
+        outcome => outcome.map_err(failed("make read-only", dir))?,
+    }
+    let leave = || {
+        {
+            let from = visible(dir).map_err(failed("open", dir))?;
+            let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+            mirror(&from, &below, dir)?;
+        }
+        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))?;
+        mark(&open(to)?, to)
+    };
+    leave().inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = mount_remount(dir, flags.difference(MountFlags::RDONLY), c"");
+    })
+}

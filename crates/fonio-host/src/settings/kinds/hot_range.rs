@@ -1,0 +1,522 @@
+//! A folder's content in an image file of a fixed size on its own device, so that all writes of the folder go to one range of
+//! the flash (Kim, Agrawal, Ungureanu 2012, section 5.3).
+//!
+//! The image is an ext4 with a journal of its own. It is allocated and written once before it is used, so that a write of the
+//! folder never allocates anything in the file system below. It is in a folder of root's at the top of that file system
+//! ([`FOLDER`]), and is mounted through a loop device that goes with its last user.
+//!
+//! An image whose name ends in [`COPY`] is only a copy of the folder: it is being filled, or was copied back. It may be removed.
+//! It gets its other name when it is complete, just before it is mounted, and loses that when the folder below is up to date,
+//! just before it is unmounted. So a kill or a power cut at any moment loses nothing. An image with its other name that is not
+//! mounted can have newer content than the folder; it is never removed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fonio_core::ByteCount;
+use fonio_system::{MountPoint, MountTable};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
+    move_mount,
+};
+
+use crate::error::chain;
+use crate::kernel::check_filesystem;
+use crate::loop_device::{attach_while_used, is_backing};
+use crate::mount;
+use crate::program::run;
+use crate::settings::files::{remove, sync_folder};
+use crate::settings::folder::holders::{Use, holders};
+use crate::settings::folder::mirror::mirror;
+use crate::settings::folder::survey::{Survey, survey};
+use crate::settings::folder::{
+    self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, copying_back, device_of, failed,
+    folder_at, free, in_use, lock, needs, open, options_around, uncovered, visible, words,
+};
+use crate::settings::kept::fstab;
+use crate::settings::kind::*;
+use crate::settings::places::reconfigure;
+
+/// The values: the size of the image, or `none`.
+pub(super) struct HotRange;
+
+const FACTS: Facts = Facts {
+    tag: "hot_range",
+    content: Some("image"),
+    scope: Scope::Folder,
+    title: "the range for the writes",
+    kept_in: "a line in `/etc/fstab`, also without --keep",
+    undone: "the content is copied back",
+    must_be_kept: true,
+    cannot_switch: Some("its content is copied for each change"),
+    needs_value: Some("SIZE"),
+    fixes: &[SettingFix {
+        name: "hot-range",
+        changes: Group::Filesystem,
+        does: "moves a folder's content to an image file of SIZE on its own device, `hot-range=16MiB`, so that writes to its files and their metadata stay within one range; each sync then writes the journal of the file system below, too; `fonio bench address-range` measures over which range a card is fast; undoing copies the content back",
+        needs: "Linux 5.2, loop devices, `mkfs.ext4`, the folder on ext4, ext3, ext2 or xfs with as much free space, and that no program has files in the folder open for writing",
+        source: "Kim et al. (TOS 2012)",
+        trial: Trial::OwnFolder,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for HotRange {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        if text.is_none() {
+            return Ok(Value::None);
+        }
+        let size = value::size(text, 0, 1 << 20)?;
+        if size.size() < SIZE_MIN {
+            return Err(format!(
+                "write at least {}, of which 4 MiB are the journal",
+                SIZE_MIN.to_exact_text()
+            ));
+        }
+        Ok(size)
+    }
+
+    fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        if *wanted.value == Value::None {
+            return Err(Refusal::Reason(
+                "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
+                    .to_owned(),
+            ));
+        }
+        let dir = folder_at(path)?;
+        Ok(Object::Folder { content: Some(image_of(&dir)?), dir })
+    }
+
+    fn check(&self, wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        let (dir, image) = on.with_content();
+        Ok(check(dir, image, wanted.value.size(), wanted.despite_writers)?)
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let (dir, image) = on.with_content();
+        current(dir, image)
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let (dir, image) = on.with_content();
+        set(dir, image, value)
+    }
+
+    fn check_restore(&self, on: &Object) -> Result<(), HostError> {
+        let (dir, image) = on.with_content();
+        check_undo(dir, image)
+    }
+
+    fn restore_needs(&self, on: &Object) -> Option<String> {
+        let (dir, image) = on.with_content();
+        mounted(dir, image).ok()??;
+        copying_back(dir)
+    }
+
+    fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        let (dir, image) = on.with_content();
+        // The weekly trimming would take blocks from the image.
+        let fixed = ["loop", "nofail", "X-fstrim.notrim"];
+        let options: Vec<&str> = fixed.into_iter().chain(options_around(dir)?).collect();
+        Ok(KeptAs::MountLine(fstab::line_of_mount(image, dir, FILESYSTEM, &options.join(","))))
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        remains_to_do(&folder_at(path).ok()?)
+    }
+}
+
+/// The folder with the images, at the top of the file system that holds them.
+const FOLDER: &str = ".fonio-hot-range";
+/// How the name of an image ends that is only a copy.
+const COPY: &str = ".copy";
+/// The file system in the image.
+const FILESYSTEM: &str = "ext4";
+/// The least size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
+const SIZE_MIN: ByteCount = ByteCount(10 << 20);
+/// The smallest journal that ext4 has with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
+const JOURNAL_BYTES: u64 = 4 << 20;
+/// The size of an inode in the image, and at most how many bytes there are for each.
+const INODE_BYTES: u64 = 256;
+const BYTES_PER_INODE: u64 = 8 << 10;
+/// Room in the image for superblocks, descriptors, bitmaps and the blocks of its root.
+const REST_BYTES: u64 = 512 << 10;
+/// Free space that stays on the file system below.
+const SPARE_BYTES: u64 = 1 << 20;
+/// File systems that write a file's data to the same place again.
+const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
+/// How often a folder that changes while it is copied is copied again.
+const TRIES: u32 = 3;
+/// An image in more pieces is worth a word.
+const FEW_PIECES: usize = 4;
+/// At most how much of a folder's name is in that of its image.
+const NAME_LETTERS_MAX: usize = 40;
+/// How much of an image is written at once before it is used.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Where the image of a folder is. Its name tells people whose it is, and the folder's number tells folders apart.
+fn image_of(dir: &Path) -> Result<PathBuf, String> {
+    let mounts = MountTable::read().map_err(|error| chain(&error))?;
+    let holding = dir.parent().and_then(|parent| mounts.holding(parent));
+    let top = &holding.ok_or("its mount is not found")?.dir;
+    let number = match mounts.at(dir) {
+        None => fs::metadata(dir).map_err(|error| chain(&error))?.ino(),
+        Some(_) => {
+            let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below));
+            below.map_err(|error| chain(&error))?.st_ino
+        }
+    };
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let name: String = name.chars().take(NAME_LETTERS_MAX).map(plain).collect();
+    Ok(top.join(FOLDER).join(format!("{name}-{number}.{FILESYSTEM}")))
+}
+
+fn copy_of(image: &Path) -> PathBuf {
+    let mut name = image.as_os_str().to_owned();
+    name.push(COPY);
+    name.into()
+}
+
+/// The mount of the image over a folder.
+fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
+    let table = MountTable::read()?;
+    let is_own = |mount: &&MountPoint| {
+        let file = fs::read_to_string(on_block(mount).join("loop/backing_file")).unwrap_or_default();
+        let file = file.trim_end_matches('\n');
+        is_backing(file, image) || is_backing(file, &copy_of(image))
+    };
+    Ok(table.at(dir).filter(is_own).cloned())
+}
+
+/// The folder of sysfs of the device that a mount is on.
+fn on_block(mount: &MountPoint) -> PathBuf {
+    Path::new("/sys/dev/block").join(mount.device.to_string())
+}
+
+/// The size of the image over a folder, or `none`; `None` if the folder is gone.
+fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
+    let Some(mount) = mounted(dir, image)? else {
+        return Ok(dir.is_dir().then(|| NONE.to_owned()));
+    };
+    let path = on_block(&mount).join("size");
+    let text = fs::read_to_string(&path).map_err(HostError::system("read", &path))?;
+    let sectors: u64 = text.trim().parse().unwrap_or(0);
+    Ok(Some(ByteCount(sectors * 512).to_exact_text()))
+}
+
+/// Refuses what could not be done, or undone.
+fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
+    if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
+        return Err("its range has another size: first `fonio fix undo hot-range`".to_owned());
+    }
+    check_place(dir)?;
+    check_below(image)?;
+    if image.exists() {
+        return Err(stranded(dir, image));
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Err("the kernel has no loop devices here (/dev/loop-control): `modprobe loop`".to_owned());
+    }
+    check_filesystem(FILESYSTEM).map_err(|error| chain(&error))?;
+    run("mkfs.ext4", "e2fsprogs", &["-V"]).map_err(|error| chain(&error))?;
+    let own = open(dir).map_err(|error| chain(&error))?;
+    let found = survey(&own, dir).map_err(|error| chain(&error))?;
+    if let Some((path, reason)) = found.obstacle {
+        return Err(format!("{}: {reason}", path.display()));
+    }
+    let needs = size_needed(&found, size);
+    if needs > size {
+        return Err(format!(
+            "it holds {}, which needs a range of at least {}",
+            words(found.bytes),
+            ByteCount(needs.0.next_multiple_of(1 << 20)).to_exact_text()
+        ));
+    }
+    let free = free(&own).map_err(|error| chain(&error))?;
+    if size.0 + SPARE_BYTES > free.0 {
+        return Err(format!(
+            "its file system has only {} free, and the image takes {} besides the folder, which stays below it",
+            words(free),
+            size.to_exact_text()
+        ));
+    }
+    if despite_writers { Ok(()) } else { check_writers(dir) }
+}
+
+/// The number of inodes in an image.
+fn inodes(found: &Survey, size: ByteCount) -> u64 {
+    (size.0 / BYTES_PER_INODE).max(2 * found.objects() + 64)
+}
+
+/// At least how large an image must be to hold the content of a folder.
+fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
+    ByteCount(
+        found.memory.0.max(JOURNAL_BYTES) + JOURNAL_BYTES + INODE_BYTES * inodes(found, size) + REST_BYTES,
+    )
+}
+
+/// Refuses file systems on which an image does not stay in its range, or on which others could replace it.
+fn check_below(image: &Path) -> Result<(), String> {
+    let top = image.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let mounts = MountTable::read().map_err(|error| chain(&error))?;
+    let kind = mounts.holding(top).map(|mount| mount.filesystem.clone()).unwrap_or_default();
+    if !IN_PLACE.contains(&kind.as_str()) {
+        let known = IN_PLACE.join(", ");
+        return Err(match kind.as_str() {
+            "btrfs" | "bcachefs" | "zfs" | "f2fs" | "nilfs2" => {
+                format!(
+                    "{kind} writes each change to a new place, so an image would not stay in its range; possible are {known}"
+                )
+            }
+            _ => format!(
+                "fonio does not know whether {kind} writes changes to the same place again; possible are {known}"
+            ),
+        });
+    }
+    let stat = fs::metadata(top).map_err(|error| format!("{}: {error}", top.display()))?;
+    let (by_others, sticky) = (stat.mode() & 0o022 != 0, stat.mode() & 0o1000 != 0);
+    if stat.uid() != 0 || (by_others && !sticky) {
+        return Err(format!(
+            "others than root can write to {0}, and so could replace the image, which root mounts: `chown root {0}`, `chmod go-w {0}`",
+            top.display()
+        ));
+    }
+    Ok(())
+}
+
+/// What to do about an image that is complete and not mounted.
+fn stranded(dir: &Path, image: &Path) -> String {
+    let (dir, image) = (dir.display(), image.display());
+    format!(
+        "its content is in {image}, which is not mounted on it now: `mount -o loop {image} {dir}`, and then `fonio fix undo hot-range`"
+    )
+}
+
+/// Puts a folder's content into an image, or brings it back.
+fn set(dir: &Path, image: &Path, value: &str) -> Result<(), HostError> {
+    let _lock = lock()?;
+    if value == NONE {
+        return take_down(dir, image);
+    }
+    let refused = |reason: &str| HostError::NotSettable {
+        setting: format!("hot-range={value}"),
+        path: dir.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
+    put(dir, image, size, refused).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = remove_copy(image);
+    })
+}
+
+fn put(
+    dir: &Path,
+    image: &Path,
+    size: ByteCount,
+    refused: impl Fn(&str) -> HostError,
+) -> Result<(), HostError> {
+    remove_copy(image)?;
+    let below = open(dir)?;
+    let copy = copy_of(image);
+    let file = allocate(&copy, size)?;
+    format(&copy, inodes(&survey(&below, dir)?, size))?;
+    settle(&file, &copy, size)?;
+    let (filled, root) = attach(&file, dir)?;
+    drop(file);
+    for _ in 0..TRIES {
+        let before = survey(&below, dir)?;
+        mirror(&below, &root, dir)?;
+        if survey(&below, dir)?.is_same_as(&before) {
+            fs::rename(&copy, image).map_err(HostError::system("rename", &copy))?;
+            move_mount(&filled, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(|error| {
+                // Nothing was written to it as the folder.
+                let _ = fs::rename(image, &copy);
+                failed("mount on", dir)(error)
+            })?;
+            return sync_folder(image);
+        }
+    }
+    Err(refused("programs change it all the time: stop them first"))
+}
+
+/// Makes a file of which all is allocated.
+fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
+    let folder = path.parent().expect("it is in a folder");
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        made => made.map_err(HostError::system("make", folder))?,
+    }
+    sync_folder(folder)?;
+    let stat = fs::symlink_metadata(folder).map_err(HostError::system("look at", folder))?;
+    if !stat.is_dir() || stat.uid() != 0 || stat.mode() & 0o077 != 0 {
+        return Err(HostError::NotSettable {
+            setting: "an image in it".to_owned(),
+            path: folder.to_owned(),
+            reason: "it is not a folder that only root can use: remove it".to_owned(),
+        });
+    }
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(no_link)
+        .open(path);
+    let file = file.map_err(HostError::system("make", path))?;
+    let whole = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0);
+    match whole {
+        // ext2 and ext3 allocate when it is written.
+        Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(HostError::system("allocate", path))?,
+        whole => whole.map_err(|error| HostError::system("allocate", path)(error.into()))?,
+    }
+    Ok(file)
+}
+
+/// Writes all of an image again as it is. The file system below would else mark a part as written when the folder first writes
+/// to it, which is a write outside of the image.
+fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
+    let mut bytes = vec![0; WRITE_BYTES];
+    let write = |bytes: &mut Vec<u8>| {
+        let mut at = 0;
+        while at < size.0 {
+            let left = usize::try_from(size.0 - at).unwrap_or(usize::MAX);
+            bytes.truncate(left);
+            file.read_exact_at(bytes, at)?;
+            file.write_all_at(bytes, at)?;
+            at += bytes.len() as u64;
+        }
+        file.sync_all()
+    };
+    write(&mut bytes).map_err(HostError::system("write", path))
+}
+
+/// Makes the file system in the image. It discards nothing, which would take the image's blocks away.
+fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
+    let (inodes, inode_bytes) = (inodes.to_string(), INODE_BYTES.to_string());
+    let journal = format!("size={}", JOURNAL_BYTES >> 20);
+    let options = ["-q", "-F", "-b", "4096", "-m", "0", "-I", &inode_bytes, "-N", &inodes, "-J", &journal];
+    let features = ["-O", "^resize_inode", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
+    let words: Vec<&OsStr> = options.iter().chain(&features).map(OsStr::new).collect();
+    run("mkfs.ext4", "e2fsprogs", &[&words[..], &[image.as_os_str()]].concat()).map(drop)
+}
+
+/// Makes a mount of an image that is nowhere yet, and opens its root. Both go with this process.
+fn attach(file: &File, dir: &Path) -> Result<(OwnedFd, OwnedFd), HostError> {
+    let (device, node) = attach_while_used(file)?;
+    let flags = attributes_around(dir)?;
+    let make = || {
+        let context = fsopen(FILESYSTEM, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&context, "source", node.as_path())?;
+        fsconfig_create(&context)?;
+        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+        let root = rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())?;
+        Ok((mount, root))
+    };
+    let made = make().map_err(failed("mount the image for", dir));
+    drop(device);
+    made
+}
+
+/// Removes an image that is only a copy, and the folder of the images if it is empty.
+fn remove_copy(image: &Path) -> Result<(), HostError> {
+    let copy = copy_of(image);
+    let Some(folder) = image.parent() else { return Ok(()) };
+    remove(&copy).map_err(HostError::system("remove", &copy))?;
+    match fs::remove_dir(folder) {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+            Err(HostError::system("remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to undo what would lose data, before anything is changed.
+fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
+    let refused = |reason: String| HostError::NotSettable {
+        setting: "its content from before".to_owned(),
+        path: dir.to_owned(),
+        reason,
+    };
+    if mounted(dir, image)?.is_none() {
+        return if image.exists() { Err(refused(stranded(dir, image))) } else { Ok(()) };
+    }
+    if !holders(dir, device_of(dir), Use::Any).is_empty() {
+        return Err(in_use(dir, Use::Any));
+    }
+    let (needs, has) = needs(dir)?;
+    if needs > has {
+        let (needs, has) = (words(needs), words(has));
+        return Err(refused(format!(
+            "to copy it back needs {needs} of free space below it, and there are {has}"
+        )));
+    }
+    Ok(())
+}
+
+fn take_down(dir: &Path, image: &Path) -> Result<(), HostError> {
+    check_undo(dir, image)?;
+    if mounted(dir, image)?.is_some() {
+        unmount(dir, image)?;
+    }
+    remove_copy(image)
+}
+
+fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
+    match reconfigure(dir, "ro", None) {
+        Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),
+        outcome => outcome.map_err(failed("make read-only", dir))?,
+    }
+    let copy = copy_of(image);
+    let leave = || {
+        {
+            let from = visible(dir).map_err(failed("open", dir))?;
+            let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+            mirror(&from, &below, dir)?;
+        }
+        if image.exists() {
+            fs::rename(image, &copy).map_err(HostError::system("rename", image))?;
+            sync_folder(image)?;
+        }
+        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))
+    };
+    leave().inspect_err(|_| {
+        // The first error is the one to report.
+        if copy.exists() {
+            let _ = fs::rename(&copy, image);
+        }
+        let _ = reconfigure(dir, "rw", None);
+    })
+}
+
+/// What somebody should know after the folder got its range.
+fn remains_to_do(dir: &Path) -> Option<String> {
+    let mut sentences = Vec::new();
+    sentences.extend(folder::left_below(dir, "and what they write there is lost"));
+    let image = image_of(dir).ok().filter(|image| image.exists());
+    if let Some(pieces) = image.as_deref().and_then(pieces).filter(|pieces| *pieces > FEW_PIECES) {
+        sentences.push(format!(
+            "The free space is fragmented: the image lies in {pieces} pieces of the device, so its range is wider than its size."
+        ));
+    }
+    (!sentences.is_empty()).then(|| sentences.join("\n"))
+}
+
+/// In how many pieces of the device a file lies, by e2fsprogs' filefrag.
+fn pieces(file: &Path) -> Option<usize> {
+    let said = run("filefrag", "e2fsprogs", &[file]).ok()?;
+    said.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,47 @@
+//! The class of a unit's I/O, as `ioprio_set(2)` knows them.
+
+use std::path::Path;
+
+use crate::settings::cgroup;
+use crate::settings::kind::*;
+
+pub(super) struct IoClass;
+
+const FACTS: Facts = Facts {
+    of: Some("class"),
+    title: "the I/O class",
+    held: Held::DropIn(Keys::new("io-class", &["IOSchedulingClass"])),
+    cannot_switch: Some("the unit has to be restarted for each change"),
+    fixes: &[SettingFix {
+        name: "io-class",
+        changes: Group::Unit,
+        does: "a unit's I/O waits until nobody else has any: the class idle; or the usual one with io-class=best-effort",
+        needs: "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit",
+        source: "systemd's documentation",
+        trial: OF_SERVICES,
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::OF_UNIT
+};
+
+impl Kind for IoClass {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        value::one_of(text, &["idle", "best-effort"])
+    }
+
+    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(format!("IOSchedulingClass={wanted}"))
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
+        Ok(cgroup::check_class()?)
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        Some(systemd::restart(path))
+    }
+}

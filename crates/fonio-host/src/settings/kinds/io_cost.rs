@@ -1,0 +1,103 @@
+//! The kernel's controller io.cost of a disk, which makes I/O weights act under every scheduler.
+//!
+//! It is a setting of the root control group: a line for each disk in `io.cost.qos` (Documentation/admin-guide/cgroup-v2.rst).
+//! The model of the disk's costs is the kernel's own, unless somebody wrote another one into `io.cost.model`.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::settings::kind::*;
+use crate::settings::places::disk_of;
+
+/// The root group's file with what io.cost does on each disk.
+const QOS: &str = "/sys/fs/cgroup/io.cost.qos";
+/// The values.
+const ON: &str = "on";
+const OFF: &str = "off";
+
+pub(super) struct IoCost;
+
+const FACTS: Facts = Facts {
+    tag: "io_cost",
+    only_value: Some(ON),
+    title: "io.cost",
+    fixes: &[SettingFix {
+        name: "io-cost",
+        does: "switches on the kernel's controller io.cost for a disk, so that I/O weights (`io-weight`) act under every scheduler; its model of the disk is the kernel's own",
+        needs: "a disk, control groups v2, and a kernel with io.cost (CONFIG_BLK_CGROUP_IOCOST)",
+        source: "the kernel's documentation (cgroup-v2)",
+        trial: Trial::None(
+            "it acts only between units that have weights (io-weight); record them with `fonio record` before and after it, and use `fonio compare`",
+        ),
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for IoCost {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        let device = disk_of(path)?;
+        if Path::new(QOS).exists() {
+            return Ok(Object::Disk(device));
+        }
+        Err(Refusal::Reason(if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            "the kernel has no controller io.cost here (CONFIG_BLK_CGROUP_IOCOST)".to_owned()
+        } else {
+            "it needs control groups v2, which are not mounted on /sys/fs/cgroup here".to_owned()
+        }))
+    }
+
+    /// Returns `None` also if the machine was started with a kernel without io.cost.
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        let Some(number) = number(on.disk())? else { return Ok(None) };
+        match fs::read_to_string(QOS) {
+            Ok(text) => Ok(Some(if is_on(&text, &number) { ON } else { OFF }.to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(HostError::system("read", QOS)(error)),
+        }
+    }
+
+    /// Switches it; all other parameters of the device stay.
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        let Some(number) = number(on.disk())? else { return Ok(()) };
+        let line = format!("{number} enable={}", u8::from(value == ON));
+        fs::write(QOS, line).map_err(HostError::system("write", QOS))
+    }
+
+    fn kept_as(&self, _on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        Ok(KeptAs::Rules(vec![format!("RUN+=\"/bin/sh -c 'echo %M:%m enable=1 >{QOS}'\"")]))
+    }
+}
+
+/// The major and minor number of a device.
+fn number(device: &str) -> Result<Option<String>, HostError> {
+    let file = Path::new("/sys/block").join(device).join("dev");
+    match fs::read_to_string(&file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(HostError::system("read", &file)(error)),
+    }
+}
+
+fn is_on(text: &str, number: &str) -> bool {
+    let mut lines = text.lines().map(str::split_whitespace);
+    lines.any(|mut words| words.next() == Some(number) && words.any(|word| word == "enable=1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_disk_has_a_line() {
+        let text = "8:0 enable=0 ctrl=auto rpct=0.00\n8:16 enable=1 ctrl=auto rpct=0.00\n";
+        let found: Vec<bool> = ["8:0", "8:16", "8:1", "18:16"].map(|number| is_on(text, number)).into();
+        assert_eq!(found, [false, true, false, false]);
+        assert!(!is_on("", "8:0"));
+    }
+}

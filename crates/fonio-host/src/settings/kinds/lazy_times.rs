@@ -1,0 +1,50 @@
+//! Whether changed times of a file are kept in memory until the file is synced or a day has passed.
+
+use fonio_system::MountTable;
+
+use crate::settings::kind::*;
+use crate::settings::places::{check_writable, reconfigure};
+
+/// The values: `lazytime` or `nolazytime`. They apply to the file system, at all its mount points.
+pub(super) struct LazyTimes;
+
+const FACTS: Facts = Facts {
+    tag: "lazy_times",
+    only_value: Some("lazytime"),
+    title: "lazy times",
+    held: Held::MountOption(""),
+    fixes: &[SettingFix {
+        name: "lazytime",
+        changes: Group::Filesystem,
+        does: "changed times of a file stay in memory until it is synced, at most for a day",
+        needs: "a mount on a device",
+        loses: Loss::Recent(
+            "A power cut can lose the access and change times of the last day; the data are as safe as before.",
+        ),
+        source: "mount's documentation",
+        trial: Trial::MountOption("lazytime", |_| true),
+    }],
+    ..Facts::OF_MOUNT
+};
+
+impl Kind for LazyTimes {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        check_writable(on.path())
+    }
+
+    fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
+        Ok(MountTable::read()?.at(on.path()).map(|mounted| {
+            let is_lazy = mounted.filesystem_options.iter().any(|option| option == "lazytime");
+            if is_lazy { "lazytime" } else { "nolazytime" }.to_owned()
+        }))
+    }
+
+    fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
+        reconfigure(on.path(), value, None)
+            .map_err(|errno| HostError::system("remount", on.path())(errno.into()))
+    }
+}

@@ -1,0 +1,76 @@
+//! All kinds of settings, one file each, and the table of them. A new kind is a file and a line of the table.
+
+mod access_times;
+mod buffered;
+mod commit_interval;
+mod concurrency;
+mod database;
+mod dirty_limit;
+mod discard_size;
+mod folder_in_ram;
+mod folder_on;
+mod hot_range;
+mod io_class;
+mod io_cost;
+mod io_max;
+mod io_weight;
+mod journald_in_ram;
+mod journald_sync;
+mod lazy_times;
+mod read_ahead;
+mod request_size;
+mod requests;
+mod scheduler;
+mod swappiness;
+mod sync_policy;
+mod trim_timer;
+mod zram;
+
+pub use self::concurrency::Concurrency;
+pub use self::folder_in_ram::{start, write_out};
+pub use self::trim_timer::{Trim, trim, trim_plan};
+
+use super::kind::{Kind, SettingFix};
+
+/// The kind and the fix with this name.
+pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static SettingFix)> {
+    let mut fixes = KINDS.iter().flat_map(|kind| kind.facts().fixes.iter().map(move |fix| (*kind, fix)));
+    fixes.find(|(_, fix)| fix.name == name)
+}
+
+/// The kind with this name in records. `of` tells apart those of the same name.
+pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Kind> {
+    KINDS.iter().copied().find(|kind| {
+        let facts = kind.facts();
+        (facts.tag, facts.of) == (tag, of) || facts.tag_of_group == Some(tag)
+    })
+}
+
+/// All kinds, in the order of the printed list.
+pub(super) static KINDS: &[&dyn Kind] = &[
+    &scheduler::Scheduler,
+    &concurrency::OfSmartio,
+    &io_cost::IoCost,
+    &read_ahead::ReadAhead,
+    &requests::Requests,
+    &request_size::RequestSize,
+    &discard_size::DiscardSize,
+    &commit_interval::CommitInterval,
+    &access_times::AccessTimes,
+    &lazy_times::LazyTimes,
+    &trim_timer::TrimTimer,
+    &folder_on::FolderOn,
+    &hot_range::HotRange,
+    &buffered::Buffered,
+    &dirty_limit::DirtyLimit,
+    &swappiness::Swappiness,
+    &zram::SwapInRam,
+    &journald_in_ram::JournaldInRam,
+    &journald_sync::JournaldSync,
+    &folder_in_ram::FolderInRam,
+    &io_weight::IoWeight,
+    &io_max::IoMax,
+    &io_class::IoClass,
+    &database::Database,
+    &sync_policy::SyncPolicy,
+];

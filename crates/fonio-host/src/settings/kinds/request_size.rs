@@ -1,0 +1,49 @@
+//! The largest request that the kernel makes of reads and writes that follow each other, in KiB.
+
+use std::path::Path;
+
+use fonio_core::ByteCount;
+
+use crate::settings::kind::*;
+use crate::settings::places::disk_of;
+
+pub(super) struct RequestSize;
+
+const FACTS: Facts = Facts {
+    tag: "queue",
+    of: Some("request_size"),
+    title: "the largest request in KiB",
+    held: Held::QueueFile("max_sectors_kb"),
+    fixes: &[SettingFix {
+        name: "request-size",
+        does: "the kernel makes requests of at most 64 KiB, or of SIZE with request-size=SIZE: a read waits less for a large write before it, and bulk copies are somewhat slower",
+        source: "ours: docs/scheduler.md, \"Where it does not help\"",
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for RequestSize {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        value::size(text, 64 << 10, 4 << 10)
+    }
+
+    /// The kernel refuses requests that are larger than the device takes.
+    fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
+        let device = disk_of(path)?;
+        match Queue::of(&device).read("max_hw_sectors_kb")?.parse::<u64>() {
+            Ok(kib) if wanted.value.size().0 > kib << 10 => {
+                Err(format!("it takes at most {} in a request", ByteCount(kib << 10).to_exact_text()).into())
+            }
+            _ => Ok(Object::Disk(device)),
+        }
+    }
+
+    fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok((wanted.size().0 / 1024).to_string())
+    }
+}

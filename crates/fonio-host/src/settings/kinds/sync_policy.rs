@@ -1,0 +1,265 @@
+//! A unit of systemd whose databases of SQLite are synced as the policy says: a drop-in that loads fonio's library into its programs.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fonio_sync_policy::{Class, DEFAULT, Policy, VARIABLE};
+
+use crate::settings::kind::*;
+
+pub(super) struct SyncPolicy;
+
+const FACTS: Facts = Facts {
+    of: Some("sync_policy"),
+    title: "the sync policy",
+    held: Held::DropIn(Keys {
+        // A unit's other variables are its own.
+        only_with: LIBRARY,
+        // The boot unit runs before the unit starts, and stops after it has stopped.
+        more: &["[Unit]", "Wants=fonio-sync-policy.service", "After=fonio-sync-policy.service"],
+        ..Keys::new("sync-policy", &["Environment"])
+    }),
+    cannot_switch: Some("the unit has to be restarted for each change"),
+    fixes: &[SettingFix {
+        name: "sync-policy",
+        changes: Group::Application,
+        does: "syncs a unit's databases of SQLite as the policy in /etc/fonio/sync-policy.toml says, without changing its programs: each is durable, ordered or a cache (`docs/sync-policy.md`)",
+        needs: "systemd, the policy `/etc/fonio/sync-policy.toml`, and programs that load SQLite as a library; a restart of the unit",
+        loses: Loss::Content(
+            "A power cut loses what the policy allows: of ordered databases the transactions of one window, caches entirely, of durable ones nothing.",
+        ),
+        source: "Kim et al. (TOS 2012)",
+        trial: OF_SERVICES,
+    }],
+    ..Facts::OF_UNIT
+};
+
+impl Kind for SyncPolicy {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn value(&self, _wanted: &Value, _on: &Object) -> Result<String, Refusal> {
+        Ok(format!("Environment=LD_PRELOAD={} {VARIABLE}={DEFAULT}", library().display()))
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
+        Ok(check(on.unit())?)
+    }
+
+    fn remains_to_do(&self, path: &Path) -> Option<String> {
+        Some(systemd::restart(path))
+    }
+}
+
+/// The library's name.
+const LIBRARY: &str = "libfonio_sqlite_sync.so";
+/// Where fonio's package has it.
+const PLACE: &str = "/usr/lib/fonio";
+/// The unit that removes caches after an unclean boot.
+const BOOT_UNIT: &str = "fonio-sync-policy.service";
+
+/// The library: that of the package, or the one beside this program.
+fn library() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));
+    let package = Path::new(PLACE).join(LIBRARY);
+    match beside {
+        Some(beside) if beside.exists() && !package.exists() => beside,
+        _ => package,
+    }
+}
+
+/// Checks that the library can do something for the unit's programs, before anything is changed; the error is the reason why not.
+fn check(unit: &str) -> Result<(), String> {
+    check_library(&library())?;
+    let policy = read_policy(Path::new(DEFAULT))?;
+    let has_caches = policy.rules().iter().any(|rule| matches!(rule.class, Class::Cache { .. }));
+    let property = |name| systemd::property(unit, name).map_err(|error: HostError| error.to_string());
+    if has_caches && systemd::property(BOOT_UNIT, "LoadState").map_err(|error| error.to_string())? != "loaded"
+    {
+        return Err(format!(
+            "{DEFAULT} has rules of the class cache, and systemd has no unit {BOOT_UNIT}, which removes stale caches before programs start: install fonio's Debian package, which has it"
+        ));
+    }
+    if let Some(other) = other_preload(&property("Environment")?) {
+        return Err(format!(
+            "it sets LD_PRELOAD={other} already, which the drop-in would replace: add {} there yourself",
+            library().display()
+        ));
+    }
+    let start = property("ExecStart")?;
+    match program_of(&start) {
+        Some(program) => check_program(&program),
+        None => Err("it starts no program of its own".to_owned()),
+    }
+}
+
+fn check_library(library: &Path) -> Result<(), String> {
+    let shown = library.display();
+    let stat = fs::metadata(library).map_err(|error| {
+        format!("the library {shown} is not there ({error}): install fonio's Debian package")
+    })?;
+    if shown.to_string().contains([' ', '"', '\\', '%', '$', ':']) {
+        return Err(format!("the path of the library, {shown}, cannot be written into LD_PRELOAD"));
+    }
+    let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| library.starts_with(dir));
+    if passing || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
+        return Err(format!(
+            "the unit's programs would load {shown}, and others can change or remove that: install fonio's Debian package"
+        ));
+    }
+    Ok(())
+}
+
+fn read_policy(path: &Path) -> Result<Policy, String> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        format!(
+            "cannot read the policy {}: {error}; docs/sync-policy.md says what to write there",
+            path.display()
+        )
+    })?;
+    let policy = Policy::parse(&text, path).map_err(|error| error.to_string())?;
+    if policy.rules().is_empty() {
+        return Err(format!(
+            "the policy {} has no rules, so every database would stay durable",
+            path.display()
+        ));
+    }
+    Ok(policy)
+}
+
+/// The value of LD_PRELOAD in a unit's environment, if it is not ours.
+fn other_preload(environment: &str) -> Option<&str> {
+    let words = environment.split_whitespace().map(|word| word.trim_matches('"'));
+    words.filter_map(|word| word.strip_prefix("LD_PRELOAD=")).find(|value| !value.contains(LIBRARY))
+}
+
+/// The program in the value of `ExecStart`, as `systemctl show` prints it.
+fn program_of(start: &str) -> Option<PathBuf> {
+    let (_, rest) = start.split_once("path=")?;
+    let path = rest.split(" ;").next()?.trim();
+    (!path.is_empty()).then(|| path.into())
+}
+
+/// Refuses programs into which nothing can be preloaded.
+fn check_program(program: &Path) -> Result<(), String> {
+    let shown = program.display();
+    let stat = fs::metadata(program).map_err(|error| format!("{shown}: {error}"))?;
+    let mut head = vec![0; 4096];
+    let length = File::open(program)
+        .and_then(|mut file| file.read(&mut head))
+        .map_err(|error| format!("{shown}: {error}"))?;
+    head.truncate(length);
+    if let Some(rest) = head.strip_prefix(b"#!") {
+        let line = String::from_utf8_lossy(rest.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        let mut words = line.split_whitespace();
+        let interpreter = words.next().ok_or_else(|| format!("{shown} names no interpreter"))?;
+        // `#!/usr/bin/env python3` names the interpreter as a word.
+        if interpreter.ends_with("/env") {
+            return Ok(());
+        }
+        return check_program(Path::new(interpreter));
+    }
+    if stat.mode() & 0o6000 != 0 {
+        return Err(format!(
+            "{shown} is a set-user-ID program, and the system's linker loads no library into it"
+        ));
+    }
+    let mut buffer = [0; 64];
+    if rustix::fs::getxattr(program, "security.capability", &mut buffer).is_ok() {
+        return Err(format!(
+            "{shown} has file capabilities, and the system's linker loads no library into it"
+        ));
+    }
+    match is_dynamic(&head) {
+        Some(true) => Ok(()),
+        Some(false) => Err(format!(
+            "{shown} is linked statically, so no library can be loaded into it; in its own code, PRAGMA journal_mode=WAL and PRAGMA synchronous=NORMAL do what the class ordered does"
+        )),
+        None => Err(format!("{shown} is not a program that this machine's linker starts")),
+    }
+}
+
+/// Whether a program has an interpreter, the dynamic linker, by its first bytes (elf(5)); `None` if it is not one of this machine's
+/// byte order.
+fn is_dynamic(head: &[u8]) -> Option<bool> {
+    const PT_INTERP: u32 = 3;
+    let is_64 = match head.strip_prefix(b"\x7fELF")?.first()? {
+        1 => false,
+        2 => true,
+        _ => return None,
+    };
+    if (head[5] == 1) != cfg!(target_endian = "little") {
+        return None;
+    }
+    let half = |at: usize| Some(u16::from_ne_bytes(head.get(at..at + 2)?.try_into().ok()?));
+    let word = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?));
+    let (start, size, count) = if is_64 {
+        let start = u64::from_ne_bytes(head.get(32..40)?.try_into().ok()?);
+        (usize::try_from(start).ok()?, half(54)?, half(56)?)
+    } else {
+        (word(28)? as usize, half(42)?, half(44)?)
+    };
+    for number in 0..usize::from(count) {
+        if word(start.checked_add(number * usize::from(size))?)? == PT_INTERP {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn programs_that_load_no_library_are_refused() {
+        let dir = tempfile::tempdir().expect("dir");
+        // This test is a program of this machine, with a dynamic linker.
+        let own = std::env::current_exe().expect("path");
+        assert_eq!(check_program(&own), Ok(()));
+        let script = dir.path().join("script");
+        fs::write(&script, format!("#! {} -x\nrest", own.display())).expect("write");
+        assert_eq!(check_program(&script), Ok(()));
+        let set_user_id = dir.path().join("suid");
+        fs::copy(&own, &set_user_id).expect("copy");
+        fs::set_permissions(&set_user_id, fs::Permissions::from_mode(0o4755)).expect("chmod");
+        assert!(check_program(&set_user_id).expect_err("refused").contains("is a set-user-ID program"));
+        // The same program without the entry that names the linker.
+        let mut bytes = fs::read(&own).expect("read");
+        let count_at = if bytes[4] == 2 { 56 } else { 44 };
+        bytes[count_at..count_at + 2].copy_from_slice(&[0, 0]);
+        let static_one = dir.path().join("static");
+        fs::write(&static_one, bytes).expect("write");
+        assert!(check_program(&static_one).expect_err("refused").contains("is linked statically"));
+        let text = dir.path().join("text");
+        fs::write(&text, "hello").expect("write");
+        assert!(check_program(&text).expect_err("refused").contains("is not a program"));
+    }
+
+    #[test]
+    fn what_systemd_prints_is_understood() {
+        let start = "{ path=/usr/bin/app ; argv[]=/usr/bin/app --x ; ignore_errors=no ; start_time=[n/a] }";
+        assert_eq!(program_of(start), Some("/usr/bin/app".into()));
+        assert_eq!(program_of(""), None);
+        assert_eq!(other_preload("A=b \"LD_PRELOAD=/x/jemalloc.so\""), Some("/x/jemalloc.so"));
+        assert_eq!(other_preload("LD_PRELOAD=/usr/lib/fonio/libfonio_sqlite_sync.so A=b"), None);
+    }
+
+    #[test]
+    fn a_policy_that_does_nothing_is_refused() {
+        let dir = tempfile::tempdir().expect("dir");
+        let file = dir.path().join("policy.toml");
+        assert!(
+            read_policy(&file).expect_err("refused").contains("docs/sync-policy.md says what to write there")
+        );
+        fs::write(&file, "").expect("write");
+        assert!(read_policy(&file).expect_err("refused").contains("has no rules"));
+        fs::write(&file, "[[database]]\npath = '/a'\nclass = 'fast'").expect("write");
+        assert!(read_policy(&file).expect_err("refused").contains("there is no class `fast`"));
+    }
+}

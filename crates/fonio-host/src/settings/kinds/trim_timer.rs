@@ -1,0 +1,158 @@
+//! Tells a device which parts of it a file system does not use: once, or weekly by systemd.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use fonio_core::ByteCount;
+use rustix::io::Errno;
+use rustix::ioctl::{self, Opcode, Updater};
+
+use crate::settings::kind::*;
+use crate::settings::places::mount_of;
+
+/// The unit that trims weekly; util-linux has it.
+const TIMER: &str = "fstrim.timer";
+
+/// systemd trims the mounted file systems weekly. The values: `enabled` or `disabled`.
+pub(super) struct TrimTimer;
+
+const FACTS: Facts = Facts {
+    tag: "trim_timer",
+    only_value: Some("enabled"),
+    scope: Scope::Machine,
+    title: "systemd's weekly fstrim.timer",
+    of_machine: TIMER,
+    kept_in: "systemd, which enables `fstrim.timer`",
+    undone: "the timer gets its former state; what was trimmed stays so",
+    held: Held::Itself,
+    lasts: true,
+    cannot_switch: Some("it runs once a week"),
+    fixes: &[SettingFix {
+        name: "fstrim",
+        changes: Group::Filesystem,
+        does: "tells the device which blocks the file system does not use: once, and with --keep weekly",
+        needs: "a device that can discard; for the weekly timer, systemd",
+        source: "util-linux's documentation",
+        trial: Trial::Once(
+            "it changes the device, which cannot be undone, so runs without it could not follow",
+        ),
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for TrimTimer {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn object(&self, _wanted: &Wanted<'_>, _path: &Path) -> Result<Object, Refusal> {
+        let refused = |reason| Err(Refusal::On(TIMER.into(), reason));
+        if let Err(reason) = systemd::check() {
+            return refused(reason);
+        }
+        match self.current(&Object::Machine)?.as_deref() {
+            Some("enabled" | "disabled") => Ok(Object::Machine),
+            Some("masked") => refused(format!("it is masked: `systemctl unmask {TIMER}`")),
+            Some(other) => refused(format!("its state is {other}")),
+            None => refused(format!("systemd has no {TIMER} here; on Debian: apt-get install util-linux")),
+        }
+    }
+
+    /// Returns `None` without systemd or its timer.
+    fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
+        if systemd::check().is_err() {
+            return Ok(None);
+        }
+        let state = systemd::property(TIMER, "UnitFileState")?;
+        Ok((!state.is_empty()).then_some(state))
+    }
+
+    /// Enables and starts the timer, or disables and stops it.
+    fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
+        let verb = if value == "enabled" { "enable" } else { "disable" };
+        systemd::systemctl(&[verb, "--now", TIMER]).map(drop)
+    }
+}
+
+/// `struct fstrim_range` of linux/fs.h.
+#[repr(C)]
+struct Range {
+    start: u64,
+    /// Before the call the largest length, after it the number of bytes that were trimmed.
+    length: u64,
+    length_min: u64,
+}
+
+const FITRIM: Opcode = ioctl::opcode::read_write::<Range>(b'X', 121);
+
+/// A file system that was trimmed, or could be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// Its mount point.
+    pub dir: PathBuf,
+    /// The kind of file system.
+    pub filesystem: String,
+    /// Its device.
+    pub source: String,
+    /// The bytes that it told the device about. ext4 tells only what it has not told since it was mounted.
+    pub bytes: ByteCount,
+}
+
+/// Returns what [`trim`] would do with the file system that holds `path`, with the free bytes; changes nothing.
+///
+/// # Errors
+///
+/// [`HostError::NotSettable`] with the reason.
+pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
+    let mounted = mount_of(path)?;
+    let refused =
+        |reason| HostError::NotSettable { setting: "fstrim".to_owned(), path: mounted.dir.clone(), reason };
+    let number = fs::metadata(&mounted.source).map(|node| std::os::unix::fs::MetadataExt::rdev(&node));
+    let number = match number {
+        Ok(number) if number > 0 => format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)),
+        _ => mounted.device.to_string(),
+    };
+    let Ok(mut device) = fs::canonicalize(Path::new("/sys/dev/block").join(number)) else {
+        return Err(refused(format!("it is {}, which is not on a device", mounted.filesystem)));
+    };
+    if device.join("partition").exists() {
+        device.pop();
+    }
+    let largest = fs::read_to_string(device.join("queue/discard_max_bytes")).unwrap_or_default();
+    if largest.trim() == "0" {
+        let name = device.file_name().unwrap_or_default().to_string_lossy();
+        return Err(refused(format!(
+            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not pass it on"
+        )));
+    }
+    if mounted.options.iter().any(|option| option == "ro") {
+        return Err(refused("it is read-only".to_owned()));
+    }
+    let free = rustix::fs::statvfs(&mounted.dir)
+        .map_err(|error| HostError::system("look at", &mounted.dir)(error.into()))?;
+    let bytes = ByteCount(free.f_bfree * free.f_frsize);
+    Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
+}
+
+/// Trims the file system that holds `path`. This cannot be undone, and need not be: no data are lost.
+///
+/// # Errors
+///
+/// [`HostError::NotSettable`] with the reason.
+pub fn trim(path: &Path) -> Result<Trim, HostError> {
+    let planned = trim_plan(path)?;
+    let dir = &planned.dir;
+    let open = File::open(dir).map_err(HostError::system("open", dir))?;
+    let mut range = Range { start: 0, length: u64::MAX, length_min: 0 };
+    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer to it.
+    match unsafe { ioctl::ioctl(&open, Updater::<FITRIM, Range>::new(&mut range)) } {
+        Ok(()) => Ok(Trim { bytes: ByteCount(range.length), ..planned }),
+        Err(Errno::OPNOTSUPP | Errno::NOTTY) => Err(HostError::NotSettable {
+            setting: "fstrim".to_owned(),
+            path: dir.clone(),
+            reason: format!("{} on {} does not trim", planned.filesystem, planned.source),
+        }),
+        Err(error) => Err(HostError::system("trim", dir)(error.into())),
+    }
+}

@@ -1,0 +1,257 @@
+//! Swap in compressed memory: a zram device with swap of fonio's on it, known by its label.
+//!
+//! A process that is killed after the device was sized and before it was labelled leaves an unused zram device, which takes
+//! no memory.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fonio_core::ByteCount;
+
+use crate::program::run;
+use crate::settings::kept::own::OwnFile;
+use crate::settings::kind::*;
+
+/// The values: a size, or `none`.
+pub(super) struct SwapInRam;
+
+const FACTS: Facts = Facts {
+    tag: "swap_in_ram",
+    scope: Scope::Machine,
+    title: "swap in compressed memory",
+    of_machine: "/dev/zram",
+    kept_in: "the unit `fonio-swap-in-ram.service`",
+    cannot_switch: Some("each change reads back all that is swapped out"),
+    fixes: &[SettingFix {
+        name: "swap-in-ram",
+        changes: Group::Memory,
+        does: "swaps to compressed memory (zram) first: half of the memory, or SIZE with swap-in-ram=SIZE",
+        needs: "the kernel's module zram; to keep it, systemd",
+        ..SettingFix::DEFAULT
+    }],
+    ..Facts::DEFAULT
+};
+
+impl Kind for SwapInRam {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
+        match text {
+            None => Ok(Value::Size(default_size())),
+            text => value::size(text, 0, 1 << 20),
+        }
+    }
+
+    fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
+        Ok(check()?)
+    }
+
+    fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
+        let own = devices()?.into_iter().find(|device| device.is_ours && device.is_swap);
+        Ok(Some(own.map_or(NONE.to_owned(), |device| device.size.to_exact_text())))
+    }
+
+    fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
+        set(value)
+    }
+
+    fn kept_as(&self, _on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
+        files.check_systemd()?;
+        Ok(KeptAs::Files(kept_files(&files.systemd, value)))
+    }
+}
+
+/// The label of the swap area on a device that was there, unused, before.
+const LABEL: &str = "fonio-zram";
+/// The label on a device that was added for it, and goes with it. A label has 15 bytes at most.
+const LABEL_ADDED: &str = "fonio-zram-new";
+/// Its place in a swap area (`union swap_header` of linux/swap.h).
+const LABEL_AT: u64 = 1052;
+/// The priority: before swap on a disk, whose priority is negative by default.
+const PRIORITY: &str = "100";
+/// The value without such a device.
+const NONE: &str = "none";
+/// The unit that makes it at each start.
+const UNIT: &str = "fonio-swap-in-ram.service";
+
+/// How often, and in what intervals, a device that udev still reads is sized or reset.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A zram device.
+struct Zram {
+    name: String,
+    is_ours: bool,
+    /// Whether it was added for fonio's swap.
+    is_added: bool,
+    is_swap: bool,
+    size: ByteCount,
+}
+
+impl Zram {
+    fn node(&self) -> PathBuf {
+        Path::new("/dev").join(&self.name)
+    }
+
+    fn attribute(&self, name: &str) -> PathBuf {
+        Path::new("/sys/block").join(&self.name).join(name)
+    }
+}
+
+/// All zram devices.
+fn devices() -> Result<Vec<Zram>, HostError> {
+    let swaps = fs::read_to_string("/proc/swaps").map_err(HostError::system("read", "/proc/swaps"))?;
+    let names = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut found = Vec::new();
+    for name in names.filter(|name| name.starts_with("zram")) {
+        let mut device = Zram { name, is_ours: false, is_added: false, is_swap: false, size: ByteCount(0) };
+        let size = fs::read_to_string(device.attribute("disksize")).unwrap_or_default();
+        device.size = ByteCount(size.trim().parse().unwrap_or(0));
+        let label = if device.size.0 > 0 { label(&device.node()) } else { String::new() };
+        device.is_added = label == LABEL_ADDED;
+        device.is_ours = device.is_added || label == LABEL;
+        let node = device.node();
+        device.is_swap =
+            swaps.lines().any(|line| line.split_whitespace().next().map(Path::new) == Some(&node));
+        found.push(device);
+    }
+    Ok(found)
+}
+
+/// The label of a swap area; empty if there is none.
+fn label(node: &Path) -> String {
+    let mut label = [0; 16];
+    let read = File::open(node).and_then(|file| file.read_exact_at(&mut label, LABEL_AT));
+    let end = label.iter().position(|byte| *byte == 0).unwrap_or(label.len());
+    if read.is_ok() { String::from_utf8_lossy(&label[..end]).into_owned() } else { String::new() }
+}
+
+/// Half of the memory, in whole MiB.
+fn default_size() -> ByteCount {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    ByteCount((kib.unwrap_or(0) / 2 / 1024).max(1) << 20)
+}
+
+/// Refuses it where the kernel has no zram, or where swap is in memory already.
+fn check() -> Result<(), String> {
+    let of_others = |device: &Zram| device.is_swap && !device.is_ours;
+    if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))
+    {
+        return Err(format!("swap is in memory already, on {}", other.node().display()));
+    }
+    let has = Path::new("/sys/class/zram-control").exists();
+    if has || run("modprobe", "kmod", &["--dry-run", "--quiet", "zram"]).is_ok() {
+        return Ok(());
+    }
+    Err("the kernel has no module zram here".to_owned())
+}
+
+/// Makes the swap in memory with this size, or takes it away.
+fn set(value: &str) -> Result<(), HostError> {
+    for own in devices()?.iter().filter(|device| device.is_ours) {
+        remove(own)?;
+    }
+    if value == NONE {
+        return Ok(());
+    }
+    let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
+        setting: value.to_owned(),
+        path: "/dev/zram".into(),
+        reason: "it is not a size".to_owned(),
+    })?;
+    if !Path::new("/sys/class/zram-control").exists() {
+        run("modprobe", "kmod", &["zram"])?;
+    }
+    let before = devices()?;
+    let node = find(size)?;
+    let node = node.trim();
+    let was_there = before.iter().any(|device| device.node() == Path::new(node));
+    let label = if was_there { LABEL } else { LABEL_ADDED };
+    let use_it = || {
+        run("mkswap", "util-linux", &["--label", label, node])?;
+        run("swapon", "mount", &["--priority", PRIORITY, node])
+    };
+    match use_it() {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let name = node.trim_start_matches("/dev/").to_owned();
+            remove(&Zram { name, is_ours: true, is_added: !was_there, is_swap: false, size })?;
+            Err(error)
+        }
+    }
+}
+
+/// Makes a device of this size. udev looks into a device that is new, and the kernel sizes none that somebody has open.
+fn find(size: ByteCount) -> Result<String, HostError> {
+    for _ in 0..TRIES {
+        match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {
+            Err(HostError::ProgramFailed { output, .. }) if output.contains("busy") => {
+                std::thread::sleep(PAUSE);
+            }
+            found => return found,
+        }
+    }
+    run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()])
+}
+
+fn remove(own: &Zram) -> Result<(), HostError> {
+    let node = own.node();
+    if own.is_swap {
+        run("swapoff", "mount", &[&node])?;
+    }
+    let reset = own.attribute("reset");
+    for tries in 0.. {
+        match fs::write(&reset, "1") {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy && tries < TRIES => {
+                std::thread::sleep(PAUSE);
+            }
+            outcome => {
+                outcome.map_err(HostError::system("reset", &node))?;
+                break;
+            }
+        }
+    }
+    if !own.is_added {
+        return Ok(());
+    }
+    let number = own.name.trim_start_matches("zram");
+    let control = "/sys/class/zram-control/hot_remove";
+    fs::write(control, number).map_err(HostError::system("remove", &node))
+}
+
+/// The files that make the swap at each start: a unit, and the wish of `swap.target` for it.
+fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
+    let size = value.parse().map_or(0, |ByteCount(bytes)| bytes);
+    // systemd replaces `$`; the shell gets it from `$$`.
+    let script = format!(
+        "modprobe zram && node=$$(zramctl --find --size {size}) && mkswap --label {LABEL} $$node && swapon --priority {PRIORITY} $$node"
+    );
+    let unit = [
+        "[Unit]",
+        "Description=Swap in compressed memory, by fonio",
+        "DefaultDependencies=no",
+        "After=systemd-modules-load.service",
+        "Before=swap.target",
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        &format!("ExecStart=/bin/sh -c '{script}'"),
+    ];
+    let wish = ["[Unit]", &format!("Wants={UNIT}")];
+    let file = |path: PathBuf, lines: &[&str]| OwnFile {
+        path,
+        lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+    };
+    vec![
+        file(systemd.join("system").join(UNIT), &unit),
+        file(systemd.join("system/swap.target.d/90-fonio-swap-in-ram.conf"), &wish),
+    ]
+}

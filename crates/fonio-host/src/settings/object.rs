@@ -1,0 +1,89 @@
+//! What a setting applies to.
+
+use std::path::{Path, PathBuf};
+
+/// A kind of object that settings apply to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A disk: a device, or a path on it.
+    Disk,
+    /// A mount: a path in it.
+    Mount,
+    /// The machine.
+    Machine,
+    /// A unit of systemd, or a control group by its path.
+    Unit,
+    /// A database of SQLite: its file.
+    Database,
+    /// A folder.
+    Folder,
+}
+
+/// The object of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Object {
+    /// A disk, by its name in `/sys/block`.
+    Disk(String),
+    /// A mount, by its mount point.
+    Mount(PathBuf),
+    /// The machine.
+    Machine,
+    /// A unit of systemd, by its name.
+    Unit(String),
+    /// A control group that is not a unit, by its folder.
+    Group(PathBuf),
+    /// A database, by its file.
+    Database(PathBuf),
+    /// A folder.
+    Folder {
+        dir: PathBuf,
+        /// The other folder, or the image, that has its content.
+        content: Option<PathBuf>,
+    },
+}
+
+impl Object {
+    pub(super) fn scope(&self) -> Scope {
+        match self {
+            Object::Disk(_) => Scope::Disk,
+            Object::Mount(_) => Scope::Mount,
+            Object::Machine => Scope::Machine,
+            Object::Unit(_) | Object::Group(_) => Scope::Unit,
+            Object::Database(_) => Scope::Database,
+            Object::Folder { .. } => Scope::Folder,
+        }
+    }
+
+    // A target has an object of the scope of its kind, so a kind gets the object that it asks for here.
+
+    pub(super) fn disk(&self) -> &str {
+        match self {
+            Object::Disk(device) => device,
+            other => panic!("{other:?} is not a disk"),
+        }
+    }
+
+    pub(super) fn unit(&self) -> &str {
+        match self {
+            Object::Unit(unit) => unit,
+            other => panic!("{other:?} is not a unit"),
+        }
+    }
+
+    /// The mount point, the folder, or the database's file.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Object::Mount(dir) | Object::Group(dir) | Object::Folder { dir, .. } => dir,
+            Object::Database(path) => path,
+            other => panic!("{other:?} has no path"),
+        }
+    }
+
+    /// The folder, and the other folder or the image that has its content.
+    pub(super) fn with_content(&self) -> (&Path, &Path) {
+        match self {
+            Object::Folder { dir, content: Some(content) } => (dir, content),
+            other => panic!("{other:?} has its own content"),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The record of settings that were changed until the next boot.
+//!
+//! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. A setting is in the record
+//! once, with the value from before its first change.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::applied::{Applied, Undone};
+use crate::HostError;
+
+const RECORD: &str = "settings.json";
+
+/// An entry of the record.
+#[derive(Debug, Serialize, Deserialize)]
+struct Recorded {
+    #[serde(flatten)]
+    applied: Applied,
+    /// While a second value is being set: the one in force until then. A process that is killed meanwhile leaves it, and one of
+    /// both values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instead_of: Option<String>,
+}
+
+/// The record of changed settings. While open, it is locked.
+#[derive(Debug)]
+pub struct Settings {
+    path: PathBuf,
+    applied: Vec<Applied>,
+    _lock: File,
+}
+
+impl Settings {
+    /// Opens the record in `dir`, which is created if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`], also if the record cannot be parsed; then nothing is changed.
+    pub fn open(dir: &Path) -> Result<Settings, HostError> {
+        crate::ledger::make_private_dir(dir)?;
+        let path = dir.join(RECORD);
+        // Every change replaces the record's file, so the lock is on the folder.
+        let lock = File::open(dir).map_err(HostError::system("open", dir))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)
+            .map_err(|error| HostError::system("lock", dir)(error.into()))?;
+        let recorded = Settings::recorded(dir)?;
+        let was_killed = recorded.iter().any(|entry| entry.instead_of.is_some());
+        let applied = recorded.into_iter().map(now_in_force).collect::<Result<_, _>>()?;
+        let settings = Settings { path, applied, _lock: lock };
+        if was_killed {
+            settings.save(None)?;
+        }
+        Ok(settings)
+    }
+
+    /// Reads the record in `dir` without locking it, to show it.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`] if it cannot be read or parsed.
+    pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
+        Settings::recorded(dir)?.into_iter().map(now_in_force).collect()
+    }
+
+    fn recorded(dir: &Path) -> Result<Vec<Recorded>, HostError> {
+        let path = dir.join(RECORD);
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text)
+                .map_err(|error| HostError::system("understand", &path)(error.into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(HostError::system("read", path)(error)),
+        }
+    }
+
+    /// The settings that were changed and not restored.
+    pub fn applied(&self) -> &[Applied] {
+        &self.applied
+    }
+
+    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first change,
+    /// however often the setting is changed.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`]; by then the record has the old value.
+    pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
+        let before = self.applied.clone();
+        let earlier = self.applied.iter_mut().find(|applied| applied.target == planned.target);
+        let is_second = earlier.is_some();
+        let brings_back = match earlier {
+            Some(earlier) => {
+                earlier.new.clone_from(&planned.new);
+                earlier.old.clone()
+            }
+            None => {
+                self.applied.push(planned.clone());
+                planned.old.clone()
+            }
+        };
+        self.save(is_second.then_some(planned))?;
+        let set = planned.target.set(&planned.new).and_then(|()| planned.target.expect(&planned.new));
+        // The kernel may have refused one part of it, or kept another value.
+        if set.is_err() && planned.target.restore(&planned.old).is_ok() {
+            self.applied = before;
+            self.save(None)?;
+        } else if is_second && set.is_ok() {
+            self.save(None)?;
+        }
+        set.map(|()| brings_back)
+    }
+
+    /// Restores the value from before `applied`, and takes it out of the record.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`]; it stays on record.
+    pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
+        let undone = applied.would_undo()?;
+        self.finish_undo(applied, &undone)?;
+        Ok(undone)
+    }
+
+    /// Like [`Settings::undo`], with what [`Applied::would_undo`] found before the setting was taken out of the files that
+    /// keep it: some settings are in force by these files.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError::System`]; it stays on record.
+    pub fn finish_undo(&mut self, applied: &Applied, found: &Undone) -> Result<(), HostError> {
+        applied.finish(found)?;
+        if matches!(found, Undone::ChangedSince(_)) {
+            return Ok(());
+        }
+        self.applied.retain(|other| other.target != applied.target);
+        self.save(None)
+    }
+
+    /// Replaces the file atomically. Without entries, removes it. `second` is a change of a setting that was changed before.
+    fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
+        if self.applied.is_empty() {
+            return crate::ledger::remove_file(&self.path);
+        }
+        let is_first =
+            |at: usize| self.applied[..at].iter().all(|other| other.target != self.applied[at].target);
+        assert!((0..self.applied.len()).all(is_first), "each setting is on record once: {:?}", self.applied);
+        let beside = self.path.with_extension("new");
+        let recorded: Vec<Recorded> = self
+            .applied
+            .iter()
+            .map(|applied| Recorded {
+                applied: applied.clone(),
+                instead_of: second
+                    .filter(|second| second.target == applied.target)
+                    .map(|second| second.old.clone()),
+            })
+            .collect();
+        let text = serde_json::to_vec_pretty(&recorded).expect("paths of ours are UTF-8");
+        let write = || {
+            let mut file = File::create(&beside)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&beside, &self.path)
+        };
+        write().map_err(HostError::system("write", &self.path))
+    }
+}
+
+/// The change that is in force. If a process was killed while it set a second value, that is one of two, or has parts of both.
+fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
+    let Recorded { mut applied, instead_of } = recorded;
+    if let Some(earlier) = instead_of
+        && let Some(now) = applied.target.current()?
+        && (now == earlier || applied.target.is_half_set(&now, &earlier, &applied.new))
+    {
+        applied.new = now;
+    }
+    Ok(applied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::target::Target;
+
+    fn change(target: &str, old: &str, new: &str) -> Applied {
+        let target: Target = serde_json::from_str(target).expect("a target");
+        Applied { target, old: old.to_owned(), new: new.to_owned() }
+    }
+
+    const LIMITS: &str = r#"{"kind": "dirty_limits"}"#;
+    const SWAPPINESS: &str = r#"{"kind": "swappiness"}"#;
+
+    fn now(target: &str) -> String {
+        change(target, "", "").target.current().expect("procfs").expect("every machine has it")
+    }
+
+    #[test]
+    fn a_record_reads_like_this_and_goes_when_it_is_empty() {
+        let dir = tempfile::tempdir().expect("dir");
+        let state = dir.path().join("state");
+        let mut settings = Settings::open(&state).expect("settings");
+        settings.applied.push(change(r#"{"kind": "scheduler", "device": "mmcblk0"}"#, "none", "bfq"));
+        settings.save(None).expect("save");
+        let text = fs::read_to_string(state.join(RECORD)).expect("record");
+        expect_test::expect![[r#"
+            [
+              {
+                "target": {
+                  "kind": "scheduler",
+                  "device": "mmcblk0"
+                },
+                "old": "none",
+                "new": "bfq"
+              }
+            ]"#]]
+        .assert_eq(&text);
+        drop(settings);
+        let mut settings = Settings::open(&state).expect("settings");
+        assert_eq!(settings.applied().len(), 1);
+        settings.applied.clear();
+        settings.save(None).expect("save");
+        assert!(!state.join(RECORD).exists());
+    }
+
+    #[test]
+    fn a_value_that_a_killed_process_set_in_part_can_be_undone() {
+        let now = now(LIMITS);
+        let (first, second) = now.split_once(' ').expect("two parts");
+        let change = |old: String, new: String| change(LIMITS, &old, &new);
+        let set_first = change(format!("vm.x=1 {second}"), format!("{first} vm.y=1"));
+        let set_second = change(format!("{first} vm.y=1"), format!("vm.x=1 {second}"));
+        for half_set in [set_first, set_second] {
+            assert_eq!(half_set.would_undo().expect("procfs"), Undone::Restored);
+            let recorded = Recorded {
+                instead_of: Some(half_set.old.clone()),
+                applied: change("vm.x=2 vm.y=2".to_owned(), half_set.new),
+            };
+            assert_eq!(now_in_force(recorded).expect("procfs").new, now);
+        }
+        let foreign = change("vm.x=1 vm.y=1".to_owned(), format!("{first} vm.y=2"));
+        assert_eq!(foreign.would_undo().expect("procfs"), Undone::ChangedSince(now));
+    }
+
+    #[test]
+    fn a_second_value_that_a_killed_process_did_not_set_is_not_on_record() {
+        let dir = tempfile::tempdir().expect("dir");
+        let state = dir.path().join("state");
+        let now = now(SWAPPINESS);
+        let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
+        // What was set first is in force, the second value is, or somebody else's.
+        for (first, second, expected) in
+            [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
+        {
+            let mut settings = Settings::open(&state).expect("settings");
+            settings.applied = vec![change("60", second)];
+            settings.save(Some(&change(first, second))).expect("save");
+            drop(settings);
+            for known in
+                [Settings::on_record(&state), Settings::open(&state).map(|open| open.applied.clone())]
+            {
+                assert_eq!(known.expect("record"), [change("60", expected)]);
+            }
+            let text = fs::read_to_string(state.join(RECORD)).expect("record");
+            assert!(!text.contains("instead_of"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_record_is_refused() {
+        let dir = tempfile::tempdir().expect("dir");
+        let state = dir.path().join("state");
+        drop(Settings::open(&state).expect("settings"));
+        fs::write(state.join(RECORD), "[{").expect("write");
+        let error = Settings::open(&state).expect_err("damaged");
+        assert!(error.to_string().starts_with("cannot understand"), "{error}");
+    }
+}

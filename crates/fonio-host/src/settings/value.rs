@@ -1,0 +1,116 @@
+//! The values that users write for settings, such as the size in `read-ahead=1MiB`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use fonio_core::ByteCount;
+use fonio_core::quantity::{parse_bytes, parse_duration};
+
+/// A value that a user wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// None was written, and there is no default.
+    None,
+    Size(ByteCount),
+    Number(u32),
+    Word(String),
+    Folder(PathBuf),
+}
+
+impl Value {
+    /// The size.
+    ///
+    /// # Panics
+    ///
+    /// If it is not one: a kind gets the values that it has parsed.
+    pub(super) fn size(&self) -> ByteCount {
+        match self {
+            Value::Size(size) => *size,
+            other => panic!("{other:?} is not a size"),
+        }
+    }
+
+    /// The word, if it is one.
+    pub(super) fn word(&self) -> Option<&str> {
+        if let Value::Word(word) = self { Some(word) } else { None }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::None => Ok(()),
+            Value::Size(size) => f.write_str(&size.to_exact_text()),
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Word(word) => f.write_str(word),
+            Value::Folder(folder) => write!(f, "{}", folder.display()),
+        }
+    }
+}
+
+/// The largest size that a setting takes: more than any device needs.
+const SIZE_MAX: u64 = 64 << 30;
+
+/// A size in steps of `step`, which is also the smallest.
+pub(super) fn size(text: Option<&str>, default: u64, step: u64) -> Result<Value, String> {
+    let bytes = text.map_or(Ok(default), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
+    if bytes < step || bytes % step > 0 {
+        return Err(format!("write a multiple of {}", ByteCount(step).to_exact_text()));
+    }
+    if bytes > SIZE_MAX {
+        return Err(format!("write at most {}", ByteCount(SIZE_MAX).to_exact_text()));
+    }
+    Ok(Value::Size(ByteCount(bytes)))
+}
+
+/// A whole number.
+pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
+    let number = text.map_or(Some(default), |text| text.parse().ok());
+    number
+        .filter(|number| range.contains(number))
+        .map(Value::Number)
+        .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
+}
+
+/// A time in whole seconds. As systemd does, it takes `m` for minutes.
+pub(super) fn seconds(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
+    let Some(text) = text else { return Ok(Value::Number(default)) };
+    let minutes = text.strip_suffix('m').filter(|digits| digits.parse::<u32>().is_ok());
+    let text = minutes.map_or(text.to_owned(), |digits| format!("{digits}min"));
+    let time = parse_duration(&text).map_err(|error| error.to_string())?;
+    let seconds = u32::try_from(time.as_secs()).ok().filter(|_| time.subsec_nanos() == 0);
+    seconds
+        .filter(|seconds| range.contains(seconds))
+        .map(Value::Number)
+        .ok_or_else(|| format!("write a time in whole seconds from {}s to {}s", range.start(), range.end()))
+}
+
+/// One of several words; the first is the default.
+pub(super) fn one_of(text: Option<&str>, words: &[&str]) -> Result<Value, String> {
+    let found = words.iter().find(|word| text.is_none_or(|text| text == **word));
+    found.map(|word| Value::Word((*word).to_owned())).ok_or_else(|| format!("write {}", words.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_others_refused_with_the_reason() {
+        assert_eq!(seconds(None, 30, 1..=60), Ok(Value::Number(30)));
+        for text in ["1m", "1min", "60s"] {
+            assert_eq!(seconds(Some(text), 30, 1..=60), Ok(Value::Number(60)));
+        }
+        for wrong in ["2m", "0s", "500ms"] {
+            assert_eq!(
+                seconds(Some(wrong), 30, 1..=60),
+                Err("write a time in whole seconds from 1s to 60s".to_owned())
+            );
+        }
+        let class = |text| one_of(text, &["idle", "best-effort"]).map(|class| class.to_string());
+        assert_eq!(class(None).as_deref(), Ok("idle"));
+        assert_eq!(class(Some("best-effort")).as_deref(), Ok("best-effort"));
+        assert_eq!(class(Some("realtime")), Err("write idle or best-effort".to_owned()));
+    }
+}

@@ -1,0 +1,120 @@
+//! The packages, programs and kernel modules of a guest, by the command that runs in it.
+
+/// Packages of every guest: a shell, the libraries of this program, and programs for ext4.
+const BASE: &[&str] = &["busybox-static", "libc6", "libgcc-s1", "mount", "e2fsprogs"];
+/// Programs of every guest.
+const TOOLS: &[&str] = &["mount", "umount", "mkfs.ext4", "mkfs.ext3"];
+/// Modules of every guest, if its kernel has them as modules: devices, schedulers, and checksums that file systems ask for
+/// by the name of the algorithm.
+pub(crate) const MODULES: &[&str] = &[
+    "loop",
+    // Without ublk, emulated devices are served through FUSE and the loop driver.
+    "fuse",
+    "ublk_drv",
+    "bfq",
+    "kyber-iosched",
+    "mq-deadline",
+    "crc32c_generic",
+    "crc32c_cryptoapi",
+    "crc32_generic",
+    "ext4",
+];
+
+/// The packages, programs and modules that a word of the command line needs in the guest.
+#[derive(Debug)]
+struct Need {
+    /// The word: the name of a file system, of a command, or an option. With a colon at its end: the start of a word.
+    word: &'static str,
+    packages: &'static [&'static str],
+    tools: &'static [&'static str],
+    modules: &'static [&'static str],
+}
+
+const NEEDS: &[Need] = &[
+    Need { word: "xfs", packages: &["xfsprogs"], tools: &["mkfs.xfs"], modules: &["xfs"] },
+    Need { word: "btrfs", packages: &["btrfs-progs"], tools: &["mkfs.btrfs"], modules: &["btrfs"] },
+    Need { word: "f2fs", packages: &["f2fs-tools"], tools: &["mkfs.f2fs"], modules: &["f2fs"] },
+    Need {
+        word: "nilfs2",
+        packages: &["nilfs-tools"],
+        tools: &["mkfs.nilfs2", "nilfs_cleanerd"],
+        modules: &["nilfs2"],
+    },
+    Need {
+        word: "vfat",
+        packages: &["dosfstools"],
+        tools: &["mkfs.vfat"],
+        modules: &["nls_ascii", "nls_cp437", "nls_iso8859-1", "nls_utf8", "vfat"],
+    },
+    Need { word: "--link", packages: &["iproute2"], tools: &["ip", "tc"], modules: &["veth", "sch_tbf"] },
+    Need { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
+    // Benchmarks start fio with an option of setpriv that busybox does not have.
+    Need { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
+    Need { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
+];
+
+/// What a guest needs besides the packages of every guest.
+#[derive(Debug)]
+pub struct Needs(Vec<&'static Need>);
+
+impl Needs {
+    /// Whatever any command needs.
+    pub fn everything() -> Needs {
+        Needs(NEEDS.iter().collect())
+    }
+
+    /// The needs of a command line of fonio, by its words and by its command: `fix` without a name tries all fixes, so it needs
+    /// their file systems.
+    pub fn of(words: &[String]) -> Needs {
+        // A word may be a script, with programs in it.
+        let separates = |letter: char| !letter.is_alphanumeric() && !"-_.:".contains(letter);
+        let parts: Vec<&str> = words.iter().flat_map(|word| word.split(separates)).collect();
+        let of_command: &[&str] = match parts[..] {
+            ["fix", ..] => &["f2fs", "nilfs2"],
+            ["bench", "layers", ..] => &[],
+            ["bench", ..] | ["device", "fit", ..] => &["fio"],
+            _ => &[],
+        };
+        let names = |part: &&str, need: &Need| match need.word.strip_suffix(':') {
+            Some(_) => part.starts_with(need.word),
+            None => *part == need.word,
+        };
+        let wants =
+            |need: &&Need| parts.iter().any(|part| names(part, need)) || of_command.contains(&need.word);
+        Needs(NEEDS.iter().filter(wants).collect())
+    }
+
+    /// The packages of the guest.
+    pub fn packages(&self) -> Vec<&'static str> {
+        BASE.iter().chain(self.0.iter().flat_map(|need| need.packages)).copied().collect()
+    }
+
+    /// The programs of these packages that the guest has.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &'static str> {
+        TOOLS.iter().chain(self.0.iter().flat_map(|need| need.tools)).copied()
+    }
+
+    /// The modules without which the guest is of no use.
+    pub(crate) fn modules(&self) -> Vec<&'static str> {
+        self.0.iter().flat_map(|need| need.modules).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_gets_what_the_command_line_needs() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let names = |text: &str| Needs::of(&words(text)).0.iter().map(|need| need.word).collect::<Vec<_>>();
+        assert_eq!(names("run webbench --fs ext4,nilfs2 --on ridata"), ["nilfs2"]);
+        assert_eq!(names("fix prove --safe webbench --link wifi"), ["f2fs", "nilfs2", "--link"]);
+        assert_eq!(names("device emulate ridata -- sh -c fio\u{20}--name=x"), ["fio"]);
+        assert_eq!(names("run webbench --fs=vfat"), ["vfat"]);
+        assert_eq!(names("device emulate ridata -- sh -c test\u{20}$(sqlite3\u{20}db)"), ["sqlite3"]);
+        assert_eq!(names("bench device ridata"), ["fio"]);
+        assert_eq!(names("run webbench --on ridata,md-raid0:ridata+kingston"), ["md-raid0:"]);
+        assert_eq!(names("bench layers ridata --fs vfat"), ["vfat"]);
+    }
+}

@@ -1,0 +1,59 @@
+//! The program that runs now, as guests get it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use crate::archive::Archive;
+use crate::error::LabError;
+use crate::programs::stripped;
+
+/// A copy of this program without its debug information, which is several times as large as the program.
+#[derive(Debug)]
+pub struct OwnProgram {
+    path: PathBuf,
+    /// Locked while this exists, so that no other process removes the file.
+    _file: fs::File,
+}
+
+impl OwnProgram {
+    /// Makes the copy if there is none, and removes those of earlier versions of this program.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be read, or the copy cannot be written.
+    pub fn copied(archive: &Archive) -> Result<OwnProgram, LabError> {
+        let program = std::env::current_exe().map_err(LabError::system("find", "this program"))?;
+        let metadata = fs::metadata(&program).and_then(|metadata| metadata.modified());
+        let modified = metadata.map_err(LabError::system("read", &program))?;
+        let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let path = archive.folder().join(format!("fonio-{}", modified.as_nanos()));
+        loop {
+            if let Ok(file) = fs::File::open(&path) {
+                file.lock_shared().map_err(LabError::system("lock", &path))?;
+                // It may have been removed before it was locked.
+                if path.exists() {
+                    return Ok(OwnProgram { path, _file: file });
+                }
+            }
+            let folder = archive.folder();
+            for old in fs::read_dir(folder).map_err(LabError::system("list", folder))?.flatten() {
+                let is_free = || fs::File::open(old.path()).is_ok_and(|file| file.try_lock().is_ok());
+                if old.file_name().to_string_lossy().starts_with("fonio-") && is_free() {
+                    // Another process may have removed it.
+                    let _ = fs::remove_file(old.path());
+                }
+            }
+            let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(folder);
+            let scratch = scratch.map_err(LabError::system("write in", folder))?;
+            // Another process that looks for earlier versions must not remove it.
+            scratch.as_file().lock().map_err(LabError::system("lock", scratch.path()))?;
+            stripped(&program, scratch.path())?;
+            scratch.persist(&path).map_err(|error| LabError::system("write", &path)(error.error))?;
+        }
+    }
+    /// The copy.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,166 @@
+//! The identity of a device: its model, its makers, its revisions, and the bus that limits it.
+//!
+//! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot have one.
+
+use std::fs;
+use std::path::Path;
+
+use fonio_core::{ByteCount, DeviceId, DeviceKind};
+
+use crate::kind;
+use crate::machine::Machine;
+use crate::sysfs::{chosen, read_number, read_text};
+
+/// A device, as sysfs describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Identity {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// The model: the name that an eMMC or SD card reports, the model of another device.
+    pub model: Option<String>,
+    /// The manufacturer's name.
+    pub manufacturer: Option<String>,
+    /// The manufacturer's number as an eMMC or SD card reports it: `0x000003`.
+    pub manufacturer_id: Option<String>,
+    /// The number of the maker of an eMMC or SD card that the manufacturer made it for: `0x5344`.
+    pub oem_id: Option<String>,
+    /// The revision of the firmware.
+    pub firmware: Option<String>,
+    /// The revision of the hardware.
+    pub hardware: Option<String>,
+    /// The month of production, as an eMMC or SD card reports it: `05/2023`.
+    pub made: Option<String>,
+    /// The size of the complete device.
+    pub size: Option<ByteCount>,
+    /// The bus and its speed mode: `SDR104`, `HS400`, `PCIe 3.0 x4`, `USB 3`.
+    pub bus: Option<String>,
+    /// The limit of the bus in 10⁶ bytes per second.
+    pub bus_limit_mb_s: Option<f64>,
+    /// The I/O scheduler.
+    pub scheduler: Option<String>,
+}
+
+impl Machine {
+    /// The identity of the device at the bottom of the stack above which `id` is; `None` if there is no such device.
+    pub fn identity(&self, id: DeviceId) -> Option<Identity> {
+        let dir = fs::canonicalize(self.device_dir(self.bottom_of(id))).ok()?;
+        let mut found = Identity {
+            kind: kind::of(&dir),
+            size: read_number::<u64>(&dir.join("size")).filter(|size| *size > 0).map(ByteCount::from_sectors),
+            scheduler: read_text(&dir.join("queue/scheduler")).map(|text| chosen(&text).to_owned()),
+            ..Identity::default()
+        };
+        match found.kind {
+            DeviceKind::Emmc | DeviceKind::Sd => found.add_mmc(self, &dir),
+            DeviceKind::Nvme => found.add_nvme(&dir),
+            DeviceKind::Ufs
+            | DeviceKind::Usb
+            | DeviceKind::HardDisk
+            | DeviceKind::SolidState
+            | DeviceKind::Other => found.add_scsi(&dir),
+            _ => {}
+        }
+        Some(found)
+    }
+}
+
+impl Identity {
+    /// Adds the fields of the CID register, without the serial number.
+    fn add_mmc(&mut self, machine: &Machine, dir: &Path) {
+        let text = |name: &str| read_text(&dir.join("device").join(name));
+        self.model = text("name");
+        self.manufacturer_id = text("manfid");
+        self.oem_id = text("oemid");
+        self.firmware = text("fwrev");
+        self.hardware = text("hwrev");
+        self.made = text("date");
+        let host = dir.ancestors().find_map(|dir| {
+            let name = dir.file_name()?.to_string_lossy().into_owned();
+            let digits = name.strip_prefix("mmc")?;
+            (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+        });
+        let ios = host.and_then(|host| read_text(&machine.sys("kernel/debug").join(host).join("ios")));
+        if let Some((bus, limit)) = ios.as_deref().and_then(mmc_bus) {
+            (self.bus, self.bus_limit_mb_s) = (Some(bus), Some(limit));
+        }
+    }
+
+    fn add_nvme(&mut self, dir: &Path) {
+        let text = |name: &str| read_text(&dir.join("device").join(name));
+        self.model = text("model");
+        self.firmware = text("firmware_rev");
+        if let (Some(speed), Some(width)) =
+            (text("device/current_link_speed"), text("device/current_link_width"))
+        {
+            let rate: Option<f64> = speed.split_whitespace().next().and_then(|number| number.parse().ok());
+            self.bus_limit_mb_s =
+                rate.zip(width.parse::<f64>().ok()).map(|(rate, width)| pcie_mb_s(rate) * width);
+            self.bus = Some(format!("{} x{width}", speed.replace(" PCIe", "")));
+        }
+    }
+
+    /// Adds the fields of SATA, UFS and USB devices.
+    fn add_scsi(&mut self, dir: &Path) {
+        let text = |name: &str| read_text(&dir.join("device").join(name));
+        self.model = text("model");
+        self.manufacturer = text("vendor").filter(|vendor| vendor != "ATA");
+        self.firmware = text("rev");
+        let port = dir.ancestors().find(|dir| dir.join("idVendor").exists());
+        if let Some(speed) = port.and_then(|port| read_number::<f64>(&port.join("speed"))) {
+            self.bus = Some(format!("USB {speed:.0} Mbit/s"));
+            self.bus_limit_mb_s = Some(usb_mb_s(speed));
+        }
+    }
+}
+
+/// Bytes per second of one PCIe lane in 10⁶, after its line code: 8b/10b up to 5 GT/s, then 128b/130b.
+fn pcie_mb_s(giga_transfers: f64) -> f64 {
+    let code = if giga_transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
+    giga_transfers * 1000.0 / 8.0 * code
+}
+
+/// Bytes per second of a USB port in 10⁶: 8b/10b at 5 Gbit/s, 128b/132b above.
+fn usb_mb_s(mega_bits: f64) -> f64 {
+    let code = match mega_bits {
+        _ if mega_bits <= 480.0 => 1.0,
+        _ if mega_bits <= 5000.0 => 0.8,
+        _ => 128.0 / 132.0,
+    };
+    mega_bits / 8.0 * code
+}
+
+/// The speed mode and the limit, from the `ios` file that the kernel has in debugfs for each MMC host.
+fn mmc_bus(ios: &str) -> Option<(String, f64)> {
+    let field = |name: &str| {
+        let line = ios.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let clock: f64 =
+        field("actual clock").or_else(|| field("clock"))?.split_whitespace().next()?.parse().ok()?;
+    let timing = field("timing spec")?;
+    let mode = timing
+        .split_once('(')
+        .and_then(|(_, rest)| rest.split_once(')'))
+        .map_or(timing.as_str(), |(mode, _)| mode);
+    let width = field("bus width")?;
+    let bits: f64 = width.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;
+    let twice = mode.contains("DDR") || mode.contains("HS400");
+    let limit = clock * bits / 8.0 / 1e6 * if twice { 2.0 } else { 1.0 };
+    (limit > 0.0).then(|| (format!("{mode}, {bits:.0} bit, {:.0} MHz", clock / 1e6), limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_buses() {
+        assert_eq!(usb_mb_s(480.0), 60.0);
+        assert_eq!(usb_mb_s(5000.0), 500.0);
+        assert_eq!(pcie_mb_s(5.0), 500.0);
+        assert_eq!(pcie_mb_s(8.0).round(), 985.0);
+        let hs400 = "clock:\t\t200000000 Hz\nbus width:\t3 (8 bits)\ntiming spec:\t10 (mmc HS400)\n";
+        assert_eq!(mmc_bus(hs400), Some(("mmc HS400, 8 bit, 200 MHz".to_owned(), 400.0)));
+        assert_eq!(mmc_bus("clock:\t\t0 Hz\n"), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! Describes this machine: its block devices with their queues, stacks, file systems, wear and counters, the units and
+//! containers that have processes, where it swaps, and which processes write.
+//!
+//! Everything comes from sysfs, procfs and files of the programs that run containers. Nothing on the machine is changed.
+//! [`Machine::at`] reads a copy of these files instead, for tests.
+
+mod counters;
+mod devices;
+mod health;
+mod host;
+mod identity;
+mod kind;
+mod machine;
+pub mod mounts;
+mod queue;
+mod stack;
+mod status;
+mod swap;
+mod sysfs;
+mod units;
+mod writers;
+
+pub use devices::{StorageDevice, storage_devices};
+pub use health::Health;
+pub use host::Hardware;
+pub use identity::Identity;
+pub use machine::Machine;
+pub use status::{Status, percent_full, status};
+pub use swap::SwapArea;
+pub use sysfs::{chosen, read_device_id, read_number, read_text};
+pub use units::{Units, units_now};
+pub use writers::{CgroupWriting, ProcessWriting, Writing};

@@ -1,0 +1,179 @@
+//! The block devices, and how they are stacked: partitions, device mapper, RAID, loop devices.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use fonio_core::DeviceId;
+use fonio_core::meta::{Device, Mount};
+use fonio_system::{MountTable, device};
+use rustix::fs::FileType;
+
+use crate::machine::Machine;
+use crate::mounts;
+use crate::sysfs::{entries, read_device_id, read_text};
+
+/// Limit of the depth of a stack.
+const STACK_MAX: u32 = 8;
+
+impl Machine {
+    /// Every block device except partitions, by name. Loop, zram and RAM disks only if they are in use.
+    pub fn devices(&self) -> Vec<Device> {
+        let (mounts, modules) = (self.mounts(), self.scheduler_modules());
+        entries(&self.sys("block"))
+            .iter()
+            .filter_map(|dir| self.read_device(dir, &mounts, &modules))
+            .filter(|device| device.size_bytes.is_some_and(|size| size.0 > 0))
+            .collect()
+    }
+
+    /// One device. For a partition, the queue is that of its disk. `None` if the device does not exist.
+    pub fn device(&self, id: DeviceId) -> Option<Device> {
+        self.read_device(&self.device_dir(id), &self.mounts(), &self.scheduler_modules())
+    }
+
+    /// The device's path below `/sys/dev/block`, such as `8:1`: a link to its directory.
+    pub fn device_dir(&self, id: DeviceId) -> PathBuf {
+        self.sys("dev/block").join(id.to_string())
+    }
+
+    /// The disk of a partition; for a disk, the disk itself.
+    pub fn disk_of(&self, id: DeviceId) -> DeviceId {
+        let dir = self.device_dir(id);
+        if !dir.join("partition").exists() {
+            return id;
+        }
+        let parent = fs::canonicalize(&dir).ok().and_then(|dir| dir.parent().map(Path::to_owned));
+        parent.and_then(|disk| read_device_id(&disk.join("dev"))).unwrap_or(id)
+    }
+
+    /// The disks directly below `id`: those to which a device mapper or RAID device maps, or that of a loop device's
+    /// file. One level only.
+    pub fn below(&self, id: DeviceId) -> Vec<DeviceId> {
+        let mut below = self.mapped_to(id);
+        let dir = self.device_dir(self.disk_of(id));
+        if let Some(file) = read_text(&dir.join("loop/backing_file")) {
+            below.extend(device_of_path(Path::new(&file)).map(|id| self.disk_of(id)));
+        }
+        below.sort_unstable();
+        below.dedup();
+        below
+    }
+
+    /// The disks to which a device mapper or RAID device maps; there its bios become requests.
+    fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
+        let dir = self.device_dir(self.disk_of(id));
+        let slaves = entries(&dir.join("slaves")).into_iter();
+        slaves.filter_map(|slave| read_device_id(&slave.join("dev"))).map(|id| self.disk_of(id)).collect()
+    }
+
+    /// The disk at the bottom of a stack of device-mapper and RAID devices, as far as each level has one device below.
+    pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
+        let mut bottom = self.disk_of(id);
+        // The kernel allows no circles; a copy of sysfs might have one.
+        for _ in 0..STACK_MAX {
+            match &self.mapped_to(bottom)[..] {
+                [one] => bottom = *one,
+                _ => break,
+            }
+        }
+        bottom
+    }
+
+    /// The device with this name in sysfs: a disk or a partition.
+    pub fn device_named(&self, name: &OsStr) -> Option<DeviceId> {
+        read_device_id(&self.sys("class/block").join(name).join("dev"))
+    }
+
+    /// The block device below a path: the device itself if the path is one, else the one of its file system. `None` if no
+    /// device is below, as far as the mount table shows.
+    ///
+    /// # Errors
+    ///
+    /// The path cannot be examined.
+    pub fn device_below(&self, path: &Path) -> io::Result<Option<DeviceId>> {
+        let stat = rustix::fs::stat(path)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+            return Ok(Some(device::from_dev(stat.st_rdev)));
+        }
+        let id = device::from_dev(stat.st_dev);
+        if id.major() != 0 {
+            return Ok(Some(id));
+        }
+        // btrfs and some others have device numbers of their own. The innermost mount wins.
+        let (real, table) = (fs::canonicalize(path)?, self.mounts());
+        let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
+        let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));
+        Ok(mount.and_then(mounts::block_device))
+    }
+
+    /// `ids` and the disks on which their requests are made, in order of number. A loop device makes its own requests;
+    /// other I/O on the disk of its file does not belong to it.
+    pub fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
+        self.closure(ids, |id| self.mapped_to(id))
+    }
+
+    /// The devices of device mapper and RAID.
+    pub fn mapped(&self) -> Vec<DeviceId> {
+        let devices = self.devices().into_iter().map(|device| device.id);
+        devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
+    }
+
+    /// `disks` and the devices whose requests are made on them: of device mapper or RAID. In order of number.
+    pub fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
+        let mut found = disks.to_vec();
+        let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));
+        found.extend(self.devices().into_iter().map(|device| device.id).filter(is_above));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// `ids` and all disks below them, in order of number.
+    pub fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
+        self.closure(ids, |id| self.below(id))
+    }
+
+    fn closure(&self, ids: &[DeviceId], next: impl Fn(DeviceId) -> Vec<DeviceId>) -> Vec<DeviceId> {
+        let mut found: Vec<DeviceId> = Vec::new();
+        let mut waiting: Vec<DeviceId> = ids.iter().map(|&id| self.disk_of(id)).collect();
+        while let Some(id) = waiting.pop() {
+            if !found.contains(&id) {
+                found.push(id);
+                waiting.extend(next(id));
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    /// The partitions of a disk, and the disk itself.
+    pub fn parts_of(&self, disk: DeviceId) -> Vec<DeviceId> {
+        let inside = entries(&self.device_dir(disk)).into_iter();
+        let partitions = inside.filter(|entry| entry.join("partition").exists());
+        let ids = partitions.filter_map(|partition| read_device_id(&partition.join("dev")));
+        std::iter::once(disk).chain(ids).collect()
+    }
+
+    /// The file systems on `disk` and its partitions.
+    pub(crate) fn mounts_of(&self, disk: DeviceId, mounts: &MountTable) -> Vec<Mount> {
+        let parts = self.parts_of(disk);
+        let mut found: Vec<Mount> = Vec::new();
+        for mount in mounts {
+            let device = mounts::block_device(mount).filter(|device| parts.contains(device));
+            let Some(device) = device else { continue };
+            // Bind mounts repeat the same file system; the first mount is the oldest.
+            if !found.iter().any(|known| known.device == device) {
+                found.push(mounts::describe(mount, device));
+            }
+        }
+        found
+    }
+}
+
+/// The block device that holds the file system of `path`; `None` if there is no such device or no such path.
+fn device_of_path(path: &Path) -> Option<DeviceId> {
+    let stat = rustix::fs::stat(path).ok()?;
+    let id = device::from_dev(stat.st_dev);
+    (id.major() != 0).then_some(id)
+}

@@ -1,0 +1,171 @@
+//! The machine's storage and its present writes: the data of the status card that `fonio` shows without a subcommand.
+//!
+//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Unreadable facts are
+//! absent, and `notes` says so.
+
+use std::time::{Duration, Instant};
+
+use fonio_core::DeviceKind;
+use fonio_core::meta::{Host, Mount};
+use serde::Serialize;
+
+use crate::devices::{self, StorageDevice};
+use crate::machine::Machine;
+use crate::units::Units;
+use crate::writers::{self, Counters, Writing};
+
+/// The machine's storage at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    /// The machine.
+    pub host: Host,
+    /// Real block devices, flash first; after them device mapper, loop and zram devices.
+    pub devices: Vec<StorageDevice>,
+    /// Which processes and cgroups write at present, and how much.
+    pub writing: Writing,
+    /// One sentence for each fact that could not be read, with the command that makes it readable.
+    pub notes: Vec<String>,
+}
+
+/// A file system this full gets a warning: flash slows down and wears faster when it is nearly full.
+const NEARLY_FULL_PERCENT: u64 = 90;
+
+impl Status {
+    /// The devices to show: real ones, and stacked ones that are mounted; empty ones are left out.
+    pub fn shown(&self) -> impl Iterator<Item = &StorageDevice> {
+        self.devices.iter().filter(|device| {
+            let is_empty = device.device.size_bytes.is_none_or(|size| size.0 == 0);
+            let is_real = !device.kind.is_layer() && device.kind != DeviceKind::Other;
+            !is_empty && (is_real || !device.device.mounts.is_empty())
+        })
+    }
+
+    /// One sentence: which devices are worn or full, or which are flash.
+    pub fn verdict(&self) -> String {
+        let mut troubles = Vec::new();
+        for device in &self.devices {
+            let name = device.device.name.as_deref().unwrap_or("?");
+            if let Some(health) = &device.health {
+                troubles.extend(health.troubles().map(|trouble| format!("{name} {trouble}")));
+            }
+            for mount in &device.device.mounts {
+                if let Some(full) = percent_full(mount).filter(|full| *full >= NEARLY_FULL_PERCENT) {
+                    troubles.push(format!("{} is {full} % full", mount.at));
+                }
+            }
+        }
+        if !troubles.is_empty() {
+            return format!("Worth a look: {}.", troubles.join("; "));
+        }
+        let flash = self.devices.iter().filter(|device| device.flash);
+        let flash: Vec<&str> = flash.filter_map(|device| device.device.name.as_deref()).collect();
+        match &flash[..] {
+            [] => "No flash device was found.".to_owned(),
+            [one] => format!("{one} is flash; nothing on it looks worn or full."),
+            several => format!("{} are flash; nothing on them looks worn or full.", several.join(", ")),
+        }
+    }
+}
+
+/// The used part of a file system in percent; what only root may use counts as used.
+pub fn percent_full(mount: &Mount) -> Option<u64> {
+    let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
+    (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
+}
+
+/// How long writes are measured.
+const INTERVAL: Duration = Duration::from_millis(700);
+
+/// Looks at the machine. Takes about 0.7 seconds, in which it measures the writes of processes and cgroups.
+pub fn status() -> Status {
+    let machine = Machine::here();
+    let before = Counters::read(&machine);
+    let began = Instant::now();
+    // Read the constant facts while the counters run.
+    let mut devices = devices::find(&machine);
+    let host = machine.host();
+    std::thread::sleep(INTERVAL.saturating_sub(began.elapsed()));
+    let interval_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let after = Counters::read(&machine);
+
+    let mut notes = Vec::new();
+    let mut writing = writers::between(&before, &after, interval_ms);
+    let mut units = Units::default();
+    for process in &mut writing.processes {
+        let user = machine.task(process.pid).owner().and_then(|owner| owner.user);
+        process.unit = units.of(process.cgroup.as_deref(), user);
+    }
+    for group in &mut writing.cgroups {
+        group.unit = units.of(Some(&group.cgroup), None);
+    }
+    // The kernel hides a few processes from root too; no advice of ours would change that.
+    if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
+        notes.push(format!(
+            "only root can read the counters of {} processes: run `sudo fonio`",
+            writing.processes_hidden
+        ));
+    }
+    if after.processes.is_empty() && after.processes_hidden == 0 {
+        notes.push("this kernel does not count what processes write: it must be built with CONFIG_TASK_IO_ACCOUNTING=y".to_owned());
+    }
+    for device in &mut devices {
+        device.add_counters(before.disks.get(&device.device.id), after.disks.get(&device.device.id));
+    }
+    Status { host, devices, writing, notes }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::ByteCount;
+    use fonio_core::meta::Device;
+
+    use super::*;
+    use crate::health::Health;
+
+    #[test]
+    fn the_verdict_names_what_is_worn_or_full() {
+        let device = |name: &str, kind: DeviceKind, life_used_percent, available| StorageDevice {
+            device: Device {
+                name: Some(name.to_owned()),
+                size_bytes: Some(ByteCount(1000)),
+                mounts: vec![Mount {
+                    at: format!("/{name}"),
+                    size_bytes: Some(ByteCount(1000)),
+                    available_bytes: Some(ByteCount(available)),
+                    ..Mount::default()
+                }],
+                ..Device::default()
+            },
+            kind,
+            flash: kind.is_flash(),
+            health: Some(Health { life_used_percent, ..Health::default() }),
+            ..StorageDevice::default()
+        };
+        let verdict = |devices| Status { devices, ..Status::default() }.verdict();
+        let card = || device("card", DeviceKind::Sd, None, 101);
+        assert_eq!(verdict(vec![]), "No flash device was found.");
+        assert_eq!(verdict(vec![card()]), "card is flash; nothing on it looks worn or full.");
+        assert_eq!(
+            verdict(vec![card(), device("sda", DeviceKind::Ufs, Some(80), 100)]),
+            "Worth a look: sda has used 80 % of its life; /sda is 90 % full."
+        );
+        let layers = vec![card(), device("loop0", DeviceKind::Loop, None, 500)];
+        assert_eq!(Status { devices: layers, ..Status::default() }.shown().count(), 2, "both are mounted");
+    }
+
+    #[test]
+    fn this_machine() {
+        let status = status();
+        assert!(status.writing.interval_ms >= 700);
+        assert!(status.host.kernel.is_some());
+        for found in &status.devices {
+            assert!(found.device.size_bytes.is_some_and(|size| size.0 > 0));
+            for mount in &found.file_systems {
+                assert!(mount.at.starts_with('/'));
+            }
+        }
+        assert!(status.devices.is_sorted_by_key(|found| !found.flash));
+        // The command line writes it as JSON.
+        assert!(serde_json::to_string(&status).unwrap().contains("\"writing\""));
+    }
+}

@@ -1,0 +1,58 @@
+//! The partitions and files to which the kernel swaps: `/proc/swaps`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use crate::machine::Machine;
+use crate::sysfs::read_text;
+
+/// A partition or file to which the kernel swaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwapArea {
+    /// The node of the partition, or the file.
+    pub path: PathBuf,
+    /// Whether it is a partition or a complete disk.
+    pub is_partition: bool,
+}
+
+impl Machine {
+    /// The places to which the kernel swaps now.
+    pub fn swap_areas(&self) -> Vec<SwapArea> {
+        let swaps = read_text(&self.proc("swaps")).unwrap_or_default();
+        let area = |line: &str| {
+            let mut words = line.split_whitespace();
+            Some(SwapArea { path: unescaped(words.next()?), is_partition: words.next()? == "partition" })
+        };
+        swaps.lines().skip(1).filter_map(area).collect()
+    }
+}
+
+/// A path of `/proc/swaps`, where blanks are `\040`.
+fn unescaped(path: &str) -> PathBuf {
+    let (bytes, mut plain, mut at) = (path.as_bytes(), Vec::new(), 0);
+    while at < bytes.len() {
+        let digits = path.get(at + 1..at + 4).filter(|_| bytes[at] == b'\\');
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        plain.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    OsString::from_vec(plain).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_swap_files() {
+        for (path, expected) in [
+            ("/swapfile", "/swapfile"),
+            ("/a\\040b\\134", "/a b\\"),
+            ("/end\\04", "/end\\04"),
+            ("\\999", "\\999"),
+        ] {
+            assert_eq!(unescaped(path), PathBuf::from(expected));
+        }
+    }
+}

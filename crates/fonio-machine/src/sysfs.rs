@@ -1,0 +1,56 @@
+//! Reads short texts of sysfs and procfs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use fonio_core::DeviceId;
+use fonio_system::device;
+
+/// A short text without surrounding blanks and zero bytes; `None` if it cannot be read or is empty.
+pub fn read_text(path: &Path) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The number in a file; `None` if it cannot be read or is not a number.
+pub fn read_number<T: FromStr>(path: &Path) -> Option<T> {
+    read_text(path)?.parse().ok()
+}
+
+/// The number of a device in a file named `dev`, such as `8:1`.
+pub fn read_device_id(path: &Path) -> Option<DeviceId> {
+    device::parse(&read_text(path)?)
+}
+
+/// The word in brackets, as in `none [mq-deadline] bfq`; without brackets, the complete text.
+pub fn chosen(text: &str) -> &str {
+    match (text.find('['), text.find(']')) {
+        (Some(open), Some(close)) if open < close => &text[open + 1..close],
+        _ => text,
+    }
+}
+
+/// The entries of a folder, in order of name; none if it cannot be read.
+pub(crate) fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort_unstable();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_scheduler() {
+        for (text, expected) in
+            [("none [mq-deadline] bfq", "mq-deadline"), ("[none]", "none"), ("none", "none")]
+        {
+            assert_eq!(chosen(text), expected);
+        }
+    }
+}

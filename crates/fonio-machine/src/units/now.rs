@@ -1,0 +1,25 @@
+//! The units that have processes now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fonio_system::Task;
+
+use super::lookup::Units;
+use crate::machine::Machine;
+
+/// Returns the units that have processes now, by the names that recordings give them, each with the paths of its control
+/// groups in the unified hierarchy. A process that ends meanwhile is left out.
+pub fn units_now() -> BTreeMap<String, BTreeSet<String>> {
+    let machine = Machine::here();
+    let mut units = Units::default();
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for pid in Task::all_below(&machine.proc("")) {
+        let task = machine.task(pid);
+        let Some(cgroups) = task.cgroups() else { continue };
+        let uid = task.owner().and_then(|owner| owner.user);
+        let Some(unit) = units.of(cgroups.telling(), uid) else { continue };
+        let paths = found.entry(unit).or_default();
+        paths.extend(cgroups.unified().filter(|path| *path != "/").map(str::to_owned));
+    }
+    found
+}

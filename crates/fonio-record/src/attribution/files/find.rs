@@ -1,0 +1,201 @@
+//! Finds the path of a file by its inode number.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use fonio_core::DeviceId;
+use fonio_machine::Machine;
+use fonio_system::{MountPoint, device};
+use fonio_tracefs::ring_buffer::Inode;
+use rustc_hash::FxHashMap;
+use rustix::fs::{Mode, OFlags};
+
+/// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode number and generation, 32 bits each.
+const HANDLE: i32 = 1;
+/// The same with xfs's `XFS_FILEID_TYPE_64FLAG`: the inode number has 64 bits.
+const HANDLE_64: i32 = 0x81;
+/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation (`fs/btrfs/export.h`).
+const HANDLE_BTRFS: i32 = 0x4d;
+/// A folder of each file system, opened when it is needed. They are closed after each round of look-ups: an open folder
+/// prevents that its file system is unmounted.
+pub(crate) struct Roots<'a> {
+    machine: &'a Machine,
+    folders: FxHashMap<u32, Option<Root>>,
+}
+
+struct Root {
+    folder: OwnedFd,
+    /// `st_dev` of its files. That of a subvolume of btrfs is not the number that the mount table shows.
+    device: DeviceId,
+    numbers: Numbers,
+}
+
+/// How a file system finds a file by its number.
+#[derive(Clone, Copy)]
+enum Numbers {
+    /// By the number alone: ext2, ext3, ext4, f2fs.
+    Alone,
+    /// By the number and its generation, which the file system tells.
+    WithGeneration,
+    /// By the number and that of its subvolume: btrfs. The trace shows only the first, so all mounts of the file system
+    /// must be of the same subvolume.
+    InSubvolume(u64),
+}
+
+/// Whether files of this mount can be found by their numbers.
+pub(super) fn can_find(mount: &MountPoint) -> bool {
+    Numbers::of(&mount.filesystem, &[mount]).is_some()
+}
+
+impl Numbers {
+    /// `None` for a file system that cannot do it. `mounts` are all of this file system.
+    fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
+        match filesystem {
+            "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),
+            "xfs" => Some(Numbers::WithGeneration),
+            "btrfs" => {
+                let mut subvolumes = mounts.iter().map(|mount| subvolume(mount));
+                let first = subvolumes.next()??;
+                subvolumes.all(|other| other == Some(first)).then_some(Numbers::InSubvolume(first))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Roots<'_> {
+    pub(crate) fn new(machine: &Machine) -> Roots<'_> {
+        Roots { machine, folders: FxHashMap::default() }
+    }
+
+    pub(super) fn machine(&self) -> &Machine {
+        self.machine
+    }
+
+    /// The path of the file, and a descriptor of it (`O_PATH`).
+    pub(crate) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
+        let machine = self.machine;
+        let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
+            let mounts = machine.mounts();
+            let of_fs: Vec<&MountPoint> = mounts.iter().filter(|mount| mount.device == inode.fs).collect();
+            of_fs.iter().find_map(|mount| {
+                let numbers = Numbers::of(&mount.filesystem, &of_fs)?;
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
+                let device = device::from_dev(rustix::fs::fstat(&folder).ok()?.st_dev);
+                Some(Root { folder, device, numbers })
+            })
+        });
+        let root = root.as_ref()?;
+        located(root.open(inode.number)?, Inode { fs: root.device, ..inode })
+    }
+}
+
+impl Root {
+    /// Opens a file by its number; `None` if it does not exist.
+    fn open(&self, number: u64) -> Option<OwnedFd> {
+        match self.numbers {
+            // A generation of 0 matches every generation.
+            Numbers::Alone => open_by_handle(&self.folder, HANDLE, [u32::try_from(number).ok()?, 0]),
+            Numbers::WithGeneration => {
+                let generation = xfs_generation(&self.folder, number)?;
+                let [first, second] = words(number);
+                open_by_handle(&self.folder, HANDLE_64, [first, second, generation])
+            }
+            // A generation of 0 matches every generation.
+            Numbers::InSubvolume(subvolume) => {
+                let ([first, second], [third, fourth]) = (words(number), words(subvolume));
+                open_by_handle(&self.folder, HANDLE_BTRFS, [first, second, third, fourth, 0])
+            }
+        }
+    }
+}
+
+/// The two halves of a number, as they lie in memory.
+fn words(number: u64) -> [u32; 2] {
+    let bytes = number.to_ne_bytes();
+    let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    [word(0), word(4)]
+}
+
+/// The subvolume of a mount of btrfs.
+pub(crate) fn subvolume(mount: &MountPoint) -> Option<u64> {
+    let mut options = mount.filesystem_options.iter();
+    options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
+}
+
+fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; WORDS]) -> Option<OwnedFd> {
+    #[repr(C)]
+    #[allow(dead_code, reason = "only the kernel reads the fields")]
+    struct Handle<const WORDS: usize> {
+        bytes: u32,
+        kind: i32,
+        words: [u32; WORDS],
+    }
+    let mut handle = Handle { bytes: size_of_val(&words) as u32, kind, words };
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: `handle` has the layout of `struct file_handle` with the bytes that it announces, and lives until the call
+    // returns.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), &raw mut handle, flags) };
+    // SAFETY: the kernel returned a new descriptor, which nobody else has.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Asks xfs for the generation of an inode number (`XFS_IOC_FSBULKSTAT_SINGLE` of `fs/xfs/libxfs/xfs_fs.h`).
+#[cfg(target_pointer_width = "64")]
+fn xfs_generation(folder: &OwnedFd, number: u64) -> Option<u32> {
+    /// `struct xfs_fsop_bulkreq`.
+    #[repr(C)]
+    struct Request {
+        number: *mut u64,
+        count: i32,
+        answer: *mut u64,
+        answered: *mut i32,
+    }
+    /// `_IOWR('X', 102, struct xfs_fsop_bulkreq)`.
+    const BULKSTAT_SINGLE: u32 = 3 << 30 | (size_of::<Request>() as u32) << 16 | 0x58 << 8 | 102;
+    // `struct xfs_bstat` has 136 bytes. The number is its first field; the generation is at byte 108.
+    let mut answer = [0_u64; 32];
+    let (mut asked, mut answered) = (number, 0_i32);
+    let mut request = Request {
+        number: &raw mut asked,
+        count: 1,
+        answer: answer.as_mut_ptr(),
+        answered: &raw mut answered,
+    };
+    // SAFETY: every pointer leads to memory of the expected size, which lives until the call returns.
+    let done = unsafe { libc::ioctl(folder.as_raw_fd(), BULKSTAT_SINGLE as libc::Ioctl, &raw mut request) };
+    let bytes = answer[13].to_ne_bytes();
+    let generation = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    (done == 0 && answer[0] == number).then_some(generation)
+}
+
+/// On 32-bit machines the structures differ.
+#[cfg(not(target_pointer_width = "64"))]
+fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
+    None
+}
+
+/// The path of an open file, if it has one. `inode` is what `stat` shows of it.
+fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
+    let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
+    let link = link.as_bytes();
+    if let Some(path) = link.strip_suffix(b" (deleted)") {
+        // The kernel shows `/` or `#NUMBER` for a file that never had a name.
+        let path = Path::new(OsStr::from_bytes(path));
+        let is_name = path.file_name().is_some_and(|name| !name.as_bytes().starts_with(b"#"));
+        return is_name.then(|| (path.to_owned(), file));
+    }
+    let path = Path::new(OsStr::from_bytes(link));
+    // Without a cached name, the kernel makes up a path that leads elsewhere.
+    let stat = rustix::fs::lstat(path).ok()?;
+    let is_it = stat.st_ino == inode.number && device::from_dev(stat.st_dev) == inode.fs;
+    is_it.then(|| (path.to_owned(), file))
+}
+
+pub(super) fn own_link(file: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}

@@ -1,0 +1,401 @@
+//! Finds the paths of files by their inode numbers, while they exist.
+//!
+//! The trace shows only inode numbers. At each wake-up the recorder asks the file system for the new ones
+//! (`open_by_handle_at`), which gives the path as long as the kernel has the name in its cache. That is cheap: no
+//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has its path from the
+//! kernel's events of names (`fanotify.rs`, `lives.rs`), or from the call of a followed process that opened it
+//! ([`Files::opened`]).
+
+mod content;
+mod fanotify;
+mod find;
+mod lives;
+mod names;
+mod overlay;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use fonio_core::{Content, DeviceId, Timestamp};
+use fonio_machine::Machine;
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode, PageLayout};
+use fonio_tracefs::whose::FileKey;
+use rustc_hash::FxHashMap;
+
+use crate::attribution::threads::Threads;
+use crate::clock::now;
+pub(crate) use content::content;
+use content::{begins_as_sqlite, beside};
+use fanotify::Watch;
+pub(crate) use find::{Roots, subvolume};
+use names::Names;
+use overlay::Overlay;
+
+/// Largest number of known files.
+const KNOWN_MAX: usize = 100_000;
+/// Largest number of look-ups in one wake-up, and the time after which the rest waits for the next one. A look-up takes
+/// a few microseconds.
+const LOOKUPS_PER_WAKE: usize = 512;
+const TIME_PER_WAKE: Duration = Duration::from_millis(5);
+/// The time for looking up all files once more at the end, because some were renamed.
+const TIME_AT_END: Duration = Duration::from_millis(200);
+/// The most names, and the most deletions, that are kept for one inode number. A program that deletes a file and makes it
+/// again, such as SQLite with its journal, mostly gets the same inode number each time.
+const NAMES_MAX: usize = 16_384;
+/// The most names and deletions that are kept in all: 40 MB at 160 bytes each.
+const NAMES_IN_ALL: usize = 1 << 18;
+/// The most file systems without a disk of which is remembered whether they are overlays.
+const OVERLAYS_MAX: usize = 4096;
+/// The most folders whose path is remembered.
+const FOLDERS_MAX: usize = 4096;
+
+/// The name of a file at an instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// When it was looked up.
+    pub at: Timestamp,
+    /// Its path in the recorder's mounts.
+    pub path: String,
+    /// The kind of data, as far as name and content show it.
+    pub content: Content,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Waits for a look-up.
+    is_due: bool,
+    /// The names, in order of time.
+    names: Vec<Named>,
+    /// When files with this number were deleted.
+    freed: Vec<Timestamp>,
+}
+
+/// The files seen so far.
+#[derive(Default)]
+pub(crate) struct Files {
+    known: FxHashMap<Inode, Known>,
+    due: Vec<Inode>,
+    last: Option<Inode>,
+    /// The number of names and deletions.
+    count: usize,
+    /// The paths of folders in which files were opened.
+    folders: FxHashMap<Inode, PathBuf>,
+    /// The overlays by device number; `None` for other file systems without a disk.
+    overlays: FxHashMap<DeviceId, Option<Overlay>>,
+    names: Option<Names>,
+    /// Files that were opened and are not named yet.
+    opened: Vec<Opened>,
+    /// Deletions of files that nothing has shown yet: those since the last wake-up, and those of the one before.
+    freed_unseen: [Vec<(Inode, Timestamp)>; 2],
+}
+
+/// A file that a process opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    /// When the call returned.
+    pub at: Timestamp,
+    pub inode: Inode,
+    /// The inode number of the folder; 0 if it is not known.
+    pub folder: u64,
+    /// The path that the process gave to the kernel.
+    pub path: Vec<u8>,
+}
+
+impl Files {
+    /// Also takes the names that the kernel tells, on the mounted file systems that `is_followed` accepts.
+    pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
+        let mounts = machine.mounts();
+        let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
+        let names = Watch::over(found).map(Names::new);
+        Files { names, ..Files::default() }
+    }
+
+    /// Notes the files in the records of this page, and in `threads` the threads that can have caused their I/O.
+    pub(crate) fn note(
+        &mut self,
+        layout: &PageLayout,
+        page: &[u8],
+        decoder: &FileDecoder,
+        threads: &mut Threads,
+    ) {
+        let Ok((_, mut cursor)) = layout.open(page) else { return };
+        while let Some(Ok(record)) = cursor.next(page) {
+            let Some(file) = decoder.decode(record.data) else { continue };
+            if is_cause(&file.event) && !file.in_interrupt {
+                threads.add_if_new(file.tid, Timestamp(record.time));
+            }
+            match file.event {
+                FileEvent::Cached { inode, .. }
+                | FileEvent::WriteBegan { inode }
+                | FileEvent::Writes { inode }
+                | FileEvent::SyncBegan { inode }
+                | FileEvent::DirectBegan { inode } => self.see(inode),
+                FileEvent::Freed { inode } => self.free(inode, Timestamp(record.time)),
+                FileEvent::Exited { tid, .. } => threads.ended(tid, Timestamp(record.time)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Notes a file, which is then looked up.
+    pub(crate) fn see(&mut self, inode: Inode) {
+        // Mostly it is the same file as before.
+        if self.last == Some(inode) {
+            return;
+        }
+        self.last = Some(inode);
+        if !self.known.contains_key(&inode) && self.known.len() >= KNOWN_MAX {
+            return;
+        }
+        let known = self.known.entry(inode).or_default();
+        let freed = known.freed.last();
+        let is_named = known.names.last().is_some_and(|named| freed.is_none_or(|freed| named.at > *freed));
+        if !known.is_due && !is_named {
+            known.is_due = true;
+            self.due.push(inode);
+        }
+    }
+
+    fn free(&mut self, inode: Inode, at: Timestamp) {
+        self.last = None;
+        let has_room = self.count < NAMES_IN_ALL;
+        let Some(known) = self.known.get_mut(&inode) else {
+            let [newest, _] = &mut self.freed_unseen;
+            if newest.len() < NAMES_IN_ALL {
+                newest.push((inode, at));
+            }
+            return;
+        };
+        if known.freed.len() == NAMES_MAX || (!has_room && !known.freed.is_empty()) {
+            known.freed.remove(0);
+        } else if !has_room {
+            return;
+        } else {
+            self.count += 1;
+        }
+        let place = known.freed.partition_point(|freed| *freed <= at);
+        known.freed.insert(place, at);
+    }
+
+    /// Notes the deletions of files that were seen only after them. The buffers of the processors are read one after the
+    /// other, so the use of a file can come to light after its deletion: in the same wake-up, or in the next one.
+    fn settle_freed(&mut self) {
+        for at in 0..self.freed_unseen.len() {
+            let unseen = std::mem::take(&mut self.freed_unseen[at]);
+            let (seen, unseen) = unseen.into_iter().partition(|(inode, _)| self.known.contains_key(inode));
+            self.freed_unseen[at] = unseen;
+            let seen: Vec<(Inode, Timestamp)> = seen;
+            seen.into_iter().for_each(|(inode, at)| self.free(inode, at));
+        }
+    }
+
+    /// Notes that followed processes opened files.
+    pub(crate) fn opened(&mut self, opened: impl IntoIterator<Item = Opened>) {
+        self.opened.extend(opened);
+    }
+
+    /// Names the files that were opened until a time, up to which all deletions have been noted. Otherwise the name of a
+    /// deleted file could be taken for that of the next one with its number. The files may be deleted by now.
+    pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
+        self.settle_freed();
+        let mut roots = Roots::new(machine);
+        let (opened, later) = std::mem::take(&mut self.opened).into_iter().partition(|file| file.at <= until);
+        self.opened = later;
+        let opened: Vec<Opened> = opened;
+        for file in &opened {
+            let Some(file) = &self.opened_below(file, machine, &mut roots) else { continue };
+            self.see(file.inode);
+            let Some(known) = self.known.get_mut(&file.inode) else { continue };
+            let freed = known.freed.partition_point(|freed| *freed <= file.at).checked_sub(1);
+            let freed = freed.map_or(Timestamp(0), |at| known.freed[at]);
+            let before = known.names.partition_point(|named| named.at <= file.at).checked_sub(1);
+            let is_named = before.is_some_and(|at| known.names[at].at > freed);
+            if is_named || known.names.len() >= NAMES_MAX || self.count >= NAMES_IN_ALL {
+                continue;
+            }
+            let Some(path) = path_of(file, &mut self.folders, &mut roots) else { continue };
+            // The path of a link leads elsewhere; the look-up finds the file's own path.
+            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
+                continue;
+            }
+            let path = path.to_string_lossy().into_owned();
+            let place = known.names.partition_point(|named| named.at <= file.at);
+            known.names.insert(place, Named { at: file.at, path, content: Content::Data });
+            self.count += 1;
+        }
+    }
+
+    /// An opened file; of an overlay's, the file below. `None` if that is a file of a lower layer.
+    fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
+        let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
+        let of = |number| Inode { fs: overlay.fs, number };
+        let in_upper = |inode| roots.find(inode).is_none_or(|(path, _)| overlay.has(&path));
+        let is_here = [file.inode.number, file.folder].map(of).into_iter().all(in_upper);
+        // The overlay's own file has no path of its own, but the file below it has one.
+        self.see(file.inode);
+        is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
+    }
+
+    /// Looks up some of the new files.
+    pub(crate) fn look_up(&mut self, machine: &Machine) {
+        self.settle_freed();
+        let [newest, before] = &mut self.freed_unseen;
+        *before = std::mem::take(newest);
+        self.take_names(machine);
+        if self.due.is_empty() {
+            return;
+        }
+        let mut roots = Roots::new(machine);
+        let began = Instant::now();
+        // The newest first: they are the most likely to exist still.
+        for _ in 0..LOOKUPS_PER_WAKE {
+            let Some(inode) = self.due.pop() else { break };
+            self.look_at(inode, &mut roots);
+            if began.elapsed() > TIME_PER_WAKE {
+                break;
+            }
+        }
+    }
+
+    /// Looks up the remaining files, and all others once more.
+    pub(crate) fn look_again(&mut self, machine: &Machine) {
+        self.name_opened(Timestamp(u64::MAX), machine);
+        self.take_names(machine);
+        let mut roots = Roots::new(machine);
+        let began = Instant::now();
+        let mut all: Vec<Inode> = std::mem::take(&mut self.due);
+        all.reverse();
+        let rest = self.known.iter().filter(|(_, known)| !known.is_due).map(|(inode, _)| *inode);
+        let mut rest: Vec<Inode> = rest.collect();
+        rest.sort_unstable();
+        all.extend(rest);
+        for inode in all {
+            self.look_at(inode, &mut roots);
+            if began.elapsed() > TIME_AT_END {
+                break;
+            }
+        }
+        self.use_names();
+        self.look_beside();
+    }
+
+    /// Finds which of the files with the name of a journal or a WAL lie beside a database. A file that was named when it
+    /// was opened has no kind yet, and a new database begins as such only after its first transaction.
+    fn look_beside(&mut self) {
+        let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
+        let names = self.known.values_mut().flat_map(|known| &mut known.names);
+        for named in names.filter(|named| named.content == Content::Data) {
+            let Some((database, content)) = beside(Path::new(&named.path)) else { continue };
+            let is_database = match databases.get(database) {
+                Some(known) => *known,
+                None => {
+                    let is_database = begins_as_sqlite(database).unwrap_or(false);
+                    databases.insert(database.to_owned(), is_database);
+                    is_database
+                }
+            };
+            if is_database {
+                named.content = content;
+            }
+        }
+    }
+
+    /// The overlay with this device number. It is remembered, because a container's can be gone at the end.
+    fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
+        if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
+            return None;
+        }
+        self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
+    }
+
+    /// The file below a file of an overlay, if its names show that it is there.
+    pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
+        let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
+        let below = Inode { fs: overlay.fs, ..inode };
+        let names = self.names(&FileKey { inode: below, after: self.freed_before(below, at) });
+        names.iter().any(|named| overlay.has(Path::new(&named.path))).then_some(below)
+    }
+
+    fn look_at(&mut self, inode: Inode, roots: &mut Roots<'_>) {
+        let below = self.overlay(inode.fs, roots.machine()).map(|overlay| Inode { fs: overlay.fs, ..inode });
+        let Some(known) = self.known.get_mut(&inode) else { return };
+        known.is_due = false;
+        if let Some(below) = below {
+            self.see(below);
+            self.look_at(below, roots);
+            return;
+        }
+        let Some((path, file)) = roots.find(inode) else { return };
+        let content = content(&path, &file);
+        let path = path.to_string_lossy().into_owned();
+        let is_same = known.names.last().is_some_and(|named| {
+            let freed_since = known.freed.last().is_some_and(|freed| *freed > named.at);
+            named.path == path && named.content == content && !freed_since
+        });
+        if !is_same && known.names.len() < NAMES_MAX && self.count < NAMES_IN_ALL {
+            known.names.push(Named { at: now(), path, content });
+            self.count += 1;
+        }
+    }
+
+    /// When a file with this number was deleted last before `at`; 0 if that was not seen.
+    pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
+        let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
+        let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);
+        before.map(|before| freed[before]).unwrap_or_default()
+    }
+
+    /// The names of a file, in order of time.
+    pub(crate) fn names(&self, file: &FileKey) -> &[Named] {
+        let Some(known) = self.known.get(&file.inode) else { return &[] };
+        let until = known.freed.get(known.freed.partition_point(|freed| *freed <= file.after));
+        let first = known.names.partition_point(|named| named.at <= file.after);
+        let last = known.names.partition_point(|named| until.is_none_or(|until| named.at <= *until));
+        &known.names[first..last.max(first)]
+    }
+}
+
+/// The path of an opened file in the recorder's mounts: that of its folder, with the last name of the path that the process
+/// gave. Without the folder, an absolute path is the best guess; it is wrong for a process that sees other mounts.
+fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
+    // The root of a file system is its own folder, and has no name in it.
+    if file.folder == file.inode.number {
+        return None;
+    }
+    let path = Path::new(OsStr::from_bytes(&file.path));
+    let name = path.file_name()?;
+    let folder = Inode { fs: file.inode.fs, number: file.folder };
+    let folder = (file.folder != 0).then(|| folder_path(folder, folders, roots)).flatten();
+    folder.map(|folder| folder.join(name)).or_else(|| path.is_absolute().then(|| path.to_owned()))
+}
+
+/// The path of a folder in the recorder's mounts.
+fn folder_path<'f>(
+    folder: Inode,
+    folders: &'f mut FxHashMap<Inode, PathBuf>,
+    roots: &mut Roots<'_>,
+) -> Option<&'f Path> {
+    if !folders.contains_key(&folder) {
+        let (found, _) = roots.find(folder)?;
+        if folders.len() >= FOLDERS_MAX {
+            folders.clear();
+        }
+        folders.insert(folder, found);
+    }
+    folders.get(&folder).map(PathBuf::as_path)
+}
+
+/// Whether the thread of this event can be the cause of I/O that another thread carries out.
+pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
+    matches!(
+        event,
+        FileEvent::Dirtied { .. }
+            | FileEvent::Changed { .. }
+            | FileEvent::SyncBegan { .. }
+            | FileEvent::DirectBegan { .. }
+    )
+}

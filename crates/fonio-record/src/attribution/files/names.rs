@@ -1,0 +1,148 @@
+//! Keeps the names that the kernel tells, and gives them to the files at the end.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use fonio_core::{Content, Timestamp};
+use fonio_machine::Machine;
+use fonio_tracefs::ring_buffer::Inode;
+use rustc_hash::FxHashMap;
+
+use super::fanotify::{Change, NameEvent, Watch};
+use super::find::Roots;
+use super::lives::{self, Between, Life};
+use super::{Files, Known, NAMES_IN_ALL, NAMES_MAX, Named, folder_path};
+use crate::clock::now;
+
+/// The most files that are remembered by the kernel's events of their names: 32 MB at 250 bytes each.
+const LIVES_MAX: usize = 1 << 17;
+/// The most names of one of them. A log that is rotated has few.
+const NAMES_OF_LIFE_MAX: usize = 64;
+
+/// The kernel's events of names.
+pub(super) struct Names {
+    watch: Watch,
+    /// Events that are not read yet came after this.
+    read: Timestamp,
+    /// The files with each inode number, in order of time.
+    lives: FxHashMap<Inode, Vec<Life>>,
+    /// How many files these are.
+    count: usize,
+}
+
+impl Files {
+    /// Takes the names that files got and lost since the last time.
+    pub(super) fn take_names(&mut self, machine: &Machine) {
+        let Some(names) = &mut self.names else { return };
+        // An event that comes during the call is taken now or the next time.
+        let asked = now();
+        let (events, are_all) = names.watch.take();
+        let between = Between { since: names.read, until: now() };
+        if are_all {
+            names.read = asked;
+        }
+        let mut roots = Roots::new(machine);
+        for event in events {
+            if event.is_folder {
+                // Its path, and those of the folders in it, are others now.
+                if event.changes != [Change::Created] {
+                    self.folders.clear();
+                }
+                continue;
+            }
+            if names.count >= LIVES_MAX {
+                // A file whose pages were never in the page cache causes no I/O.
+                names.lives.retain(|inode, _| self.known.contains_key(inode));
+                names.count = names.lives.values().map(Vec::len).sum();
+            }
+            names.note(&event, between, &mut self.folders, &mut roots);
+        }
+    }
+
+    /// Gives the files the names that the kernel told, and no longer takes any.
+    pub(super) fn use_names(&mut self) {
+        let Some(names) = self.names.take() else { return };
+        let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
+        lives.sort_unstable_by_key(|(inode, _)| *inode);
+        for (inode, lives) in lives {
+            let Some(known) = self.known.get_mut(&inode) else { continue };
+            let room = NAMES_IN_ALL.saturating_sub(self.count);
+            let before = known.names.len();
+            known.add_names(lives::timed(&lives, &known.freed), room);
+            self.count = (self.count + known.names.len()).saturating_sub(before);
+        }
+    }
+}
+
+impl Names {
+    pub(super) fn new(watch: Watch) -> Names {
+        Names { watch, read: now(), lives: FxHashMap::default(), count: 0 }
+    }
+
+    fn note(
+        &mut self,
+        event: &NameEvent,
+        between: Between,
+        folders: &mut FxHashMap<Inode, PathBuf>,
+        roots: &mut Roots<'_>,
+    ) {
+        let is_new = self.lives.get(&event.inode).and_then(|lives| lives.last());
+        let is_new = is_new.is_none_or(|life| life.generation != event.generation);
+        if is_new && self.count >= LIVES_MAX {
+            return;
+        }
+        let lives = self.lives.entry(event.inode).or_default();
+        if is_new {
+            self.count += 1;
+            lives.push(Life {
+                generation: event.generation,
+                names: Vec::new(),
+                created: None,
+                deleted: None,
+            });
+        }
+        let Some(life) = lives.last_mut() else { return };
+        for change in &event.changes {
+            // A file with another link can be deleted and go on.
+            life.deleted = (*change == Change::Deleted).then_some(between);
+            if is_new && *change == Change::Created {
+                life.created = Some(between);
+            }
+        }
+        let is_named = |life: &Life| life.names.last().is_some_and(|(_, path)| is_in(path, &event.name));
+        if (event.changes == [Change::Deleted] && is_named(life)) || life.names.len() >= NAMES_OF_LIFE_MAX {
+            return;
+        }
+        if let Some(folder) = folder_path(event.folder, folders, roots) {
+            let path = folder.join(OsStr::from_bytes(&event.name)).to_string_lossy().into_owned();
+            if life.names.last().is_none_or(|(_, last)| *last != path) {
+                life.names.push((between, path));
+            }
+        }
+    }
+}
+
+/// Whether a path ends with this name.
+fn is_in(path: &str, name: &[u8]) -> bool {
+    Path::new(path).file_name().is_some_and(|last| last.as_bytes() == name)
+}
+
+impl Known {
+    /// Adds names, of which each holds until the next one or until the deletion. At most `room` are added.
+    fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
+        let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
+        let named = names.into_iter().take(room);
+        self.names.extend(named.map(|(at, path)| Named { at, path, content: Content::Data }));
+        self.names.sort_by_key(|named| named.at);
+        let freed = &self.freed;
+        let deletions_before = |named: &Named| freed.partition_point(|freed| *freed < named.at);
+        self.names.dedup_by(|later, earlier| {
+            let is_same = later.path == earlier.path && deletions_before(later) == deletions_before(earlier);
+            if is_same && later.content != Content::Data {
+                earlier.content = later.content;
+            }
+            is_same
+        });
+    }
+}

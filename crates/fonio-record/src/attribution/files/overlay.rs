@@ -1,0 +1,78 @@
+//! Finds the file below a file of overlayfs, as programs in containers see it.
+//!
+//! Bios belong to the file below, in the overlay's upper folder: there it has its path. Calls and waits show the file of
+//! the overlay. A file that was made or opened for writing there has the inode number of the file in the upper folder, with
+//! the device number of the overlay. A file of a lower layer has another number, or is not in the upper folder.
+
+use std::path::{Path, PathBuf};
+
+use fonio_core::DeviceId;
+use fonio_machine::Machine;
+
+/// A mounted overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Overlay {
+    /// The folder into which it writes.
+    pub upper: PathBuf,
+    /// The file system of that folder.
+    pub fs: DeviceId,
+}
+
+impl Overlay {
+    /// The overlay with this device number, if it is in the recorder's mounts; those of Docker and Podman are.
+    pub(super) fn of(machine: &Machine, id: DeviceId) -> Option<Overlay> {
+        let mounts = machine.mounts();
+        let overlay = mounts.iter().find(|mount| mount.device == id && mount.filesystem == "overlay")?;
+        let mut options = overlay.filesystem_options.iter();
+        let upper = PathBuf::from(options.find_map(|option| option.strip_prefix("upperdir="))?);
+        // A relative path is that of the process that mounted it.
+        if !upper.is_absolute() {
+            return None;
+        }
+        let holding = mounts.iter().filter(|mount| upper.starts_with(&mount.dir));
+        // Of several mounts on one folder, the last one is seen.
+        let below = holding.max_by_key(|mount| mount.dir.components().count())?;
+        // The upper folder cannot be seen from here, as in a container or on a system whose root is an overlay.
+        if below.filesystem == "overlay" {
+            return None;
+        }
+        Some(Overlay { upper, fs: below.device })
+    }
+
+    /// Whether the file with this path is in the upper folder.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        path.starts_with(&self.upper)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_writes_into_its_upper_folder() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        let line = |id: &str, at: &str, fs: &str, options: &str| {
+            format!("30 1 {id} / {at} rw,relatime shared:1 - {fs} {fs} rw,{options}\n")
+        };
+        let lines = [
+            line("8:1", "/", "ext4", "errors=remount-ro"),
+            line("8:2", "/var/lib", "xfs", "attr2"),
+            line("0:50", "/var/lib/c/merged", "overlay", "lowerdir=/l,upperdir=/var/lib/c/diff,workdir=/w"),
+            line("0:51", "/relative", "overlay", "lowerdir=l,upperdir=diff,workdir=w"),
+            line("0:52", "/read-only", "overlay", "lowerdir=/l:/k"),
+            line("0:54", "/container", "overlay", "lowerdir=/l,upperdir=/container/diff,workdir=/w"),
+        ];
+        std::fs::write(root.path().join("proc/self/mountinfo"), lines.concat()).unwrap();
+        let machine = Machine::at(root.path());
+        let of = |minor| Overlay::of(&machine, DeviceId::new(0, minor));
+        let expected = Overlay { upper: "/var/lib/c/diff".into(), fs: DeviceId::new(8, 2) };
+        assert_eq!((of(50).as_ref(), of(51), of(52), of(53)), (Some(&expected), None, None, None));
+        // Its own upper folder would be in itself.
+        assert_eq!(of(54), None);
+        assert!(
+            expected.has(Path::new("/var/lib/c/diff/a")) && !expected.has(Path::new("/var/lib/c/merged/a"))
+        );
+    }
+}

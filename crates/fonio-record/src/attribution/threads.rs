@@ -1,0 +1,426 @@
+//! Identifies the threads that queue I/O.
+//!
+//! The kernel gives the number of a thread that has ended to a later one. So a number has several identities, each from
+//! the end of the one before.
+
+use fonio_core::{Nanos, Thread, Timestamp};
+use fonio_machine::Machine;
+use fonio_machine::Units;
+use fonio_system::{Cgroups, Task};
+use fonio_tracefs::ring_buffer::PageLayout;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.
+const LOOKUPS_PER_WAKE: usize = 64;
+/// Largest number of known threads.
+const KNOWN_MAX: usize = 100_000;
+/// How long after its end a thread can still cause events: it closes its files after the event of its end.
+const CLOSES_WITHIN_NS: u64 = 100_000_000;
+/// The unit of start times: the kernel always shows them with `USER_HZ` of 100.
+const TICK_NS: u64 = 10_000_000;
+/// The most identities that are kept of one number.
+const IDENTITIES_MAX: usize = 64;
+
+/// Facts of a thread from procfs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pid: Option<u32>,
+    uid: Option<u32>,
+    parent_pid: Option<u32>,
+    cgroup: Option<String>,
+    unit: Option<String>,
+    /// Its name at the look-up, for threads whose name no event gives.
+    comm: Option<String>,
+}
+
+/// One of the threads that had a number.
+#[derive(Debug, Default)]
+struct Known {
+    /// `None` until the thread is looked up.
+    identity: Option<Identity>,
+    /// The first and the last event of the thread, as far as they are known.
+    first: Timestamp,
+    seen: Timestamp,
+    /// When it ended.
+    ended: Option<Timestamp>,
+}
+
+/// The threads seen so far.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    /// The threads that had a number, the latest at the end.
+    known: FxHashMap<u32, Vec<Known>>,
+    due: Vec<u32>,
+    last: u32,
+    /// The processes that started others. They need no I/O of their own.
+    parents: FxHashSet<u32>,
+    /// The process of a thread, and the parent of that process when the thread was first seen.
+    first_seen: FxHashMap<u32, (u32, u32)>,
+    /// For processes that were started meanwhile, the ones that started them.
+    started_by: FxHashMap<u32, u32>,
+    units: Units,
+    /// How long the machine slept since it was started: the difference of the clock of start times and that of events.
+    asleep: Nanos,
+}
+
+/// A thread that was seen for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewThread {
+    pub tid: u32,
+    /// Its process; 0 if the program does not show it.
+    pub pid: u32,
+    /// The process that started that one; 0 for none.
+    pub parent: u32,
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        let nanos = |id| {
+            let time = clock_gettime(id);
+            u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+        };
+        let awake = nanos(ClockId::Monotonic);
+        Threads::naming(Units::default(), Nanos(nanos(ClockId::Boottime).saturating_sub(awake)))
+    }
+}
+
+impl Threads {
+    /// No threads yet; their units get the names that `units` finds.
+    fn naming(units: Units, asleep: Nanos) -> Threads {
+        Threads {
+            known: FxHashMap::default(),
+            due: Vec::new(),
+            last: 0,
+            parents: FxHashSet::default(),
+            first_seen: FxHashMap::default(),
+            started_by: FxHashMap::default(),
+            units,
+            asleep,
+        }
+    }
+
+    /// Notes the threads that `tid_of` finds in the records of this page.
+    pub(crate) fn note(&mut self, layout: &PageLayout, page: &[u8], tid_of: &dyn Fn(&[u8]) -> Option<u32>) {
+        let Ok((_, mut cursor)) = layout.open(page) else { return };
+        while let Some(Ok(record)) = cursor.next(page) {
+            let Some(tid) = tid_of(record.data) else { continue };
+            self.add_if_new(tid, Timestamp(record.time));
+        }
+    }
+
+    /// Notes the thread of an event.
+    pub(crate) fn add_if_new(&mut self, tid: u32, at: Timestamp) {
+        // Mostly it is the same thread as before. 0 is the idle thread of every processor.
+        if tid != self.last && tid != 0 {
+            self.last = tid;
+            self.add(tid, at);
+        }
+    }
+
+    /// Notes one thread, which existed at `at`.
+    pub(crate) fn add(&mut self, tid: u32, at: Timestamp) {
+        if !self.known.contains_key(&tid) && self.known.len() >= KNOWN_MAX {
+            return;
+        }
+        let known = self.known.entry(tid).or_default();
+        if let Some(last) = known.last_mut() {
+            // The pages of a processor can come before earlier pages of another one.
+            if last.ended.is_none_or(|ended| at <= ended) {
+                last.seen = last.seen.max(at);
+                last.first = last.first.min(at);
+                return;
+            }
+        }
+        Threads::begin(known, &mut self.due, (tid, at));
+    }
+
+    /// Notes that a thread ended, so that later events with its number belong to another one.
+    pub(crate) fn ended(&mut self, tid: u32, at: Timestamp) {
+        self.last = 0;
+        let Some(known) = self.known.get_mut(&tid) else { return };
+        let Some(last) = known.last_mut().filter(|last| last.ended.is_none()) else { return };
+        last.ended = Some(at);
+        // Events of the next thread were noted before this end.
+        if last.seen > at {
+            let seen = std::mem::replace(&mut last.seen, at);
+            Threads::begin(known, &mut self.due, (tid, seen));
+        }
+    }
+
+    fn begin(known: &mut Vec<Known>, due: &mut Vec<u32>, (tid, at): (u32, Timestamp)) {
+        if known.len() == IDENTITIES_MAX {
+            known.remove(0);
+        }
+        known.push(Known { first: at, seen: at, ..Known::default() });
+        due.push(tid);
+    }
+
+    /// Notes a thread that existed at `at` or before, and whose process and parent are known. The process can have ended
+    /// when it is looked up, and then its children have another parent.
+    pub(crate) fn add_with_parent(&mut self, thread: NewThread, at: Timestamp) {
+        // When exactly it existed is not known: it can have ended before `at`.
+        if !self.known.contains_key(&thread.tid) {
+            self.add(thread.tid, at);
+        }
+        if thread.parent != 0 && self.first_seen.len() < KNOWN_MAX {
+            self.first_seen.entry(thread.tid).or_insert((thread.pid, thread.parent));
+            self.add_parent(thread.parent);
+        }
+    }
+
+    fn add_parent(&mut self, parent: u32) {
+        if self.parents.len() < KNOWN_MAX && self.parents.insert(parent) {
+            self.add(parent, Timestamp(0));
+        }
+    }
+
+    /// Notes for processes that were started meanwhile which ones started them.
+    pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, u32>) {
+        self.started_by = started_by;
+    }
+
+    /// Looks up some of the new threads.
+    pub(crate) fn look_up(&mut self, machine: &Machine) {
+        // The newest first: they are the most likely to exist still.
+        for _ in 0..LOOKUPS_PER_WAKE {
+            let Some(tid) = self.due.pop() else { break };
+            let is_due = |known: &Known| known.identity.is_none();
+            if !self.known.get(&tid).is_some_and(|known| known.iter().any(is_due)) {
+                continue;
+            }
+            let task = machine.task(tid);
+            // Until its parent has asked how a process ended, the process is still there.
+            let started_ns = task.stat().map(|stat| stat.started_ticks.saturating_mul(TICK_NS));
+            let identity = read_identity(&task, &mut self.units);
+            if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0) {
+                self.add_parent(parent);
+            }
+            for known in self.known.get_mut(&tid).into_iter().flatten().filter(|known| is_due(known)) {
+                // A thread that started after the event is another one.
+                let until = known.first + self.asleep + Nanos(TICK_NS);
+                let is_it =
+                    known.first == Timestamp(0) || started_ns.is_some_and(|started| started <= until.0);
+                known.identity = Some(if is_it { identity.clone() } else { Identity::default() });
+            }
+        }
+    }
+
+    /// A row for each known process that started another one, so that a thread can be traced back to the command.
+    pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
+        let mut all = self.parents.clone();
+        let identities = self.known.values().flatten().filter_map(|known| known.identity.as_ref());
+        let pids = identities.filter_map(|identity| identity.pid);
+        let pids = pids.chain(self.first_seen.values().flat_map(|(pid, parent)| [*pid, *parent]));
+        for mut pid in pids.chain(self.parents.iter().copied()) {
+            while let Some(parent) = self.started_by.get(&pid)
+                && all.insert(*parent)
+            {
+                pid = *parent;
+            }
+        }
+        let mut tids: Vec<u32> = all.into_iter().collect();
+        tids.sort_unstable();
+        let rows = tids.into_iter().map(|tid| {
+            let mut row = Thread { tid, from, ..Thread::default() };
+            self.complete(&mut row);
+            row
+        });
+        rows.filter(|row| row.comm.is_some() || row.parent_pid.is_some()).collect()
+    }
+
+    /// Adds the known facts to a row: those of the thread that had the number when the row begins.
+    pub(crate) fn complete(&self, row: &mut Thread) {
+        if let Some(identity) = self.identity_at(row.tid, row.from) {
+            row.pid = identity.pid;
+            row.uid = identity.uid;
+            row.parent_pid = identity.parent_pid;
+            row.cgroup.clone_from(&identity.cgroup);
+            row.unit.clone_from(&identity.unit);
+            row.comm = row.comm.take().or_else(|| identity.comm.clone());
+        }
+        if let Some(&(pid, parent)) = self.first_seen.get(&row.tid) {
+            row.pid = row.pid.or(Some(pid));
+            row.parent_pid = Some(parent);
+        }
+        if let Some(parent) = self.started_by.get(&row.pid.unwrap_or(row.tid)) {
+            row.pid.get_or_insert(row.tid);
+            row.parent_pid = Some(*parent);
+        }
+    }
+
+    fn identity_at(&self, tid: u32, from: Timestamp) -> Option<&Identity> {
+        let known = self.known.get(&tid)?;
+        let at = known.iter().position(|known| known.ended.is_none_or(|ended| from <= ended))?;
+        let found = known[at].identity.as_ref().filter(|identity| identity.pid.is_some());
+        // A thread that is closing its files does not exist any more.
+        let closing = || {
+            let before = known.get(at.checked_sub(1)?)?;
+            let since = from.0.saturating_sub(before.ended?.0);
+            before.identity.as_ref().filter(|_| since <= CLOSES_WITHIN_NS)
+        };
+        found.or_else(closing)
+    }
+
+    /// Containers whose name could not be found.
+    pub(crate) fn unnamed_containers(&self) -> u64 {
+        self.units.unnamed()
+    }
+}
+
+fn read_identity(task: &Task, units: &mut Units) -> Identity {
+    let owner = task.owner().unwrap_or_default();
+    let cgroup = task.cgroups().as_ref().and_then(Cgroups::telling).map(str::to_owned);
+    let unit = units.of(cgroup.as_deref(), owner.user);
+    Identity { pid: owner.pid, uid: owner.user, parent_pid: owner.parent, cgroup, unit, comm: task.name() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::clock::now;
+
+    fn own_tid() -> u32 {
+        rustix::thread::gettid().as_raw_nonzero().get() as u32
+    }
+
+    #[test]
+    fn a_thread_is_looked_up_once_and_completes_its_row() {
+        let own = own_tid();
+        let mut threads = Threads::default();
+        threads.add(own, now());
+        threads.add(own, now());
+        assert_eq!(threads.due, [own]);
+        let mut row = Thread { tid: own, ..Thread::default() };
+        threads.complete(&mut row);
+        assert_eq!(row.pid, None, "before it is looked up");
+        threads.look_up(&Machine::here());
+        threads.look_up(&Machine::here());
+        assert!(threads.due.is_empty());
+        // Its parents have rows, up to the first process.
+        let parents = threads.parents(Timestamp(7));
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        assert!(parents.iter().any(|row| Some(row.tid) == parent && row.from == Timestamp(7)), "{parents:?}");
+        assert!(parents.iter().any(|row| row.tid == 1), "{parents:?}");
+        threads.complete(&mut row);
+        assert_eq!(row.pid, Some(std::process::id()));
+        for tid in 0..KNOWN_MAX as u32 + 10 {
+            threads.add(tid + (1 << 24), Timestamp(0));
+        }
+        assert_eq!(threads.known.len(), KNOWN_MAX, "a storm of threads takes no more memory");
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// Makes a procfs with one process, which belongs to a unit and started at this time.
+    fn machine_with(root: &Path, unit: &str, started_ms: u64) -> Machine {
+        let dir = root.join("proc/7");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("cgroup"), format!("0::/system.slice/{unit}\n")).unwrap();
+        std::fs::write(dir.join("comm"), "cat\n").unwrap();
+        std::fs::write(dir.join("status"), "Tgid:\t7\nPPid:\t0\nUid:\t0\t0\t0\t0\n").unwrap();
+        let stat = format!("7 (cat) S 0 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n", started_ms / 10);
+        std::fs::write(dir.join("stat"), stat).unwrap();
+        Machine::at(root)
+    }
+
+    fn threads_of(root: &Path) -> Threads {
+        Threads::naming(Units::below(root), Nanos(0))
+    }
+
+    /// The unit of the thread that had the number 7 at this time.
+    fn unit(threads: &Threads, at_ms: u64) -> String {
+        let mut row = Thread { tid: 7, from: Timestamp(at_ms * MS), ..Thread::default() };
+        threads.complete(&mut row);
+        row.unit.unwrap_or_default()
+    }
+
+    #[test]
+    fn a_later_thread_with_the_same_number_has_its_own_identity() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let at = |ms| Timestamp(ms * MS);
+        // The end is seen before the events of the later thread, or after them.
+        for ended_last in [false, true] {
+            let mut threads = threads_of(root);
+            threads.add(7, at(100));
+            threads.look_up(&machine_with(root, "first.service", 50));
+            if ended_last {
+                threads.add(7, at(300));
+                threads.ended(7, at(200));
+            } else {
+                threads.ended(7, at(200));
+                threads.add(7, at(150));
+                threads.add(7, at(300));
+            }
+            threads.look_up(&machine_with(root, "second.service", 250));
+            let units = [100, 200, 201, 300, 400].map(|at| unit(&threads, at));
+            let expected = ["first", "first", "second", "second", "second"];
+            assert_eq!(units, expected.map(|name| format!("{name}.service")), "{ended_last}");
+        }
+        // A thread that was gone when it was looked up is not known, and another process with its number is not it.
+        let mut threads = threads_of(root);
+        threads.add(7, at(100));
+        threads.ended(7, at(200));
+        threads.look_up(&machine_with(root, "second.service", 250));
+        assert_eq!(unit(&threads, 100), "");
+        // The number is used again and again.
+        for times in 0..1000 {
+            threads.add(7, at(1000 * times));
+            threads.ended(7, at(1000 * times + 500));
+        }
+        assert_eq!(threads.known[&7].len(), IDENTITIES_MAX);
+    }
+
+    #[test]
+    fn a_thread_closes_its_files_after_its_end() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let at = |ms| Timestamp(ms * MS);
+        // It is looked up before its end, or after it, while its parent has not asked how it ended.
+        for is_looked_up_late in [false, true] {
+            let mut threads = threads_of(root);
+            let machine = machine_with(root, "first.service", 50);
+            threads.add(7, at(100));
+            if !is_looked_up_late {
+                threads.look_up(&machine);
+            }
+            threads.ended(7, at(200));
+            threads.add(7, at(210));
+            let later = if is_looked_up_late { machine } else { Machine::at(&root.join("empty")) };
+            threads.look_up(&later);
+            for ms in [100, 210] {
+                assert_eq!(unit(&threads, ms), "first.service", "{ms} {is_looked_up_late}");
+            }
+        }
+    }
+
+    /// Processes that ended before they were looked up still lead to the one that started them all.
+    #[test]
+    fn ended_processes_lead_to_the_first_one() {
+        let mut threads = Threads::default();
+        let number = |at: u32| at + (1 << 24);
+        let thread = NewThread { tid: number(5), pid: number(4), parent: number(3) };
+        threads.add_with_parent(thread, Timestamp(1));
+        threads.add_started(
+            [(number(4), number(3)), (number(3), number(2)), (number(2), number(1))].into_iter().collect(),
+        );
+        threads.look_up(&Machine::here());
+        let told = |row: &Thread| (row.tid, row.pid, row.parent_pid);
+        let rows: Vec<_> = threads.parents(Timestamp(0)).iter().map(told).collect();
+        let row = |at| (number(at), Some(number(at)), Some(number(at - 1)));
+        assert_eq!(rows, [row(2), row(3)]);
+        let mut row = Thread { tid: number(5), ..Thread::default() };
+        threads.complete(&mut row);
+        assert_eq!((row.pid, row.parent_pid), (Some(number(4)), Some(number(3))));
+    }
+
+    #[test]
+    fn this_thread_is_known() {
+        let identity = read_identity(&Machine::here().task(own_tid()), &mut Units::default());
+        assert_eq!(identity.pid, Some(std::process::id()));
+        assert_eq!(identity.uid, Some(rustix::process::getuid().as_raw()));
+    }
+}

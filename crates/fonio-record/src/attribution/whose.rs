@@ -1,0 +1,307 @@
+//! Adds to bios and requests whose data they carry: the file, the kind of data, and the thread that caused them.
+
+use std::cell::RefCell;
+use std::io;
+
+use fonio_core::{
+    Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp, forward_rows,
+};
+use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode};
+use fonio_tracefs::whose::{Attribution, FileKey, Whose};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::attribution::files::{Files, is_cause};
+use crate::attribution::threads::Threads;
+
+/// The most files with a row.
+const FILES_MAX: usize = 1 << 20;
+/// The most threads with a row because they caused I/O of other threads.
+const CAUSES_MAX: usize = 100_000;
+/// The largest number of owners distinguished in one request; the bytes of further ones count for the first.
+const OWNERS_MAX: usize = 16;
+
+/// Follows the events of files while a capture is read.
+pub(crate) struct Follower<'a> {
+    decoder: &'a FileDecoder,
+    attribution: &'a RefCell<Attribution>,
+    /// The threads that have a row because they can be a cause.
+    causes: FxHashSet<u32>,
+    /// The names of threads that were renamed. A look-up can have been before that.
+    renamed: FxHashMap<u32, String>,
+    rows: Vec<Thread>,
+}
+
+impl<'a> Follower<'a> {
+    pub(crate) fn new(decoder: &'a FileDecoder, attribution: &'a RefCell<Attribution>) -> Follower<'a> {
+        Follower {
+            decoder,
+            attribution,
+            causes: FxHashSet::default(),
+            renamed: FxHashMap::default(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Takes a record of the trace, with its block event if it is one.
+    pub(crate) fn record(
+        &mut self,
+        record: fonio_tracefs::ring_buffer::Record<'_>,
+        block: Option<&fonio_core::BlockEvent>,
+    ) {
+        if let Some(event) = block {
+            self.attribution.borrow_mut().block(event);
+            return;
+        }
+        let Some(file) = self.decoder.decode(record.data) else { return };
+        let time = Timestamp(record.time);
+        self.attribution.borrow_mut().file(time, &file);
+        let thread = |tid, comm| Thread { tid, from: time, comm, ..Thread::default() };
+        match file.event {
+            FileEvent::Renamed { tid, comm } => {
+                let comm = String::from_utf8_lossy(comm).into_owned();
+                if self.causes.contains(&tid) {
+                    self.rows.push(thread(tid, Some(comm.clone())));
+                }
+                if self.renamed.len() < CAUSES_MAX || self.renamed.contains_key(&tid) {
+                    self.renamed.insert(tid, comm);
+                }
+            }
+            FileEvent::Exited { tid, comm } if self.causes.remove(&tid) => {
+                self.rows.push(thread(tid, Some(String::from_utf8_lossy(comm).into_owned())));
+            }
+            ref event if is_cause(event) && !file.in_interrupt => self.add_cause(file.tid, time),
+            _ => {}
+        }
+    }
+
+    /// Gives a thread a row, with its name if an event gave one.
+    fn add_cause(&mut self, tid: u32, from: Timestamp) {
+        if self.causes.len() < CAUSES_MAX && self.causes.insert(tid) {
+            self.rows.push(Thread { tid, from, comm: self.renamed.get(&tid).cloned(), ..Thread::default() });
+        }
+    }
+
+    /// Adds the rows of threads to a batch, and takes note of its gaps.
+    pub(crate) fn finish_batch(&mut self, batch: &mut Batch, threads: &Threads) {
+        for gap in &batch.lost {
+            self.attribution.borrow_mut().lost(gap);
+        }
+        for mut row in self.rows.drain(..) {
+            threads.complete(&mut row);
+            // The name of a thread that could not be looked up comes when it exits.
+            if row.comm.is_some() {
+                batch.threads.push(row);
+            }
+        }
+    }
+}
+
+/// Whose data a request or bio carries, with the file's number in the recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Owner {
+    file_id: Option<u32>,
+    cause: Option<u32>,
+    content: Content,
+}
+
+/// A file with a row.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    id: u32,
+    content: Content,
+}
+
+/// Fills in `file_id`, `cause_tid` and `content`, and adds the rows of `files`.
+///
+/// A request gets those of most of its bytes; of equal shares, those of the bio that came first.
+pub(crate) struct WithFiles<'a> {
+    inner: &'a mut dyn RowSink,
+    attribution: &'a RefCell<Attribution>,
+    files: &'a Files,
+    began: Timestamp,
+    listed: FxHashMap<FileKey, Listed>,
+    /// The listed files with each inode number, with the deletion before them.
+    by_inode: FxHashMap<Inode, Vec<(Timestamp, u32)>>,
+    /// The bytes of open requests by owner, in the order in which the bios came.
+    requests: FxHashMap<u64, Vec<(Owner, u64)>>,
+    /// Requests with bios of several files, or for several threads.
+    pub mixed: u64,
+    /// Files beyond the most that get a row.
+    files_beyond: u64,
+}
+
+impl<'a> WithFiles<'a> {
+    pub(crate) fn new(
+        inner: &'a mut dyn RowSink,
+        attribution: &'a RefCell<Attribution>,
+        files: &'a Files,
+        began: Timestamp,
+    ) -> WithFiles<'a> {
+        WithFiles {
+            inner,
+            attribution,
+            files,
+            began,
+            listed: FxHashMap::default(),
+            by_inode: FxHashMap::default(),
+            requests: FxHashMap::default(),
+            mixed: 0,
+            files_beyond: 0,
+        }
+    }
+
+    /// What did not fit into the tables of fixed size: a stable name, a sentence, and how often.
+    pub(crate) fn beyond(&self) -> Option<(&'static str, String, u64)> {
+        let count = self.attribution.borrow().forgotten() + self.files_beyond;
+        (count > 0).then(|| {
+            let message = format!(
+                "{count} files, threads or bios were more than fonio follows at once; whose requests they were may be unknown"
+            );
+            ("files-beyond", message, count)
+        })
+    }
+
+    fn owner(&mut self, whose: &Whose) -> io::Result<Owner> {
+        let listed = whose.file.map(|file| self.listed(&file)).transpose()?.flatten();
+        let content = match (whose.content, listed) {
+            (Content::Data, Some(listed)) => listed.content,
+            (content, _) => content,
+        };
+        Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
+    }
+
+    /// The number of the file that had this inode number at an instant; at the first use, writes its rows.
+    pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
+        let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
+        let freed = self.files.freed_before(inode, at);
+        let known = self.by_inode.get(&inode).into_iter().flatten();
+        let last = known.filter(|(after, _)| (freed..=at).contains(after)).max();
+        if let Some((_, id)) = last {
+            return Ok(Some(*id));
+        }
+        Ok(self.listed(&FileKey { inode, after: freed })?.map(|listed| listed.id))
+    }
+
+    /// The number of a file; at the first use, writes its rows.
+    fn listed(&mut self, file: &FileKey) -> io::Result<Option<Listed>> {
+        if let Some(listed) = self.listed.get(file) {
+            return Ok(Some(*listed));
+        }
+        if self.listed.len() >= FILES_MAX {
+            self.files_beyond += 1;
+            return Ok(None);
+        }
+        let id = self.listed.len() as u32 + 1;
+        let names = self.files.names(file);
+        let row = |from, path: Option<String>, content| File {
+            file_id: id,
+            from,
+            device: Some(file.inode.fs),
+            inode: Some(file.inode.number),
+            path,
+            content,
+        };
+        let from = self.began.max(file.after);
+        // The first name that was found is the best guess for the time before it, too.
+        for (at, named) in names.iter().enumerate() {
+            let from = if at == 0 { from } else { named.at };
+            self.inner.file(&row(from, Some(named.path.clone()), named.content))?;
+        }
+        // The kind of data can show late: a database gets its first page at the end of the first transaction.
+        let content = names.iter().rev().map(|named| named.content).find(|content| *content != Content::Data);
+        let listed = Listed { id, content: content.unwrap_or(Content::Data) };
+        if names.is_empty() {
+            self.inner.file(&row(from, None, Content::Data))?;
+        }
+        self.listed.insert(*file, listed);
+        self.by_inode.entry(file.inode).or_default().push((file.after, id));
+        Ok(Some(listed))
+    }
+}
+
+impl RowSink for WithFiles<'_> {
+    fn bio(&mut self, row: &Bio) -> io::Result<()> {
+        let whose = self.attribution.borrow_mut().take(row.device, row.sector, row.queued);
+        let owner = self.owner(&whose)?;
+        if let Some(request_id) = row.request_id {
+            let shares = self.requests.entry(request_id).or_default();
+            let known = shares.iter().position(|(known, _)| *known == owner);
+            match known.or_else(|| (shares.len() >= OWNERS_MAX).then_some(0)) {
+                Some(at) => shares[at].1 = shares[at].1.saturating_add(row.bytes.0),
+                None => shares.push((owner, row.bytes.0)),
+            }
+        }
+        let cause_tid = owner.cause.or(row.cause_tid);
+        self.inner.bio(&Bio { file_id: owner.file_id, cause_tid, ..row.clone() })
+    }
+
+    fn request(&mut self, row: &Request) -> io::Result<()> {
+        let shares = self.requests.remove(&row.request_id).unwrap_or_default();
+        self.mixed += u64::from(shares.len() > 1);
+        let mut owner = most(&shares);
+        // The bio of a flush that a write needed is that write, which is queued again after the flush.
+        if row.op == Op::Flush
+            && owner.cause.is_none()
+            && let Some(thread) = row.cause_tid.or(row.tid)
+            && let Some(whose) = self.attribution.borrow().flush_of(thread, row.order_time())
+        {
+            (owner.cause, owner.content) = (whose.cause, whose.content);
+        }
+        self.inner.request(&Request {
+            file_id: owner.file_id,
+            cause_tid: owner.cause.or(row.cause_tid),
+            content: owner.content,
+            ..row.clone()
+        })
+    }
+
+    fn link(&mut self, row: &Link) -> io::Result<()> {
+        let of_requests = (row.parent_table, row.child_table) == (LinkEnd::Request, LinkEnd::Request);
+        // A flush that a write needed has the cause of that write.
+        if row.kind == LinkKind::Flush
+            && of_requests
+            && let Some(parent) = self.requests.get(&row.parent)
+        {
+            let owner = most(parent);
+            let shares = self.requests.entry(row.child).or_default();
+            if shares.is_empty() {
+                shares.push((owner, 0));
+            }
+        }
+        self.inner.link(row)
+    }
+
+    forward_rows!(inner: began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
+    fn wants_bios(&self) -> bool {
+        true
+    }
+}
+
+/// The owner of most bytes; the first of those with the same number.
+fn most(shares: &[(Owner, u64)]) -> Owner {
+    let mut best: Option<(Owner, u64)> = None;
+    for &(owner, bytes) in shares {
+        if best.is_none_or(|(_, most)| bytes > most) {
+            best = Some((owner, bytes));
+        }
+    }
+    best.map(|(owner, _)| owner).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_belongs_to_the_owner_of_most_bytes() {
+        let owner = |file_id| Owner { file_id: Some(file_id), ..Owner::default() };
+        for (shares, expected) in [
+            (vec![], Owner::default()),
+            (vec![(owner(1), 4096), (owner(2), 8192)], owner(2)),
+            (vec![(owner(2), 4096), (owner(1), 4096)], owner(2)),
+            (vec![(owner(1), 0)], owner(1)),
+        ] {
+            assert_eq!(most(&shares), expected);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The command that runs during the capture.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, ExitStatus, Stdio};
+use std::time::Duration;
+
+use fonio_system::command::start;
+use fonio_system::{Cgroups, MountTable};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+
+use crate::error::RecordError;
+use crate::options::CommandOutput;
+use crate::options::RecordOptions;
+use crate::tracefs::file_error;
+
+/// Time between two checks whether a killed command has ended.
+const GONE_PAUSE: Duration = Duration::from_millis(1);
+
+/// A running or ended command.
+#[derive(Debug)]
+pub(crate) struct Command {
+    child: Child,
+    /// Readable when the command ends. `None` on kernels before 5.3.
+    ended: Option<OwnedFd>,
+    status: Option<ExitStatus>,
+    own_group: bool,
+    /// Processor time of our children before the command began.
+    cpu_before: (Duration, Duration),
+}
+
+impl Command {
+    /// Starts the command in `options`, if there is one.
+    pub(crate) fn start(options: &RecordOptions) -> Result<Option<Command>, RecordError> {
+        let Some(words) = &options.command else { return Ok(None) };
+        let (program, arguments) = words.split_first().ok_or(RecordError::EmptyCommand)?;
+        let setting = &options.setting;
+        let prepare = |command: &mut Program| {
+            command.envs(setting.environment.iter().map(|(name, value)| (name, value)));
+            if let Some(dir) = &setting.dir {
+                command.current_dir(dir);
+            }
+            if setting.own_group {
+                command.process_group(0);
+            }
+            match setting.output {
+                CommandOutput::Inherit => {}
+                CommandOutput::ToError => {
+                    command.stdin(Stdio::null()).stdout(std::io::stderr());
+                }
+                CommandOutput::Discard => {
+                    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+                }
+            }
+        };
+        let joined: Vec<Joined> =
+            setting.cgroups.iter().map(|dir| Joined::join(dir)).collect::<Result<_, _>>()?;
+        let cpu_before = children_cpu();
+        let child = start(program, arguments, prepare).map_err(|source| RecordError::Command {
+            program: program.to_string_lossy().into_owned(),
+            source,
+        })?;
+        drop(joined);
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        Ok(Some(Command { child, ended, status: None, own_group: setting.own_group, cpu_before }))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The file descriptor that becomes readable when the command ends.
+    pub(crate) fn ended(&self) -> Option<&OwnedFd> {
+        self.ended.as_ref()
+    }
+
+    /// Whether the command has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().unwrap_or_default();
+        }
+        self.status.is_some()
+    }
+
+    /// Sends SIGTERM if the command still runs.
+    pub(crate) fn terminate(&mut self) {
+        if !self.has_ended() {
+            self.send(Signal::TERM);
+        }
+    }
+
+    /// Kills the command, with its process group if it has its own, and waits until it has ended.
+    pub(crate) fn kill(&mut self) {
+        // Its children may still run although it has ended itself.
+        self.send(Signal::KILL);
+        while !self.has_ended() {
+            std::thread::sleep(GONE_PAUSE);
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        // It may have ended by now.
+        let _ = match (self.own_group, self.status) {
+            (true, _) => kill_process_group(pid, signal),
+            (false, None) => kill_process(pid, signal),
+            (false, Some(_)) => Ok(()),
+        };
+    }
+
+    /// Processor time of the command and of the children that it waited for: user and system. `None` until it has
+    /// ended.
+    pub(crate) fn cpu(&self) -> Option<(Duration, Duration)> {
+        self.status?;
+        let (user, system) = children_cpu();
+        let (user_before, system_before) = self.cpu_before;
+        Some((user.saturating_sub(user_before), system.saturating_sub(system_before)))
+    }
+
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        self.status?.code()
+    }
+
+    pub(crate) fn exit_signal(&self) -> Option<i32> {
+        self.status?.signal()
+    }
+}
+
+/// Keeps this thread in a control group, so that its new processes begin there. Joining the group takes the kernel some
+/// milliseconds, which must not count as the command's time.
+struct Joined {
+    /// The file to write to in order to go back.
+    back: PathBuf,
+}
+
+impl Joined {
+    fn join(dir: &Path) -> Result<Joined, RecordError> {
+        // In the version 1 hierarchies single threads can move; in the unified one a process moves with all its
+        // threads.
+        let file = if dir.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
+        let root = dir.parent().unwrap_or(dir);
+        let path = Path::new("/proc/self/cgroup");
+        let groups = std::fs::read_to_string(path).map_err(file_error(path, "reading"))?;
+        let groups = Cgroups::parse(&groups);
+        let own = if file == "tasks" {
+            groups.of_controller(&controller(root).unwrap_or_default())
+        } else {
+            groups.unified()
+        };
+        let own = own.unwrap_or_default().trim_start_matches('/');
+        let joined = Joined { back: root.join(own).join(file) };
+        enter(&dir.join(file))?;
+        Ok(joined)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // If the old group has disappeared, the recorder stays in the command's group: slower, but nothing is lost.
+        let _ = enter(&self.back);
+    }
+}
+
+/// A controller of the version 1 hierarchy that is mounted on `root`.
+fn controller(root: &Path) -> Option<String> {
+    let mounts = MountTable::read().ok()?;
+    let mounted = mounts.of_kind("cgroup").find(|mount| mount.dir == root)?;
+    // The other options of the mount are no controllers of any process.
+    let mut options = mounted.filesystem_options.iter();
+    options.find(|option| !matches!(option.as_str(), "rw" | "ro" | "none")).cloned()
+}
+
+fn enter(path: &Path) -> Result<(), RecordError> {
+    // 0 stands for the thread that writes it.
+    std::fs::write(path, "0").map_err(file_error(path, "writing"))
+}
+
+/// Processor time of the children that we have waited for: user and system.
+fn children_cpu() -> (Duration, Duration) {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the call writes at most one `rusage` to the pointer, which has room for one. All zeros are a valid value
+    // for the fields that it does not write.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let duration = |time: libc::timeval| {
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    };
+    (duration(usage.ru_utime), duration(usage.ru_stime))
+}

@@ -1,0 +1,277 @@
+//! Decides when a capture ends, and which signals its command gets before. Contains decisions only: no clock, signal or
+//! process.
+//!
+//! Ctrl-C, SIGTERM, quiet and the end of the stated time ask a running command to end, and give it some time, in which
+//! the capture continues. A full buffer ends the capture at once and leaves the command alone.
+
+use std::time::Duration;
+
+use fonio_core::Timestamp;
+
+use crate::clock::after;
+use crate::options::StopReason;
+
+/// The time that a command gets to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The state at one wake-up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub now: Timestamp,
+    /// The store has no room for another page.
+    pub buffer_full: bool,
+    /// The number of Ctrl-C since the capture began, and that of SIGTERM.
+    pub interrupts: usize,
+    pub terminations: usize,
+    pub command_ended: bool,
+    /// The command has been quiet for long enough.
+    pub quiet: bool,
+}
+
+/// What the capture must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Continue the capture.
+    Continue,
+    /// Send SIGTERM to the command, and continue the capture.
+    Terminate,
+    /// End the capture.
+    Stop {
+        reason: StopReason,
+        /// Kill the command: it was quiet, and it still runs.
+        kill: bool,
+    },
+    /// Give the capture up, and send SIGTERM to the command.
+    GiveUp,
+}
+
+/// Decides at each wake-up of one capture.
+#[derive(Debug)]
+pub(crate) struct StopPolicy {
+    /// When the stated time ends.
+    end: Option<Timestamp>,
+    has_command: bool,
+    /// Whether the terminal sends Ctrl-C to the command too.
+    command_hears_interrupts: bool,
+    ending: Option<Ending>,
+}
+
+/// The state after the command was asked to end, or got Ctrl-C.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    reason: StopReason,
+    /// When to send the command SIGTERM, if that has not been done.
+    terminate_at: Option<Timestamp>,
+    /// When the capture ends, even if the command has not ended.
+    by: Timestamp,
+}
+
+impl StopPolicy {
+    /// Makes the policy of a capture without a command.
+    pub(crate) fn new(end: Option<Timestamp>) -> StopPolicy {
+        StopPolicy { end, has_command: false, command_hears_interrupts: false, ending: None }
+    }
+
+    /// Makes it the policy of a capture with a command. The command gets Ctrl-C if it is in our process group.
+    pub(crate) fn with_command(self, hears_interrupts: bool) -> StopPolicy {
+        StopPolicy { has_command: true, command_hears_interrupts: hears_interrupts, ..self }
+    }
+
+    /// Whether the command has been asked to end, or got Ctrl-C.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// The next instant at which a decision may be due without any event.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        match &self.ending {
+            None => self.end,
+            Some(ending) => Some(ending.terminate_at.unwrap_or(ending.by)),
+        }
+    }
+
+    /// Decides what to do at one wake-up.
+    pub(crate) fn decide(&mut self, seen: &Seen) -> Decision {
+        if seen.buffer_full {
+            return Decision::Stop { reason: StopReason::BufferFull, kill: false };
+        }
+        if seen.interrupts > 1 {
+            return Decision::GiveUp;
+        }
+        if seen.command_ended {
+            let reason = self.ending.map_or(StopReason::CommandEnded, |ending| ending.reason);
+            return Decision::Stop { reason, kill: false };
+        }
+        match &mut self.ending {
+            None => match reason_to_end(seen, self.end) {
+                None => Decision::Continue,
+                Some(reason) if !self.has_command => Decision::Stop { reason, kill: false },
+                Some(reason) => self.begin_to_end(reason, seen.now),
+            },
+            Some(ending) if seen.now >= ending.by => {
+                Decision::Stop { reason: ending.reason, kill: ending.reason == StopReason::Idle }
+            }
+            Some(ending) if ending.terminate_at.is_some_and(|at| seen.now >= at) => {
+                ending.terminate_at = None;
+                Decision::Terminate
+            }
+            Some(_) => Decision::Continue,
+        }
+    }
+
+    fn begin_to_end(&mut self, reason: StopReason, now: Timestamp) -> Decision {
+        if reason == StopReason::Interrupted && self.command_hears_interrupts {
+            // Only a command that ignored Ctrl-C gets SIGTERM.
+            let terminate_at = after(now, GRACE);
+            let by = after(terminate_at, GRACE);
+            self.ending = Some(Ending { reason, terminate_at: Some(terminate_at), by });
+            Decision::Continue
+        } else {
+            self.ending = Some(Ending { reason, terminate_at: None, by: after(now, GRACE) });
+            Decision::Terminate
+        }
+    }
+}
+
+/// The reason to end a capture that nothing has asked to end before, if there is one.
+fn reason_to_end(seen: &Seen, end: Option<Timestamp>) -> Option<StopReason> {
+    if seen.terminations > 0 {
+        Some(StopReason::Terminated)
+    } else if seen.interrupts > 0 {
+        Some(StopReason::Interrupted)
+    } else if seen.quiet {
+        Some(StopReason::Idle)
+    } else {
+        end.filter(|end| seen.now >= *end).map(|_| StopReason::Duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    type Happening = fn(&mut Seen);
+
+    #[derive(Clone, Copy)]
+    enum Command {
+        None,
+        /// In our process group.
+        Beside,
+        /// In a group of its own.
+        Apart,
+    }
+
+    /// Wakes the policy of a capture of ten seconds every 100 ms, and compares each decision except `Continue`, with
+    /// its time. `happens` says which event is new at which wake-up.
+    fn check(command: Command, happens: &[(u64, Happening)], expected: &[(u64, Decision)]) {
+        let policy = StopPolicy::new(Some(Timestamp(10_000 * MS)));
+        let mut policy = match command {
+            Command::None => policy,
+            Command::Beside => policy.with_command(true),
+            Command::Apart => policy.with_command(false),
+        };
+        let mut seen = Seen::default();
+        let mut decided = Vec::new();
+        for at_ms in (100..20_000).step_by(100) {
+            seen.now = Timestamp(at_ms * MS);
+            happens.iter().filter(|(when, _)| *when == at_ms).for_each(|(_, happen)| happen(&mut seen));
+            let decision = policy.decide(&seen);
+            if decision != Decision::Continue {
+                decided.push((at_ms, decision));
+            }
+            if matches!(decision, Decision::Stop { .. } | Decision::GiveUp) {
+                break;
+            }
+            assert!(policy.deadline().is_some_and(|deadline| deadline > seen.now), "it would not sleep");
+        }
+        assert_eq!(decided, expected);
+    }
+
+    fn stop(reason: StopReason) -> Decision {
+        Decision::Stop { reason, kill: false }
+    }
+
+    const INTERRUPT: Happening = |seen| seen.interrupts += 1;
+    const TERMINATION: Happening = |seen| seen.terminations += 1;
+    const COMMAND_ENDS: Happening = |seen| seen.command_ended = true;
+    const QUIET: Happening = |seen| seen.quiet = true;
+    const FULL: Happening = |seen| seen.buffer_full = true;
+
+    #[test]
+    fn without_a_command_every_reason_ends_the_capture_at_once() {
+        check(Command::None, &[], &[(10_000, stop(StopReason::Duration))]);
+        check(Command::None, &[(300, INTERRUPT)], &[(300, stop(StopReason::Interrupted))]);
+        check(Command::None, &[(300, TERMINATION)], &[(300, stop(StopReason::Terminated))]);
+        check(Command::None, &[(300, FULL)], &[(300, stop(StopReason::BufferFull))]);
+        check(Command::None, &[(300, INTERRUPT), (300, INTERRUPT)], &[(300, Decision::GiveUp)]);
+        check(Command::None, &[(300, INTERRUPT), (300, TERMINATION)], &[(300, stop(StopReason::Terminated))]);
+    }
+
+    #[test]
+    fn the_end_of_the_command_ends_the_capture() {
+        for command in [Command::Beside, Command::Apart] {
+            check(command, &[(300, COMMAND_ENDS)], &[(300, stop(StopReason::CommandEnded))]);
+            // A command that ends at the same moment as Ctrl-C has ended by itself.
+            check(
+                command,
+                &[(300, COMMAND_ENDS), (300, INTERRUPT)],
+                &[(300, stop(StopReason::CommandEnded))],
+            );
+        }
+    }
+
+    #[test]
+    fn a_command_is_asked_to_end_and_given_time() {
+        let end = StopReason::Duration;
+        check(Command::Beside, &[], &[(10_000, Decision::Terminate), (12_000, stop(end))]);
+        check(
+            Command::Beside,
+            &[(10_500, COMMAND_ENDS)],
+            &[(10_000, Decision::Terminate), (10_500, stop(end))],
+        );
+        let end = StopReason::Terminated;
+        check(Command::Beside, &[(300, TERMINATION)], &[(300, Decision::Terminate), (2_300, stop(end))]);
+        // Later events do not change the reason.
+        check(
+            Command::Apart,
+            &[(300, TERMINATION), (400, INTERRUPT), (500, QUIET), (600, TERMINATION)],
+            &[(300, Decision::Terminate), (2_300, stop(end))],
+        );
+    }
+
+    #[test]
+    fn a_command_that_hears_ctrl_c_is_asked_again_only_after_a_while() {
+        let end = StopReason::Interrupted;
+        let asked = (2_300, Decision::Terminate);
+        check(Command::Beside, &[(300, INTERRUPT)], &[asked, (4_300, stop(end))]);
+        check(Command::Beside, &[(300, INTERRUPT), (700, COMMAND_ENDS)], &[(700, stop(end))]);
+        check(Command::Beside, &[(300, INTERRUPT), (900, INTERRUPT)], &[(900, Decision::GiveUp)]);
+        let at_once = (300, Decision::Terminate);
+        check(Command::Apart, &[(300, INTERRUPT)], &[at_once, (2_300, stop(end))]);
+    }
+
+    #[test]
+    fn a_quiet_command_that_does_not_end_is_killed() {
+        let killed = Decision::Stop { reason: StopReason::Idle, kill: true };
+        check(Command::Apart, &[(300, QUIET)], &[(300, Decision::Terminate), (2_300, killed)]);
+        let ended = stop(StopReason::Idle);
+        check(
+            Command::Apart,
+            &[(300, QUIET), (800, COMMAND_ENDS)],
+            &[(300, Decision::Terminate), (800, ended)],
+        );
+    }
+
+    #[test]
+    fn a_full_buffer_ends_the_capture_whatever_else_happens() {
+        let full = stop(StopReason::BufferFull);
+        check(Command::Beside, &[(300, FULL), (300, INTERRUPT), (300, INTERRUPT)], &[(300, full)]);
+        check(
+            Command::Beside,
+            &[(300, TERMINATION), (400, FULL)],
+            &[(300, Decision::Terminate), (400, full)],
+        );
+    }
+}

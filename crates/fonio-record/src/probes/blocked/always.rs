@@ -1,0 +1,139 @@
+//! The probe for a watch that runs always: it takes few long waits, and gives the counts of the short ones.
+
+use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
+use fonio_machine::Machine;
+
+use super::layout::{IOWAIT, ShortKey};
+use super::{BlockedProbe, BlockedWait, place, short};
+use crate::attribution::thread_names::ThreadNames;
+use crate::probes::bpf::Unavailable;
+
+/// How long counts are summed up in the kernel.
+const PERIOD_NS: u64 = 10_000_000_000;
+/// The least threshold, and the most long waits in a second: each costs about 12 µs (see [`shedding`](super::shedding)), so all
+/// together about 0.06 % of one processor.
+const THRESHOLD_MIN_NS: u64 = 8_000_000;
+const THRESHOLD_MAX_NS: u64 = 512_000_000;
+const LONG_WAITS_PER_S: u64 = 50;
+/// The most threads whose names are kept.
+const NAMES_MAX: usize = 4096;
+
+/// The sizes of the tables in the kernel, and of the buffer in bytes. Those of a recording would take 20 MiB.
+const SIZES: [(&str, u32); 6] = [
+    ("sleepers", 2048),
+    ("started_by", 1024),
+    ("short_waits", 4096),
+    ("long_waits", 256 << 10),
+    ("open_beyond", 1024),
+    ("counters", 1),
+];
+
+impl BlockedProbe {
+    /// Loads the programs with small tables, and begins.
+    pub(crate) fn begin_always(machine: &Machine, now: Timestamp) -> Result<BlockedProbe, Unavailable> {
+        let mut probe = BlockedProbe::load_sized(machine, &SIZES)?;
+        probe.attach(now)?;
+        probe.now_set.threshold_ns = THRESHOLD_MIN_NS;
+        probe.set().map_err(|error| Unavailable::from_map(&error))?;
+        Ok(probe)
+    }
+
+    /// Gives the long waits that ended, and about every ten seconds the counts of the short ones. `span` begins when counts
+    /// were given last, and ends now.
+    pub(crate) fn drain_always(
+        &mut self,
+        span: (Timestamp, Timestamp),
+        long: &mut dyn FnMut(BlockedWait),
+        short: &mut dyn FnMut(BlockedCount),
+    ) {
+        let (_, now) = span;
+        if self.names.len() > NAMES_MAX {
+            self.names = ThreadNames::default();
+        }
+        if self.is_ripe {
+            self.take_counts(span, short);
+            self.is_ripe = false;
+        }
+        self.take_long(long);
+        self.names.take_new();
+        let long_waits = self.counters().long_waits;
+        let elapsed = now.0.saturating_sub(self.looked.0.0).max(1);
+        let per_s = u128::from(long_waits - self.looked.1) * 1_000_000_000 / u128::from(elapsed);
+        self.looked = (now, long_waits);
+        let threshold = self.now_set.threshold_ns;
+        self.now_set.threshold_ns = next_threshold(threshold, u64::try_from(per_s).unwrap_or(u64::MAX));
+        let is_period_over = now.0.saturating_sub(self.period_began.0) >= PERIOD_NS;
+        if is_period_over {
+            self.now_set.period = self.now_set.period.wrapping_add(1);
+            self.period_began = now;
+        }
+        if is_period_over || self.now_set.threshold_ns != threshold {
+            // Without the new settings, the programs continue with the old ones.
+            self.is_ripe |= self.set().is_ok() && is_period_over;
+        }
+    }
+
+    /// Takes the counts of the periods that are over.
+    fn take_counts(&mut self, (from, until): (Timestamp, Timestamp), give: &mut dyn FnMut(BlockedCount)) {
+        let present = self.now_set.period;
+        let keys: Vec<ShortKey> = self.short_waits.keys().filter_map(Result::ok).collect();
+        for key in keys.into_iter().filter(|key| key.period != present) {
+            let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
+            // An iteration can show a key twice while others are added. It is removed once.
+            if self.short_waits.remove(&key).is_err() {
+                continue;
+            }
+            self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
+            let is_iowait = u32::from(key.flags) & IOWAIT != 0;
+            give(BlockedCount {
+                tid: key.tid,
+                blocked_in: place::operation_of_call(key.call),
+                reason: if is_iowait { WaitReason::Storage } else { WaitReason::Unknown },
+                from,
+                until,
+                below: short::below(key.class),
+                count: sum.count,
+                total: Nanos(sum.total_ns),
+            });
+        }
+    }
+
+    /// The waits that have not ended: the thread, and when it began to wait. Costs some milliseconds.
+    pub(crate) fn open_waits(&self) -> Vec<(u32, Timestamp)> {
+        let mut open: Vec<(u32, Timestamp)> =
+            self.noted().into_iter().map(|(tid, began)| (tid, Timestamp(began))).collect();
+        open.sort_unstable();
+        open
+    }
+
+    /// The waits that are missing.
+    pub(crate) fn lost(&self) -> u64 {
+        let counters = self.counters();
+        counters.not_noted + counters.not_counted
+    }
+}
+
+/// Returns the threshold after a second with this many long waits.
+fn next_threshold(threshold_ns: u64, per_s: u64) -> u64 {
+    match per_s {
+        // Halving it adds at most about as many waits as there are now.
+        _ if per_s < LONG_WAITS_PER_S / 4 => (threshold_ns / 2).max(THRESHOLD_MIN_NS),
+        _ if per_s > LONG_WAITS_PER_S => (threshold_ns * 2).min(THRESHOLD_MAX_NS),
+        _ => threshold_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_threshold_follows_the_load() {
+        for (before_ms, per_s, after_ms) in
+            [(8, 0, 8), (8, 51, 16), (16, 50, 16), (16, 12, 16), (16, 11, 8), (512, 9999, 512)]
+        {
+            let after = next_threshold(before_ms * 1_000_000, per_s);
+            assert_eq!(after, after_ms * 1_000_000, "{before_ms} ms, {per_s} waits in a second");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The structures that the BPF program and this crate share. They repeat those of `bpf/blocked.bpf.c`.
+
+use std::mem::{offset_of, size_of};
+
+/// The most addresses of a thread's stack, and of its waker's.
+const STACK_MAX: usize = 32;
+const WAKER_STACK_MAX: usize = 24;
+/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+pub(super) const COMM_MAX: usize = 16;
+
+/// What stands in place of a system call's number.
+pub(super) const NO_CALL: i32 = -1;
+pub(super) const KERNEL_THREAD: i32 = -3;
+
+/// The bit in the beginning of an open wait that was perhaps none.
+pub(super) const MAYBE_WOKEN: u64 = 1;
+
+/// The bits of `flags`.
+pub(super) const IOWAIT: u32 = 1;
+pub(super) const BEGAN_BEFORE: u32 = 2;
+pub(super) const HAS_FILE: u32 = 4;
+pub(super) const FOR_ANSWER: u32 = 16;
+pub(super) const FOR_LOCK: u32 = 32;
+pub(super) const ASYNC_IO: u32 = 64;
+pub(super) const NO_WAKER: u32 = 128;
+
+/// What the program reads at each event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub threshold_ns: u64,
+    pub began_ns: u64,
+    pub period: u32,
+    pub own_tgid: u32,
+}
+
+/// What the program counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub not_noted: u64,
+    pub not_counted: u64,
+    pub ring_full: u64,
+    pub end_missed: u64,
+    pub long_waits: u64,
+    pub sleeps_lost: u64,
+    pub open_beyond: u64,
+}
+
+/// A place for an open wait (`bpf/open.bpf.h`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub tid: u32,
+    pub zero: u32,
+    /// When the wait began; 0 if there is none.
+    pub began_ns: u64,
+}
+
+/// Short waits that are counted together.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct ShortKey {
+    pub period: u32,
+    pub tid: u32,
+    pub call: i32,
+    pub flags: u8,
+    pub class: u8,
+    pub zero: u16,
+}
+
+/// The count and the sum of short waits.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ShortSum {
+    pub count: u64,
+    pub total_ns: u64,
+    pub tgid: u32,
+    pub parent: u32,
+    pub comm: [u8; COMM_MAX],
+}
+
+/// A long wait.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LongWait {
+    pub began_ns: u64,
+    pub ended_ns: u64,
+    pub inode: u64,
+    pub device: u32,
+    pub tid: u32,
+    pub tgid: u32,
+    pub waker_tid: u32,
+    pub cpu: u32,
+    pub call: i32,
+    pub flags: u32,
+    stack_bytes: i32,
+    waker_stack_bytes: i32,
+    pub parent: u32,
+    pub comm: [u8; COMM_MAX],
+    stack: [u64; STACK_MAX],
+    waker_stack: [u64; WAKER_STACK_MAX],
+}
+
+const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
+const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40);
+const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
+const _: () = assert!(offset_of!(LongWait, stack) == 80);
+
+// SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
+unsafe impl aya::Pod for Settings {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Counters {}
+// SAFETY: as above.
+unsafe impl aya::Pod for ShortKey {}
+// SAFETY: as above.
+unsafe impl aya::Pod for ShortSum {}
+// SAFETY: as above.
+unsafe impl aya::Pod for Slot {}
+
+impl LongWait {
+    /// Reads a record of the ring buffer; `None` if it has another size.
+    pub(super) fn read(bytes: &[u8]) -> Option<LongWait> {
+        if bytes.len() != size_of::<LongWait>() {
+            return None;
+        }
+        // SAFETY: the size is right, `LongWait` consists of integers without padding, and the read needs no alignment.
+        Some(unsafe { bytes.as_ptr().cast::<LongWait>().read_unaligned() })
+    }
+
+    /// The thread's stack, innermost address first; empty if there is none.
+    pub(super) fn stack(&self) -> &[u64] {
+        taken(&self.stack, self.stack_bytes)
+    }
+
+    /// The waker's stack.
+    pub(super) fn waker_stack(&self) -> &[u64] {
+        taken(&self.waker_stack, self.waker_stack_bytes)
+    }
+}
+
+fn taken(stack: &[u64], bytes: i32) -> &[u64] {
+    let count = usize::try_from(bytes).unwrap_or(0) / size_of::<u64>();
+    &stack[..count.min(stack.len())]
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A long wait of a thread with these stacks.
+    pub(in crate::probes::blocked) fn long_wait(call: i32, stack: &[u64], waker_stack: &[u64]) -> LongWait {
+        let mut wait = LongWait {
+            began_ns: 1_000_000,
+            ended_ns: 9_000_000,
+            inode: 0,
+            device: 0,
+            tid: 7,
+            tgid: 7,
+            waker_tid: 9,
+            cpu: 0,
+            call,
+            flags: 0,
+            stack_bytes: 8 * stack.len() as i32,
+            waker_stack_bytes: 8 * waker_stack.len() as i32,
+            parent: 1,
+            comm: [0; COMM_MAX],
+            stack: [0; STACK_MAX],
+            waker_stack: [0; WAKER_STACK_MAX],
+        };
+        wait.stack[..stack.len()].copy_from_slice(stack);
+        wait.waker_stack[..waker_stack.len()].copy_from_slice(waker_stack);
+        wait
+    }
+
+    #[test]
+    fn stacks_have_the_length_that_the_kernel_gave() {
+        let mut wait = long_wait(0, &[1, 2], &[3]);
+        assert_eq!((wait.stack(), wait.waker_stack()), (&[1, 2][..], &[3][..]));
+        (wait.stack_bytes, wait.waker_stack_bytes) = (-14, i32::MAX);
+        assert_eq!((wait.stack().len(), wait.waker_stack().len()), (0, WAKER_STACK_MAX));
+    }
+
+    #[test]
+    fn a_record_of_another_size_is_refused() {
+        assert!(LongWait::read(&[0; size_of::<LongWait>()]).is_some());
+        assert!(LongWait::read(&[0; size_of::<LongWait>() - 1]).is_none());
+        assert!(LongWait::read(&[]).is_none());
+    }
+}

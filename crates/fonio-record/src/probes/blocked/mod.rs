@@ -1,0 +1,367 @@
+//! Records who waits for storage: every interval in which any thread of the machine is blocked uninterruptibly, and the
+//! long ones in which it waits for a thread that is, or for asynchronous I/O.
+//!
+//! Without BPF, the module [`traced`] records the first of these. With it, a BPF program (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. Waits of at
+//! least a threshold come here one by one; shorter ones are counted in the kernel. The life of a probe:
+//!
+//! 1. [`BlockedProbe::load`] makes the maps and has the kernel verify the programs.
+//! 2. [`BlockedProbe::attach`] begins. Threads that are blocked then count from this instant.
+//! 3. [`BlockedProbe::drain`] at each wake-up of the recorder takes the long waits, takes the counts of the last period
+//!    about once a second, and adapts the threshold to the load ([`shedding`]).
+//! 4. [`BlockedProbe::finish`] detaches, and finds the waits that have not ended.
+//!
+//! Each wait is given exactly once: by [`drain`](BlockedProbe::drain), or in [`ShortWaits`]; [`Lost`] counts the exceptions.
+//! The kernel removes programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
+
+mod always;
+mod calls;
+mod layout;
+mod open;
+mod place;
+mod probe;
+mod recorded;
+mod shedding;
+mod short;
+mod so_far;
+mod traced;
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::programs::tp_btf::BtfTracePointLink;
+use fonio_core::{BlockedIn, DeviceId, Nanos, Timestamp, WaitReason};
+use fonio_machine::{Machine, read_text};
+use fonio_tracefs::ring_buffer::Inode;
+use rustc_hash::FxHashMap;
+
+use crate::attribution::thread_names::ThreadNames;
+use crate::probes::bpf::{self, Unavailable};
+use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
+pub(crate) use open::{blocked_threads as blocked_in_procfs, place as place_in_procfs};
+pub(crate) use place::Place;
+use place::Places;
+pub(crate) use probe::{NotRecorded, Probe};
+pub(crate) use recorded::{BlockedCapture, CapturedWaits};
+pub(crate) use short::ShortWaits;
+use short::Sum;
+
+/// The compiled program. `cargo xtask assets` makes it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/blocked.bpf.o"));
+
+/// The programs and the tracepoints to which they attach.
+const PROGRAMS: [bpf::Program; 3] =
+    [("forked", "sched_process_fork"), ("left", "sched_switch"), ("woken", "sched_waking")];
+
+/// How long counts are summed up in the kernel.
+const PERIOD_NS: u64 = 1_000_000_000;
+
+/// A wait with a row of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockedWait {
+    pub tid: u32,
+    pub began: Timestamp,
+    /// It had begun before the probe was attached; `began` is when that happened.
+    pub began_before: bool,
+    /// `None` if it had not ended when the probe was finished.
+    pub ended: Option<Timestamp>,
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    pub waker_tid: Option<u32>,
+    /// The processor on which the completion of I/O ended it.
+    pub completed_on: Option<u32>,
+    /// The file of the system call.
+    pub inode: Option<Inode>,
+}
+
+impl BlockedWait {
+    /// Whether the thread slept interruptibly: it can have slept before anybody was blocked.
+    fn is_sleep(&self) -> bool {
+        matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)
+    }
+}
+
+/// The waits that are not in a recording, or not as they should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Waits that are missing, because a table was full.
+    pub missing: u64,
+    /// Waits whose end was not seen. They are missing, too.
+    pub end_missed: u64,
+    /// Long waits that were only counted, because the ring buffer was full.
+    pub only_counted: u64,
+    /// Long waits for other threads, or for asynchronous I/O, that are missing for the same reason.
+    pub sleeps: u64,
+}
+
+/// What a probe has when it is finished.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub short: ShortWaits,
+    pub names: ThreadNames,
+    /// For each process that was started, the one that started it.
+    pub started_by: FxHashMap<u32, u32>,
+    pub lost: Lost,
+    /// The greatest threshold that was in force.
+    pub threshold_max: Nanos,
+    /// The kernel hid its symbols, so that the reasons and many operations are not known.
+    pub without_symbols: bool,
+    /// What is not seen without BPF; `None` with BPF.
+    pub unseen: Option<traced::Unseen>,
+}
+
+/// The BPF programs, loaded and then attached.
+pub(crate) struct BlockedProbe {
+    programs: Ebpf,
+    links: Vec<BtfTracePointLink>,
+    settings: Array<MapData, Settings>,
+    counters: Array<MapData, Counters>,
+    open_slots: Array<MapData, Slot>,
+    open_beyond: HashMap<MapData, u32, u64>,
+    started_by: HashMap<MapData, u32, u32>,
+    short_waits: HashMap<MapData, ShortKey, ShortSum>,
+    long_waits: RingBuf<MapData>,
+    places: Places,
+    now_set: Settings,
+    short: ShortWaits,
+    /// The threads seen.
+    pub(crate) names: ThreadNames,
+    /// When the present period began.
+    period_began: Timestamp,
+    /// The counts of earlier periods do not change any more, and have not been taken.
+    is_ripe: bool,
+    /// When the threshold was last looked at, and the number of long waits then.
+    looked: (Timestamp, u64),
+    threshold_max: Nanos,
+}
+
+impl std::fmt::Debug for BlockedProbe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockedProbe").field("settings", &self.now_set).finish_non_exhaustive()
+    }
+}
+
+impl BlockedProbe {
+    /// Loads the programs into the kernel, without beginning.
+    pub(crate) fn load(machine: &Machine) -> Result<BlockedProbe, Unavailable> {
+        BlockedProbe::load_sized(machine, &[])
+    }
+
+    /// Does the same with these sizes of some maps.
+    fn load_sized(machine: &Machine, sizes: &[bpf::Size]) -> Result<BlockedProbe, Unavailable> {
+        let switch_has_state = u8::from(bpf::switch_has_state());
+        let constants = [("switch_has_state", switch_has_state)];
+        let mut programs = bpf::load_sized(OBJECT, &PROGRAMS, &constants, sizes)?;
+        let settings = bpf::map(&mut programs, "settings", Array::try_from)?;
+        let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
+        let open_slots = bpf::map(&mut programs, "open_slots", Array::try_from)?;
+        let open_beyond = bpf::map(&mut programs, "open_beyond", HashMap::try_from)?;
+        let started_by = bpf::map(&mut programs, "started_by", HashMap::try_from)?;
+        let short_waits = bpf::map(&mut programs, "short_waits", HashMap::try_from)?;
+        let long_waits = bpf::map(&mut programs, "long_waits", RingBuf::try_from)?;
+        Ok(BlockedProbe {
+            programs,
+            links: Vec::new(),
+            settings,
+            counters,
+            open_slots,
+            open_beyond,
+            started_by,
+            short_waits,
+            long_waits,
+            places: Places::from_kallsyms(&read_text(&machine.proc("kallsyms")).unwrap_or_default()),
+            now_set: Settings::default(),
+            short: ShortWaits::default(),
+            names: ThreadNames::default(),
+            period_began: Timestamp(0),
+            is_ripe: false,
+            looked: (Timestamp(0), 0),
+            threshold_max: Nanos(shedding::THRESHOLD_MIN_NS),
+        })
+    }
+
+    /// Begins to record at `began`.
+    pub(crate) fn attach(&mut self, began: Timestamp) -> Result<(), Unavailable> {
+        self.now_set = Settings {
+            threshold_ns: shedding::THRESHOLD_MIN_NS,
+            began_ns: began.0,
+            period: 0,
+            own_tgid: std::process::id(),
+        };
+        self.set().map_err(|error| Unavailable::from_map(&error))?;
+        self.short.begin(0, began);
+        self.period_began = began;
+        self.looked = (began, 0);
+        // Wake-ups last: without the beginnings, each would look like the end of an earlier wait.
+        self.links = bpf::attach(&mut self.programs, &PROGRAMS)?;
+        Ok(())
+    }
+
+    fn set(&mut self) -> Result<(), aya::maps::MapError> {
+        self.settings.set(0, self.now_set, 0)
+    }
+
+    /// Gives the long waits that ended, adapts the threshold, and takes the counts of the last period.
+    pub(crate) fn drain(&mut self, now: Timestamp, give: &mut dyn FnMut(BlockedWait)) {
+        if self.is_ripe {
+            self.take_short(|period, present| period < present);
+            self.is_ripe = false;
+        }
+        self.take_long(give);
+        let long_waits = self.counters().long_waits;
+        let elapsed = now.0.saturating_sub(self.looked.0.0);
+        let since = long_waits - self.looked.1;
+        let raised = shedding::next_threshold(self.now_set.threshold_ns, since, elapsed);
+        let is_period_over = now.0.saturating_sub(self.period_began.0) >= PERIOD_NS;
+        // A threshold that is too low is raised at once, one that is too high is lowered at the end of a period.
+        if raised > self.now_set.threshold_ns || is_period_over {
+            self.now_set.threshold_ns = raised;
+            self.threshold_max = self.threshold_max.max(Nanos(raised));
+            self.looked = (now, long_waits);
+            if is_period_over {
+                self.now_set.period += 1;
+                self.period_began = now;
+                self.short.begin(self.now_set.period, now);
+                self.is_ripe = true;
+            }
+            // Without the new settings, the programs continue with the old ones.
+            if self.set().is_err() {
+                self.is_ripe = false;
+            }
+        }
+    }
+
+    fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait)) {
+        while let Some(record) = self.long_waits.next() {
+            if let Some(wait) = LongWait::read(&record) {
+                self.names.note(wait.tid, (wait.tgid, wait.parent), wait.comm);
+                if let Some(place) = self.places.of(&wait) {
+                    give(blocked_wait(&wait, &place));
+                }
+            }
+        }
+    }
+
+    /// Takes the counts whose period passes.
+    fn take_short(&mut self, passes: impl Fn(u32, u32) -> bool) {
+        let present = self.now_set.period;
+        let all = self.short_waits.iter().filter_map(Result::ok);
+        let taken: Vec<(ShortKey, ShortSum)> = all.filter(|(key, _)| passes(key.period, present)).collect();
+        for (key, _) in taken {
+            // An iteration can show an entry twice while others are added. It is removed once.
+            let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
+            if self.short_waits.remove(&key).is_ok() {
+                self.short.add(key, Sum { count: sum.count, total: Nanos(sum.total_ns) });
+                self.names.note(key.tid, (sum.tgid, sum.parent), sum.comm);
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters.get(&0, 0).unwrap_or_default()
+    }
+
+    /// Counts a wait that has no room for a row of its own.
+    pub(crate) fn count(&mut self, wait: &BlockedWait) {
+        let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
+        self.short.add_wait(self.now_set.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
+    }
+
+    /// Detaches, and gives the remaining long waits and those that have not ended.
+    pub(crate) fn finish(
+        mut self,
+        ended: Timestamp,
+        machine: &Machine,
+        give: &mut dyn FnMut(BlockedWait),
+    ) -> Finished {
+        let began = Timestamp(self.now_set.began_ns);
+        let noted_before = self.noted();
+        let blocked = open::blocked_threads(machine);
+        let places: FxHashMap<u32, Place> =
+            blocked.into_iter().map(|tid| (tid, open::place(machine, tid))).collect();
+        self.links.clear();
+        self.take_long(give);
+        self.take_short(|_, _| true);
+        let counters = self.counters();
+        let mut lost = Lost {
+            missing: counters.not_noted + counters.not_counted,
+            end_missed: counters.end_missed,
+            only_counted: counters.ring_full,
+            sleeps: counters.sleeps_lost,
+        };
+        let noted = self.noted();
+        for (&tid, &noted_ns) in &noted {
+            if noted_before.get(&tid) != Some(&noted_ns) {
+                // It began while the probe was being detached.
+                let lasted = ended.since(Timestamp(noted_ns)).unwrap_or_default();
+                let what = (tid, BlockedIn::Unknown, WaitReason::Unknown);
+                self.short.add_wait(self.now_set.period, what, lasted);
+            } else if let Some(place) = places.get(&tid) {
+                give(open_wait(tid, Timestamp(noted_ns), false, place));
+            } else if noted_ns & MAYBE_WOKEN == 0 {
+                lost.end_missed += 1;
+            }
+        }
+        // A thread that was blocked all the time was never seen. If notes are missing, that is not certain.
+        let mut never_seen: Vec<(u32, Place)> =
+            places.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
+        never_seen.retain(|(tid, _)| !noted.contains_key(tid) && !is_own(machine, *tid));
+        never_seen.retain(|(tid, _)| counters.not_noted == 0 && open::is_blocked(machine, *tid));
+        for (tid, place) in never_seen {
+            give(open_wait(tid, began, true, &place));
+        }
+        Finished {
+            short: self.short,
+            names: self.names,
+            started_by: self.started_by.iter().filter_map(Result::ok).collect(),
+            lost,
+            threshold_max: self.threshold_max,
+            without_symbols: self.places.is_empty(),
+            unseen: None,
+        }
+    }
+
+    /// The threads that are blocked, and since when.
+    fn noted(&self) -> FxHashMap<u32, u64> {
+        let slots = self.open_slots.iter().filter_map(Result::ok);
+        let in_slots =
+            slots.filter(|slot| slot.tid != 0 && slot.began_ns != 0).map(|slot| (slot.tid, slot.began_ns));
+        in_slots.chain(self.open_beyond.iter().filter_map(Result::ok)).collect()
+    }
+}
+
+/// Whether a thread is one of this process.
+fn is_own(machine: &Machine, tid: u32) -> bool {
+    machine.proc(format!("{}/task/{tid}", std::process::id())).exists()
+}
+
+fn blocked_wait(wait: &LongWait, place: &Place) -> BlockedWait {
+    // The kernel's `dev_t` has 20 bits for the minor number.
+    let fs = DeviceId::new(wait.device >> 20, wait.device & 0xf_ffff);
+    BlockedWait {
+        tid: wait.tid,
+        began: Timestamp(wait.began_ns),
+        began_before: wait.flags & BEGAN_BEFORE != 0,
+        ended: Some(Timestamp(wait.ended_ns)),
+        blocked_in: place.blocked_in,
+        reason: place.reason,
+        waker_tid: place.waker_tid,
+        completed_on: place.by_completion.then_some(wait.cpu),
+        inode: place.is_of_file.then_some(Inode { fs, number: wait.inode }),
+    }
+}
+
+fn open_wait(tid: u32, began: Timestamp, began_before: bool, place: &Place) -> BlockedWait {
+    BlockedWait {
+        tid,
+        began,
+        began_before,
+        ended: None,
+        blocked_in: place.blocked_in,
+        reason: place.reason,
+        waker_tid: None,
+        completed_on: None,
+        inode: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

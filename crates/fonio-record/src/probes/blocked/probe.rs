@@ -1,0 +1,114 @@
+//! Chooses how waits are recorded: by BPF, or by events of the scheduler in tracefs.
+
+use fonio_core::Timestamp;
+use fonio_machine::Machine;
+use fonio_tracefs::ring_buffer::PageLayout;
+
+use super::traced::TracedProbe;
+use super::{BlockedProbe, BlockedWait, Finished};
+use crate::attribution::thread_names::ThreadNames;
+use crate::error::RecordError;
+use crate::options::BlockedBy;
+use crate::probes::bpf::Unavailable;
+use crate::tracefs::Tracefs;
+
+/// What records waits.
+#[derive(Debug)]
+pub(crate) enum Probe {
+    Bpf(Box<BlockedProbe>),
+    Tracefs {
+        probe: Box<TracedProbe>,
+        /// Why it is not done by BPF; `None` if the user wants it so.
+        instead: Option<Unavailable>,
+    },
+}
+
+/// Why waits are not recorded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotRecorded {
+    #[error("{0}; `--blocked tracefs` does without BPF, and shows less")]
+    Bpf(#[from] Unavailable),
+    #[error("{0}")]
+    Tracefs(RecordError),
+    #[error("{bpf}; and events of the scheduler do not show it here: {tracefs}")]
+    Neither { bpf: Unavailable, tracefs: RecordError },
+}
+
+impl Probe {
+    /// Prepares the recording of waits, without beginning; `None` if they are not wanted.
+    pub(crate) fn load(
+        by: BlockedBy,
+        machine: &Machine,
+        tracefs: &Tracefs,
+        (layout, kib_per_cpu): (&PageLayout, u64),
+    ) -> Option<Result<Probe, NotRecorded>> {
+        let traced = || TracedProbe::load(tracefs, machine, layout, kib_per_cpu).map(Box::new);
+        let bpf = || BlockedProbe::load(machine).map(|probe| Probe::Bpf(Box::new(probe)));
+        Some(match by {
+            BlockedBy::No => return None,
+            BlockedBy::Bpf => bpf().map_err(NotRecorded::Bpf),
+            BlockedBy::Tracefs => {
+                let probe = traced().map_err(NotRecorded::Tracefs);
+                probe.map(|probe| Probe::Tracefs { probe, instead: None })
+            }
+            BlockedBy::Best => bpf().or_else(|unavailable| match traced() {
+                Ok(probe) => Ok(Probe::Tracefs { probe, instead: Some(unavailable) }),
+                Err(tracefs) => Err(NotRecorded::Neither { bpf: unavailable, tracefs }),
+            }),
+        })
+    }
+
+    /// Begins to record at `began`.
+    pub(super) fn attach(&mut self, began: Timestamp, machine: &Machine) -> Result<(), NotRecorded> {
+        match self {
+            Probe::Bpf(probe) => probe.attach(began).map_err(NotRecorded::Bpf),
+            Probe::Tracefs { probe, .. } => probe.attach(began, machine).map_err(NotRecorded::Tracefs),
+        }
+    }
+
+    /// Gives the long waits that ended.
+    pub(super) fn drain(&mut self, now: Timestamp, machine: &Machine, give: &mut dyn FnMut(BlockedWait)) {
+        match self {
+            Probe::Bpf(probe) => probe.drain(now, give),
+            Probe::Tracefs { probe, .. } => probe.drain(now, machine, give),
+        }
+    }
+
+    /// Counts a wait that has no room for a row of its own.
+    pub(super) fn count(&mut self, wait: &BlockedWait) {
+        match self {
+            Probe::Bpf(probe) => probe.count(wait),
+            Probe::Tracefs { probe, .. } => probe.count(wait),
+        }
+    }
+
+    /// The threads seen.
+    pub(super) fn names(&mut self) -> &mut ThreadNames {
+        match self {
+            Probe::Bpf(probe) => &mut probe.names,
+            Probe::Tracefs { probe, .. } => probe.names(),
+        }
+    }
+
+    /// How full the kernel's buffer was, in bytes, and its size; `None` if the recorder need not hurry.
+    pub(super) fn filled(&self) -> Option<(u64, u64)> {
+        match self {
+            Probe::Bpf(_) => None,
+            Probe::Tracefs { probe, .. } => Some(probe.filled()),
+        }
+    }
+
+    /// Ends, and gives the remaining long waits and those that have not ended. Returns also why it was not done by BPF, if
+    /// the user did not want that.
+    pub(super) fn finish(
+        self,
+        ended: Timestamp,
+        machine: &Machine,
+        give: &mut dyn FnMut(BlockedWait),
+    ) -> (Finished, Option<Unavailable>) {
+        match self {
+            Probe::Bpf(probe) => (probe.finish(ended, machine, give), None),
+            Probe::Tracefs { probe, instead } => (probe.finish(ended, machine, give), instead),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Keeps the waits of a capture, and turns them into rows.
+
+use std::io;
+
+use fonio_core::{BlockedIn, Nanos, RowSink, Timestamp, Wait};
+use fonio_machine::Machine;
+use fonio_tracefs::waits::Completions;
+use rustc_hash::FxHashSet;
+
+use super::shedding::THRESHOLD_MIN_NS;
+use super::so_far::SoFar;
+use super::traced::Unseen;
+use super::{BlockedWait, Finished, NotRecorded, Probe};
+use crate::attribution::files::Files;
+use crate::attribution::threads::Threads;
+use crate::options::BlockedSoFar;
+use crate::probes::bpf::Unavailable;
+
+/// The most waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
+const WAITS_MAX: usize = 1 << 19;
+
+/// A remark on a recording: a stable name, a sentence, and how often it applies.
+type Remark = (&'static str, String, u64);
+
+/// A probe while a capture runs, with the waits so far.
+#[derive(Debug)]
+pub(crate) struct BlockedCapture {
+    probe: Probe,
+    waits: Vec<BlockedWait>,
+    so_far: SoFar,
+}
+
+impl BlockedCapture {
+    /// Begins at `began`.
+    pub(crate) fn begin(
+        mut probe: Probe,
+        began: Timestamp,
+        machine: &Machine,
+    ) -> Result<BlockedCapture, NotRecorded> {
+        probe.attach(began, machine)?;
+        Ok(BlockedCapture { probe, waits: Vec::new(), so_far: SoFar::default() })
+    }
+
+    /// Takes what ended since the last call. Notes the new threads and files, so that they are looked up.
+    pub(crate) fn drain(
+        &mut self,
+        now: Timestamp,
+        machine: &Machine,
+        threads: &mut Threads,
+        files: &mut Files,
+    ) {
+        let mut new = Vec::new();
+        self.probe.drain(now, machine, &mut |wait| new.push(wait));
+        note(&new, files);
+        new.iter().for_each(|wait| self.so_far.add(wait));
+        let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
+        self.waits.extend(new.drain(..room));
+        // Sleeps are not counted: how long they were for storage is found later.
+        new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
+        self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
+    }
+
+    /// How full the kernel's buffer was, in bytes, and its size; `None` if the recorder need not hurry.
+    pub(crate) fn filled(&self) -> Option<(u64, u64)> {
+        self.probe.filled()
+    }
+
+    /// The thread that was blocked on storage for longest so far.
+    pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
+        let longest = self.so_far.longest()?;
+        let (_, name) = self.probe.names().get(longest.tid)?;
+        Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
+    }
+
+    /// Ends the probe.
+    pub(crate) fn finish(
+        mut self,
+        ended: Timestamp,
+        machine: &Machine,
+        threads: &mut Threads,
+        files: &mut Files,
+    ) -> CapturedWaits {
+        self.drain(ended, machine, threads, files);
+        let mut last = Vec::new();
+        let (mut finished, instead) = self.probe.finish(ended, machine, &mut |wait| last.push(wait));
+        note(&last, files);
+        finished.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, ended));
+        threads.add_started(std::mem::take(&mut finished.started_by));
+        self.waits.extend(last);
+        for wait in &mut self.waits {
+            wait.ended = wait.ended.filter(|at| *at <= ended);
+            if wait.ended.is_none() {
+                threads.add(wait.tid, ended);
+            }
+        }
+        // Waits that began after the end are not part of the recording.
+        self.waits.retain(|wait| wait.began < ended);
+        self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
+        CapturedWaits { waits: self.waits, finished, instead }
+    }
+}
+
+fn note(waits: &[BlockedWait], files: &mut Files) {
+    waits.iter().filter_map(|wait| wait.inode).for_each(|inode| files.see(inode));
+}
+
+fn are_missing(waits: u64) -> String {
+    match waits {
+        1 => "one wait of a thread is missing".to_owned(),
+        _ => format!("{waits} waits of threads are missing"),
+    }
+}
+
+/// Returns the row of a wait. A wait for asynchronous I/O begins when the request was queued, because the thread can have slept
+/// there before; `None` if that request is unknown.
+fn row(
+    wait: &BlockedWait,
+    file_id: Option<u32>,
+    completions: &Completions,
+    is_without_bpf: bool,
+) -> Option<Wait> {
+    let completed = wait.completed_on.zip(wait.ended).and_then(|(cpu, at)| completions.before(cpu, at.0));
+    let began = match wait.blocked_in {
+        BlockedIn::AsyncIo => wait.began.max(completed?.queued),
+        _ => wait.began,
+    };
+    // A page fault, for example, has no descriptor; but the request that ended it has a file. BPF shows the file of an
+    // fsync, unless it is of several files.
+    let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
+        BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
+        BlockedIn::Fsync => is_without_bpf,
+        _ => false,
+    });
+    Some(Wait {
+        tid: wait.tid,
+        began,
+        ended: wait.ended,
+        reason: wait.reason,
+        request_id: completed.map(|completed| completed.request_id),
+        waker_tid: wait.waker_tid,
+        blocked_in: Some(wait.blocked_in),
+        file_id: file_id.or(by_request),
+    })
+}
+
+/// The waits of a finished capture.
+#[derive(Debug)]
+pub(crate) struct CapturedWaits {
+    /// In the order of their beginnings.
+    pub waits: Vec<BlockedWait>,
+    finished: Finished,
+    /// Why they were not recorded by BPF, if the user did not want that.
+    instead: Option<Unavailable>,
+}
+
+impl CapturedWaits {
+    /// Whether waits that only BPF shows are missing.
+    pub(crate) fn is_without_bpf(&self) -> bool {
+        self.finished.unseen.is_some()
+    }
+
+    /// The waits that the completion of I/O ended, by processor and time.
+    pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
+    }
+
+    /// Writes the rows. `file_ids` has the row of `files` of each wait; `threads` has all, and the numbers of those that have
+    /// a row.
+    pub(crate) fn write(
+        &self,
+        (began, ended): (Timestamp, Timestamp),
+        file_ids: &[Option<u32>],
+        completions: &Completions,
+        threads: (&Threads, &FxHashSet<u32>),
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
+        let mut tids: Vec<u32> = self.waits.iter().map(|wait| wait.tid).collect();
+        tids.extend(self.finished.short.threads());
+        self.finished.names.write_rows(tids, began, threads, sink)?;
+        let file_ids = file_ids.iter().copied().chain(std::iter::repeat(None));
+        let mut rows: Vec<Wait> = self
+            .waits
+            .iter()
+            .zip(file_ids)
+            .filter_map(|(wait, file_id)| row(wait, file_id, completions, self.is_without_bpf()))
+            .collect();
+        rows.sort_by_key(|row| (row.began, row.tid));
+        rows.iter().try_for_each(|row| sink.wait(row))?;
+        self.finished.short.write(ended, sink)
+    }
+
+    /// What the user should know about a recording without BPF.
+    fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
+        let why = match &self.instead {
+            Some(unavailable) => format!("without BPF ({unavailable})"),
+            None => "without BPF, as requested".to_owned(),
+        };
+        let message = format!(
+            "waits were recorded {why}: those for locks, for other threads of a program and for asynchronous I/O are missing, and so are the files of many waits"
+        );
+        let mut remarks = vec![("waits-without-bpf", message, 1)];
+        if unseen.no_stacks {
+            let message = "this kernel takes no stacks (it needs CONFIG_STACKTRACE=y), so that why a thread was blocked is mostly unknown";
+            remarks.push(("no-stacks", message.to_owned(), 1));
+        } else if unseen.without_stack > 0 {
+            let message = format!(
+                "the reason of {} waits is unknown, because fonio limits the kernel to 4000 stacks a second",
+                unseen.without_stack
+            );
+            remarks.push(("few-stacks", message, unseen.without_stack));
+        }
+        if unseen.events_lost + unseen.gaps_uncounted > 0 {
+            let lost = match (unseen.events_lost, unseen.gaps_uncounted) {
+                (events, 0) => events.to_string(),
+                (0, _) => "an unknown number of".to_owned(),
+                (events, _) => format!("more than {events}"),
+            };
+            let message = format!(
+                "{lost} events of the scheduler were lost because the kernel's buffer was too small; some waits are missing, give more with `--kernel-buffer`"
+            );
+            remarks.push(("lost-waits", message, unseen.events_lost.max(1)));
+        }
+        remarks
+    }
+
+    /// What the user should know about the waits.
+    pub(crate) fn remarks(&self) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        if let Some(unseen) = &self.finished.unseen {
+            remarks.extend(self.unseen(unseen));
+        }
+        let Finished { lost, threshold_max: Nanos(threshold_ns), short, .. } = &self.finished;
+        let missing = lost.missing + short.beyond();
+        if missing > 0 {
+            let message = format!(
+                "{}, because more threads were blocked at once than the tables hold",
+                are_missing(missing)
+            );
+            remarks.push(("lost-blocked-waits", message, missing));
+        }
+        if lost.sleeps > 0 {
+            let message = format!(
+                "{0} waits for other threads or for asynchronous I/O may be missing, because there were too many at once",
+                lost.sleeps
+            );
+            remarks.push(("lost-waits-for-threads", message, lost.sleeps));
+        }
+        if lost.end_missed > 0 {
+            let message = format!("{}, because the end was not seen", are_missing(lost.end_missed));
+            remarks.push(("unended-blocked-waits", message, lost.end_missed));
+        }
+        if *threshold_ns > THRESHOLD_MIN_NS {
+            let message = format!(
+                "many threads were blocked: for some time, only waits of {} ms or more got rows of their own, and shorter ones were counted",
+                threshold_ns / 1_000_000
+            );
+            remarks.push(("wait-threshold", message, 1));
+        } else if lost.only_counted > 0 || self.waits.len() >= WAITS_MAX {
+            let message = "many threads were blocked: some waits of 1 ms or more were counted and have no row of their own";
+            remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
+        }
+        if self.finished.without_symbols {
+            let message = "the kernel hides its symbols, so that why a thread was blocked is mostly unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
+            remarks.push(("no-symbols", message.to_owned(), 1));
+        }
+        remarks
+    }
+}

@@ -1,0 +1,107 @@
+//! Loads and attaches the BPF programs of the recorder.
+//!
+//! The programs are compiled objects (`bpf/*.bpf.o`), adapted to the running kernel when they are loaded. The kernel removes
+//! programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
+
+mod unavailable;
+pub(crate) mod uprobe;
+
+use aya::maps::{Map, MapError};
+use aya::programs::BtfTracePoint;
+use aya::programs::tp_btf::BtfTracePointLink;
+use aya::{Btf, Ebpf, EbpfLoader};
+
+pub(crate) use unavailable::Unavailable;
+
+/// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
+pub(crate) const RING_HEADER_BYTES: u64 = 8;
+
+/// The name of a program, and the tracepoint to which it attaches.
+pub(crate) type Program = (&'static str, &'static str);
+
+/// The name of a map, and its number of entries; for a ring buffer, its bytes.
+pub(crate) type Size = (&'static str, u32);
+
+/// Loads an object into the kernel, with the values of its constants. The programs do not run yet.
+pub(crate) fn load(
+    object: &[u8],
+    programs: &[Program],
+    constants: &[(&'static str, u8)],
+) -> Result<Ebpf, Unavailable> {
+    load_sized(object, programs, constants, &[])
+}
+
+/// Does the same, with other sizes of some maps than the object states.
+pub(crate) fn load_sized(
+    object: &[u8],
+    programs: &[Program],
+    constants: &[(&'static str, u8)],
+    sizes: &[Size],
+) -> Result<Ebpf, Unavailable> {
+    let uname = rustix::system::uname();
+    unavailable::check_processor(std::env::consts::ARCH, &uname.machine().to_string_lossy())?;
+    unavailable::check_release(&release())?;
+    if !std::path::Path::new(unavailable::BTF).exists() {
+        return Err(Unavailable::NoTypes);
+    }
+    // A loader begins by reading the kernel's types, which take much memory (until aya 0.15, which needs a newer Rust). They are
+    // given back before they are read for what follows.
+    let mut loader = EbpfLoader::new();
+    loader.btf(None);
+    let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;
+    loader.btf(Some(&btf));
+    for (name, value) in constants {
+        loader.set_global(name, value, true);
+    }
+    for (name, entries) in sizes {
+        loader.set_max_entries(name, *entries);
+    }
+    let mut loaded = loader.load(object).map_err(|error| Unavailable::from_object(&error))?;
+    for (name, tracepoint) in programs {
+        program(&mut loaded, name)?
+            .load(tracepoint, &btf)
+            .map_err(|error| Unavailable::from_program(name, error))?;
+    }
+    Ok(loaded)
+}
+
+/// Attaches programs in this order. They are detached when the links are dropped.
+pub(crate) fn attach(loaded: &mut Ebpf, programs: &[Program]) -> Result<Vec<BtfTracePointLink>, Unavailable> {
+    let mut links = Vec::new();
+    for (name, _) in programs {
+        let program = program(loaded, name)?;
+        let link = program.attach().and_then(|id| program.take_link(id));
+        links.push(link.map_err(|error| Unavailable::from_program(name, error))?);
+    }
+    Ok(links)
+}
+
+/// Takes a map out of a loaded object.
+pub(crate) fn map<M>(
+    loaded: &mut Ebpf,
+    name: &'static str,
+    open: impl FnOnce(Map) -> Result<M, MapError>,
+) -> Result<M, Unavailable> {
+    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no map {name}") };
+    open(loaded.take_map(name).ok_or_else(missing)?).map_err(|error| Unavailable::from_map(&error))
+}
+
+/// Whether this Linux gives the state of the thread that leaves to `sched_switch`.
+pub(crate) fn switch_has_state() -> bool {
+    unavailable::switch_has_state(&release())
+}
+
+/// Why this Linux must not get probes at the ends of functions.
+pub(crate) fn check_returns() -> Result<(), Unavailable> {
+    let release = release();
+    if unavailable::ends_sandboxes(&release) { Err(Unavailable::EndsSandboxes(release)) } else { Ok(()) }
+}
+
+fn release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+fn program<'p>(loaded: &'p mut Ebpf, name: &'static str) -> Result<&'p mut BtfTracePoint, Unavailable> {
+    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no program {name}") };
+    loaded.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
+}

@@ -1,0 +1,164 @@
+//! The structures that the BPF program and this crate share. They repeat those of `bpf/calls.bpf.c`.
+
+use std::mem::{offset_of, size_of};
+
+/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+const COMM_MAX: usize = 16;
+/// The most bytes of a write that are read.
+const HEAD_MAX: usize = 32;
+/// The most bytes of a path, with the zero at its end.
+pub(super) const PATH_MAX: usize = 256;
+/// The number of system calls in the table of kinds.
+#[cfg(test)]
+pub(super) const CALLS_MAX: u32 = 512;
+/// The bytes of the ring buffer.
+pub(super) const RING_BYTES: u64 = 8 << 20;
+
+/// The values of `followed`.
+pub(super) const FOLLOWED: u8 = 1;
+pub(super) const ONLY_CHILDREN: u8 = 2;
+
+/// The bits of `flags`.
+pub(super) const HAS_FILE: u32 = 1;
+pub(super) const HAS_OFFSET: u32 = 2;
+pub(super) const HAS_BYTES: u32 = 4;
+pub(super) const IS_WAL: u32 = 8;
+pub(super) const IS_JOURNAL: u32 = 16;
+pub(super) const MADE_FILE: u32 = 32;
+pub(super) const IS_FOLDER: u32 = 64;
+
+/// What the program counts.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub ring_full: u64,
+    pub not_noted: u64,
+    pub not_followed: u64,
+    pub compat: u64,
+}
+
+/// A call that has not ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OpenCall {
+    pub entered_ns: u64,
+    pub number: i32,
+    zero: u32,
+}
+
+/// A call that has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RawCall {
+    pub entered_ns: u64,
+    pub exited_ns: u64,
+    pub result: i64,
+    pub offset: u64,
+    pub bytes: u64,
+    pub inode: u64,
+    pub device: u32,
+    pub tid: u32,
+    pub tgid: u32,
+    pub number: i32,
+    pub flags: u32,
+    head_bytes: u32,
+    pub file_flags: u32,
+    zero: u32,
+    pub comm: [u8; COMM_MAX],
+    head: [u8; HEAD_MAX],
+}
+
+/// A call with a path that has ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct RawPathCall {
+    call: RawCall,
+    folder: u64,
+    path_bytes: i32,
+    zero: u32,
+    path: [u8; PATH_MAX],
+}
+
+const _: () = assert!(size_of::<Counters>() == 32 && size_of::<OpenCall>() == 16);
+const _: () = assert!(size_of::<RawCall>() == 128 && offset_of!(RawCall, comm) == 80);
+const _: () = assert!(size_of::<RawPathCall>() == 144 + PATH_MAX && offset_of!(RawPathCall, path) == 144);
+
+// SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
+unsafe impl aya::Pod for Counters {}
+// SAFETY: as above.
+unsafe impl aya::Pod for OpenCall {}
+
+/// The path of a call, as the program gave it to the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RawPath {
+    /// Without the zero; may be cut off at its end.
+    pub bytes: Vec<u8>,
+    /// The inode number of the folder of a file that was opened; else 0.
+    pub folder: u64,
+}
+
+impl RawCall {
+    /// Reads a record of the ring buffer; `None` if it has another size.
+    pub(super) fn read(bytes: &[u8]) -> Option<(RawCall, Option<RawPath>)> {
+        if bytes.len() == size_of::<RawCall>() {
+            // SAFETY: the size is right, `RawCall` consists of integers without padding, and the read needs no alignment.
+            return Some((unsafe { bytes.as_ptr().cast::<RawCall>().read_unaligned() }, None));
+        }
+        if bytes.len() != size_of::<RawPathCall>() {
+            return None;
+        }
+        // SAFETY: as above.
+        let record = unsafe { bytes.as_ptr().cast::<RawPathCall>().read_unaligned() };
+        let length = usize::try_from(record.path_bytes).unwrap_or(0).min(PATH_MAX);
+        let path = record.path[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+        Some((record.call, Some(RawPath { bytes: path.to_vec(), folder: record.folder })))
+    }
+
+    /// The first bytes of a write, as far as they were read.
+    pub(super) fn head(&self) -> &[u8] {
+        &self.head[..(self.head_bytes as usize).min(HEAD_MAX)]
+    }
+
+    pub(super) fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A write of these bytes.
+    pub(in crate::probes::calls) fn write_of(flags: u32, offset: u64, bytes: u64, head: &[u8]) -> RawCall {
+        let mut call = RawCall { flags: flags | HAS_OFFSET | HAS_BYTES, offset, bytes, ..RawCall::default() };
+        call.result = bytes as i64;
+        call.head[..head.len()].copy_from_slice(head);
+        call.head_bytes = head.len() as u32;
+        call
+    }
+
+    #[test]
+    fn records_are_told_apart_by_their_size() {
+        let mut bytes = vec![0; size_of::<RawPathCall>()];
+        bytes[128..136].copy_from_slice(&77_u64.to_ne_bytes());
+        bytes[136..140].copy_from_slice(&5_i32.to_ne_bytes());
+        bytes[144..149].copy_from_slice(b"/a/b\0");
+        let path = |bytes: &[u8]| RawCall::read(bytes).and_then(|(_, path)| path);
+        assert_eq!(path(&bytes), Some(RawPath { bytes: b"/a/b".to_vec(), folder: 77 }));
+        for (length, expected) in [(-14, 0), (300, 4), (3, 3)] {
+            bytes[136..140].copy_from_slice(&i32::to_ne_bytes(length));
+            assert_eq!(path(&bytes).map(|path| path.bytes.len()), Some(expected), "{length}");
+        }
+        assert!(RawCall::read(&bytes[..128]).is_some_and(|(_, path)| path.is_none()));
+        assert_eq!(RawCall::read(&bytes[..127]), None);
+        assert_eq!(RawCall::read(&[]), None);
+    }
+
+    #[test]
+    fn a_head_has_the_length_that_the_program_gave() {
+        let mut call = write_of(IS_WAL, 0, 24, &[7; 24]);
+        assert_eq!(call.head(), [7; 24]);
+        call.head_bytes = u32::MAX;
+        assert_eq!(call.head().len(), HEAD_MAX);
+    }
+}

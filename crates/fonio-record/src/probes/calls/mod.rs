@@ -1,0 +1,218 @@
+//! Records the file-system calls of the recorded command, or of processes that the user names, and of their descendants.
+//!
+//! A BPF program (`bpf/calls.bpf.c`) gives each call that ended, with its file and place. The life of a probe:
+//!
+//! 1. [`CallsProbe::load`] makes the maps and has the kernel verify the programs.
+//! 2. [`CallsProbe::attach`] begins, and follows the named processes.
+//! 3. [`CallsProbe::follow_children`] follows the processes that this thread starts, for the time in which it starts
+//!    the command.
+//! 4. [`CallsProbe::drain`] at each wake-up of the recorder takes the calls that ended.
+//! 5. [`CallsProbe::finish`] detaches, and finds the calls that have not ended.
+//!
+//! A call of a process that the program could not note is counted as lost. Calls through io_uring are no system calls of
+//! this kind, and are not seen.
+
+mod layout;
+mod recorded;
+mod sqlite;
+mod table;
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::programs::tp_btf::BtfTracePointLink;
+use fonio_core::{ByteCount, DeviceId, FileFlags, SqliteWrite, Timestamp};
+use fonio_tracefs::ring_buffer::Inode;
+use rustc_hash::FxHashMap;
+
+use crate::probes::bpf::{self, Unavailable};
+use crate::probes::statements::StatementsProbe;
+use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, IS_FOLDER, MADE_FILE, OpenCall, RawCall, RawPath};
+pub(crate) use recorded::{CallsCapture, CapturedCalls};
+
+/// The compiled program. `cargo xtask assets` makes it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/calls.bpf.o"));
+
+/// The programs in the order in which they are attached: children are followed before calls are seen.
+const PROGRAMS: [bpf::Program; 4] = [
+    ("forked", "sched_process_fork"),
+    ("ended", "sched_process_exit"),
+    ("entered", "sys_enter"),
+    ("exited", "sys_exit"),
+];
+
+/// A recorded call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedCall {
+    pub tid: u32,
+    /// The number of the system call.
+    pub number: i32,
+    pub inode: Option<Inode>,
+    pub offset: Option<u64>,
+    pub bytes: Option<ByteCount>,
+    pub entered: Timestamp,
+    /// When it returned, and what; `None` if it had not when the recording ended.
+    pub ended: Option<(Timestamp, i64)>,
+    pub sqlite_write: Option<SqliteWrite>,
+    /// How the file was opened, of a call with an open file.
+    pub file_flags: Option<FileFlags>,
+}
+
+/// A call as the probe gives it.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub call: RecordedCall,
+    pub path: Option<RawPath>,
+    /// The process, and its name.
+    pub process: u32,
+    pub comm: [u8; 16],
+}
+
+/// The calls that are not in a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Calls for which a table was full.
+    pub missing: u64,
+    /// Processes whose calls are missing, because too many were followed.
+    pub processes: u64,
+    /// Calls of 32-bit programs.
+    pub compat: u64,
+}
+
+/// The BPF programs, loaded and then attached.
+pub(crate) struct CallsProbe {
+    programs: Ebpf,
+    links: Vec<BtfTracePointLink>,
+    counters: Array<MapData, Counters>,
+    followed: HashMap<MapData, u32, u8>,
+    open_calls: HashMap<MapData, u32, OpenCall>,
+    calls: RingBuf<MapData>,
+    /// What records SQL statements, or why that is not possible; `None` if it is not wanted.
+    pub(crate) statements: Option<Result<StatementsProbe, Unavailable>>,
+}
+
+impl std::fmt::Debug for CallsProbe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallsProbe").field("attached", &!self.links.is_empty()).finish_non_exhaustive()
+    }
+}
+
+impl CallsProbe {
+    /// Loads the programs into the kernel, without beginning. `with_statements` is whether to record SQL statements.
+    pub(crate) fn load(with_statements: bool) -> Result<CallsProbe, Unavailable> {
+        let mut programs = bpf::load(OBJECT, &PROGRAMS, &[])?;
+        let mut kinds: Array<MapData, u8> = bpf::map(&mut programs, "call_kinds", Array::try_from)?;
+        for (number, kind) in table::kinds() {
+            kinds.set(number, kind, 0).map_err(|error| Unavailable::from_map(&error))?;
+        }
+        let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
+        let followed = bpf::map(&mut programs, "followed", HashMap::try_from)?;
+        let open_calls = bpf::map(&mut programs, "open_calls", HashMap::try_from)?;
+        let calls = bpf::map(&mut programs, "calls", RingBuf::try_from)?;
+        let statements = with_statements.then(|| StatementsProbe::load(&mut programs));
+        Ok(CallsProbe { programs, links: Vec::new(), counters, followed, open_calls, calls, statements })
+    }
+
+    /// Begins, and follows these processes.
+    pub(crate) fn attach(&mut self, processes: &[u32]) -> Result<(), Unavailable> {
+        for process in processes {
+            self.follow(*process, layout::FOLLOWED)?;
+        }
+        self.links = bpf::attach(&mut self.programs, &PROGRAMS)?;
+        Ok(())
+    }
+
+    fn follow(&mut self, process: u32, how: u8) -> Result<(), Unavailable> {
+        self.followed.insert(process, how, 0).map_err(|error| Unavailable::from_map(&error))
+    }
+
+    /// Follows the processes that this thread starts, from their first instant; or ends that.
+    pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        if follow {
+            return self.follow(own, layout::ONLY_CHILDREN);
+        }
+        self.followed.remove(&own).map_err(|error| Unavailable::from_map(&error))
+    }
+
+    /// Gives the calls that ended. Returns the bytes that they took in the ring buffer, and the bytes that it has.
+    pub(crate) fn drain(&mut self, give: &mut dyn FnMut(Given)) -> (u64, u64) {
+        let mut taken = 0;
+        while let Some(record) = self.calls.next() {
+            taken += record.len() as u64 + bpf::RING_HEADER_BYTES;
+            if let Some((raw, path)) = RawCall::read(&record) {
+                give(given(&raw, path));
+            }
+        }
+        (taken, layout::RING_BYTES)
+    }
+
+    /// Detaches, and gives the remaining calls and those that have not ended.
+    pub(crate) fn finish(mut self, ended: Timestamp, give: &mut dyn FnMut(Given)) -> Lost {
+        self.links.clear();
+        self.drain(give);
+        let open: FxHashMap<u32, OpenCall> = self.open_calls.iter().filter_map(Result::ok).collect();
+        for (tid, call) in open {
+            if call.entered_ns >= ended.0 {
+                continue;
+            }
+            let call = RecordedCall {
+                tid,
+                number: call.number,
+                inode: None,
+                offset: None,
+                bytes: None,
+                entered: Timestamp(call.entered_ns),
+                ended: None,
+                sqlite_write: None,
+                file_flags: None,
+            };
+            give(Given { call, path: None, process: 0, comm: [0; 16] });
+        }
+        let counters = self.counters.get(&0, 0).unwrap_or_default();
+        Lost {
+            missing: counters.ring_full + counters.not_noted,
+            processes: counters.not_followed,
+            compat: counters.compat,
+        }
+    }
+}
+
+/// The machine's flags of an open file, with fonio's bits.
+fn file_flags(raw: &RawCall) -> FileFlags {
+    // `O_SYNC` is `O_DSYNC` and another bit.
+    const KNOWN: [(libc::c_int, FileFlags); 4] = [
+        (libc::O_APPEND, FileFlags::APPEND),
+        (libc::O_DIRECT, FileFlags::DIRECT),
+        (libc::O_DSYNC, FileFlags::DSYNC),
+        (libc::O_SYNC, FileFlags::SYNC),
+    ];
+    let mut flags = FileFlags::NONE;
+    for (bits, flag) in KNOWN {
+        if raw.file_flags & bits as u32 == bits as u32 {
+            flags |= flag;
+        }
+    }
+    for (bit, flag) in [(MADE_FILE, FileFlags::MADE), (IS_FOLDER, FileFlags::FOLDER)] {
+        if raw.has(bit) {
+            flags |= flag;
+        }
+    }
+    flags
+}
+
+fn given(raw: &RawCall, path: Option<RawPath>) -> Given {
+    // The kernel's `dev_t` has 20 bits for the minor number.
+    let fs = DeviceId::new(raw.device >> 20, raw.device & 0xf_ffff);
+    let call = RecordedCall {
+        tid: raw.tid,
+        number: raw.number,
+        inode: raw.has(HAS_FILE).then_some(Inode { fs, number: raw.inode }),
+        offset: raw.has(HAS_OFFSET).then_some(raw.offset),
+        bytes: raw.has(HAS_BYTES).then_some(ByteCount(raw.bytes)),
+        entered: Timestamp(raw.entered_ns),
+        ended: Some((Timestamp(raw.exited_ns), raw.result)),
+        sqlite_write: sqlite::sqlite_write(raw),
+        file_flags: raw.has(HAS_FILE).then(|| file_flags(raw)),
+    };
+    Given { call, path, process: raw.tgid, comm: raw.comm }
+}

@@ -1,0 +1,123 @@
+//! Tells what a write to an SQLite journal or WAL begins with (`https://sqlite.org/fileformat.html`, sections 3 and 4).
+//!
+//! SQLite writes the header of a WAL, the header of a frame and the mark at the end of a journal each with a call of its
+//! own, so the first bytes of each write suffice.
+
+use fonio_core::SqliteWrite;
+
+use super::layout::{IS_JOURNAL, IS_WAL, RawCall};
+
+/// The first bytes of a rollback journal.
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// The bytes of a journal's header that SQLite overwrites with zeros at the end of a transaction.
+const JOURNAL_END_BYTES: u64 = 28;
+/// The first bytes of a WAL; the lowest bit tells the byte order of the checksums.
+const WAL_MAGIC: u32 = 0x377f_0682;
+const WAL_HEADER_BYTES: u64 = 32;
+const WAL_FRAME_HEADER_BYTES: u64 = 24;
+
+/// What the write begins with; `None` for pages, and for other files.
+pub(super) fn sqlite_write(call: &RawCall) -> Option<SqliteWrite> {
+    // The program gives the requested bytes; a vectored write has none.
+    let bytes = u64::try_from(call.result).ok()?;
+    if call.has(IS_JOURNAL) {
+        of_journal(call.offset, bytes, call.head())
+    } else if call.has(IS_WAL) {
+        of_wal(call.offset, bytes, call.head())
+    } else {
+        None
+    }
+}
+
+fn of_journal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
+    if head.starts_with(&JOURNAL_MAGIC) {
+        return Some(SqliteWrite::JournalHeader);
+    }
+    if offset != 0 {
+        return None;
+    }
+    // At first, the number of records and the magic number of a header are zeros, and what follows them is not.
+    let is_end =
+        bytes == JOURNAL_END_BYTES && head.len() as u64 >= bytes && head.iter().all(|byte| *byte == 0);
+    Some(if is_end { SqliteWrite::JournalEnd } else { SqliteWrite::JournalHeader })
+}
+
+fn of_wal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
+    let word = |at: usize| Some(u32::from_be_bytes(head.get(at..at + 4)?.try_into().ok()?));
+    if offset == 0 {
+        let is_header = bytes >= WAL_HEADER_BYTES && word(0)? | 1 == WAL_MAGIC | 1;
+        return is_header.then_some(SqliteWrite::WalHeader);
+    }
+    // A frame with its page, or the header of a frame alone; but not the page alone, whose length is a power of two.
+    let page = bytes.checked_sub(WAL_FRAME_HEADER_BYTES)?;
+    if page != 0 && !(page.is_power_of_two() && (512..=65_536).contains(&page)) {
+        return None;
+    }
+    // A frame has the number of a page; the last one of a transaction has the size of the database.
+    if word(0)? == 0 {
+        return None;
+    }
+    Some(if word(4)? == 0 { SqliteWrite::WalFrame } else { SqliteWrite::WalCommit })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probes::calls::layout::tests::write_of;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn the_first_bytes_tell_what_a_write_is() {
+        use SqliteWrite::{JournalEnd, JournalHeader, WalCommit, WalFrame, WalHeader};
+        let magic = JOURNAL_MAGIC.to_vec();
+        let first_header = words(&[0, 0, 0, 0x1234, 7, 512, 4096, 0]);
+        let wal_header = words(&[WAL_MAGIC | 1, 3_007_000, 4096, 0, 1, 2, 3, 4]);
+        let frame = |size| words(&[2, size, 1, 2, 3, 4]);
+        for (flags, offset, bytes, head, expected) in [
+            (IS_JOURNAL, 0, 512, first_header, Some(JournalHeader)),
+            (IS_JOURNAL, 0, 12, magic.clone(), Some(JournalHeader)),
+            (IS_JOURNAL, 8704, 12, magic, Some(JournalHeader)),
+            (IS_JOURNAL, 0, 28, vec![0; 28], Some(JournalEnd)),
+            (IS_JOURNAL, 512, 4, vec![], None),
+            (IS_JOURNAL, 516, 4096, vec![0; 32], None),
+            (IS_WAL, 0, 32, wal_header, Some(WalHeader)),
+            (IS_WAL, 0, 32, vec![1; 32], None),
+            (IS_WAL, 32, 24, frame(0), Some(WalFrame)),
+            (IS_WAL, 4152, 24, frame(3), Some(WalCommit)),
+            (IS_WAL, 4152, 4120, [frame(3), vec![0; 8]].concat(), Some(WalCommit)),
+            (IS_WAL, 56, 4096, vec![1; 32], None),
+            (IS_WAL, 32, 24, vec![0; 24], None),
+            // Bytes that could not be read.
+            (IS_WAL, 32, 24, vec![], None),
+            (0, 0, 28, vec![0; 28], None),
+        ] {
+            let call = write_of(flags, offset, bytes, &head);
+            assert_eq!(sqlite_write(&call), expected, "{flags} {offset} {bytes}");
+        }
+    }
+
+    #[test]
+    fn every_head_is_understood_or_refused() {
+        // Lengths and bytes from a small congruential generator; the program's structures allow all of them.
+        let mut draw = 7_u64;
+        let mut next = || {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            draw >> 33
+        };
+        for _ in 0..100_000 {
+            let head: Vec<u8> = (0..next() % 33).map(|_| (next() % 3) as u8).collect();
+            let flags = [0, IS_WAL, IS_JOURNAL][(next() % 3) as usize];
+            let (offset, bytes) = (next() % 3 * 16, next() % 40 + [0, 4096][(next() % 2) as usize]);
+            let mut call = write_of(flags, offset, bytes, &head);
+            if next() % 8 == 0 {
+                call.result = -(next() as i64);
+            }
+            if let Some(SqliteWrite::WalCommit | SqliteWrite::WalFrame) = sqlite_write(&call) {
+                assert!(head.len() >= 8 && head[..4] != [0; 4] && flags == IS_WAL);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The calls that are recorded, by their numbers: name, and the arguments that the program reads.
+
+/// The arguments of a call, as `bpf/calls.bpf.c` numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has calls without a folder"))]
+enum Kind {
+    File = 1,
+    AtPosition = 2,
+    AtOffset = 3,
+    PartsAtPosition = 4,
+    PartsAtOffset = 5,
+    Range = 6,
+    ModeRange = 7,
+    Length = 8,
+    Memory = 9,
+    All = 10,
+    Path = 11,
+    PathAt = 12,
+    PathLength = 13,
+    Open = 14,
+    OpenAt = 15,
+}
+
+/// Added to the kind of a call that writes from its buffer.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const WRITES: u8 = 64;
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! calls {
+    ($($kind:ident $writes:literal: $($number:ident $name:literal)*;)*) => {
+        &[$($((libc::$number, $name, Kind::$kind as u8 + if $writes { WRITES } else { 0 })),*),*]
+    };
+}
+
+/// Calls that both architectures have.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const CALLS: &[(libc::c_long, &str, u8)] = calls! {
+    AtPosition false: SYS_read "read";
+    AtPosition true: SYS_write "write";
+    AtOffset false: SYS_pread64 "pread64";
+    AtOffset true: SYS_pwrite64 "pwrite64";
+    PartsAtPosition false: SYS_readv "readv";
+    PartsAtPosition true: SYS_writev "writev";
+    PartsAtOffset false: SYS_preadv "preadv" SYS_preadv2 "preadv2";
+    PartsAtOffset true: SYS_pwritev "pwritev" SYS_pwritev2 "pwritev2";
+    File false: SYS_fsync "fsync" SYS_fdatasync "fdatasync" SYS_syncfs "syncfs";
+    Range false: SYS_sync_file_range "sync_file_range";
+    ModeRange false: SYS_fallocate "fallocate";
+    Length false: SYS_ftruncate "ftruncate";
+    Memory false: SYS_msync "msync";
+    All false: SYS_sync "sync";
+    PathAt false: SYS_unlinkat "unlinkat" SYS_renameat2 "renameat2";
+    PathLength false: SYS_truncate "truncate";
+    OpenAt false: SYS_openat "openat" SYS_openat2 "openat2";
+};
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const CALLS: &[(libc::c_long, &str, u8)] = &[];
+
+/// Older calls, most of which only x86-64 still has.
+#[cfg(target_arch = "x86_64")]
+const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! {
+    Path false: SYS_unlink "unlink" SYS_rename "rename";
+    PathAt false: SYS_renameat "renameat";
+    Open false: SYS_open "open" SYS_creat "creat";
+};
+#[cfg(target_arch = "aarch64")]
+const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! { PathAt false: SYS_renameat "renameat"; };
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const OLDER_CALLS: &[(libc::c_long, &str, u8)] = &[];
+
+/// The numbers of all calls, with what the program reads of each.
+pub(super) fn kinds() -> impl Iterator<Item = (u32, u8)> {
+    CALLS
+        .iter()
+        .chain(OLDER_CALLS)
+        .filter_map(|(number, _, kind)| Some((u32::try_from(*number).ok()?, *kind)))
+}
+
+/// The name of a call.
+pub(super) fn name(number: i32) -> Option<&'static str> {
+    let mut all = CALLS.iter().chain(OLDER_CALLS);
+    all.find(|(known, ..)| *known == libc::c_long::from(number)).map(|(_, name, _)| *name)
+}
+
+/// Whether the call removes or moves the file at its path.
+pub(super) fn moves_path(name: &str) -> bool {
+    matches!(name, "unlink" | "unlinkat" | "rename" | "renameat" | "renameat2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probes::calls::layout::CALLS_MAX;
+
+    #[test]
+    fn each_call_is_listed_once_and_fits_into_the_table() {
+        let mut numbers: Vec<u32> = kinds().map(|(number, _)| number).collect();
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
+        assert!(numbers.last().is_none_or(|last| *last < CALLS_MAX));
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn calls_are_known_by_their_numbers() {
+        assert_eq!(name(libc::SYS_fdatasync as i32), Some("fdatasync"));
+        assert_eq!(name(libc::SYS_futex as i32), None);
+        assert!(kinds().any(|call| call == (libc::SYS_pwrite64 as u32, 3 + WRITES)));
+    }
+}

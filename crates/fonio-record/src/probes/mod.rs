@@ -1,0 +1,7 @@
+//! The probes: BPF programs in the kernel, and their replacements without BPF.
+
+pub(crate) mod blocked;
+pub(crate) mod bpf;
+pub(crate) mod calls;
+pub(crate) mod requests;
+pub(crate) mod statements;

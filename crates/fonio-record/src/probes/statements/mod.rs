@@ -1,0 +1,124 @@
+//! Records the SQL statements that the followed processes run with SQLite.
+//!
+//! Two BPF programs (`bpf/statements.bpf.h`) run at the beginning and at the end of `sqlite3_step`, in every copy of SQLite
+//! that has this symbol. They belong to the object of the file-system calls, whose processes they follow. The life of a probe:
+//!
+//! 1. [`StatementsProbe::load`] makes the maps, has the kernel verify the programs, and finds out whether it has uprobes.
+//! 2. [`StatementsProbe::begin`] sets the probes in the libraries that are known beforehand.
+//! 3. [`StatementsCapture::drain`] at each wake-up takes the rows and texts, and looks for more copies of SQLite.
+//! 4. [`StatementsCapture::finish`] removes the probes, and takes the statements that threads stepped last.
+//!
+//! A text is normalised as soon as it comes here ([`fonio_core::sql`]), and its values are forgotten.
+
+mod layout;
+mod libraries;
+mod library;
+mod recorded;
+
+use std::ffi::OsStr;
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use fonio_core::Timestamp;
+use fonio_machine::Machine;
+
+use crate::probes::bpf::uprobe::Uprobes;
+use crate::probes::bpf::{self, Unavailable};
+use layout::{Counters, RING_BYTES, Record, Stepping};
+use libraries::{Libraries, Programs};
+use recorded::Kept;
+pub(crate) use recorded::{CapturedStatements, NO_STATEMENTS, WithSqlite};
+
+/// The maps that the programs fill.
+struct Maps {
+    counters: Array<MapData, Counters>,
+    threads: HashMap<MapData, u32, Stepping>,
+    statements: RingBuf<MapData>,
+}
+
+impl std::fmt::Debug for Maps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maps").finish_non_exhaustive()
+    }
+}
+
+/// The programs, loaded.
+#[derive(Debug)]
+pub(crate) struct StatementsProbe {
+    programs: Programs,
+    maps: Maps,
+}
+
+impl StatementsProbe {
+    /// Loads the programs of the object into the kernel, without beginning.
+    pub(crate) fn load(object: &mut Ebpf) -> Result<StatementsProbe, Unavailable> {
+        let uprobes = Uprobes::new()?;
+        let stepped = uprobes.load(object, "stepped")?;
+        let returned = uprobes.load(object, "returned")?;
+        let maps = Maps {
+            counters: bpf::map(object, "statement_counters", Array::try_from)?,
+            threads: bpf::map(object, "threads_stepping", HashMap::try_from)?,
+            statements: bpf::map(object, "statements", RingBuf::try_from)?,
+        };
+        Ok(StatementsProbe { programs: Programs { uprobes, stepped, returned }, maps })
+    }
+
+    /// Begins, with probes in the usual libraries, in the program of the command, and in the files of these processes.
+    pub(crate) fn begin(
+        self,
+        machine: &Machine,
+        command: Option<&OsStr>,
+        processes: &[u32],
+    ) -> StatementsCapture {
+        let mut libraries = Libraries::new(self.programs, command);
+        libraries.look_at_processes(machine, processes, None);
+        StatementsCapture { maps: self.maps, libraries, kept: Kept::default() }
+    }
+}
+
+/// A probe while a capture runs, with the statements so far.
+#[derive(Debug)]
+pub(crate) struct StatementsCapture {
+    maps: Maps,
+    libraries: Libraries,
+    kept: Kept,
+}
+
+impl StatementsCapture {
+    /// Takes the rows and texts since the last time, and looks for copies of SQLite in processes that have opened files.
+    /// Returns the used part of the ring buffer: bytes taken, and bytes in all.
+    pub(crate) fn drain(&mut self, now: Timestamp, machine: &Machine, opening: &[u32]) -> (u64, u64) {
+        self.libraries.look_at_processes(machine, opening, Some(now));
+        let mut taken = 0;
+        while let Some(record) = self.maps.statements.next() {
+            taken += record.len() as u64 + bpf::RING_HEADER_BYTES;
+            match Record::read(&record) {
+                Some(Record::Statement(row)) => {
+                    self.kept.add(&row, (row.exited_ns > 0).then_some(row.exited_ns))
+                }
+                Some(Record::Text { hash, text, is_cut }) => self.kept.add_text(hash, &text, is_cut),
+                None => {}
+            }
+        }
+        (taken, RING_BYTES)
+    }
+
+    /// Removes the probes, and takes what remains.
+    pub(crate) fn finish(
+        mut self,
+        (began, ended): (Timestamp, Timestamp),
+        machine: &Machine,
+    ) -> CapturedStatements {
+        self.libraries.detach();
+        self.drain(ended, machine, &[]);
+        let threads: Vec<Stepping> =
+            self.maps.threads.iter().filter_map(Result::ok).map(|(_, thread)| thread).collect();
+        for thread in threads.iter().filter(|thread| thread.last.steps > 0) {
+            let exited = (thread.stack == 0).then_some(thread.last.exited_ns);
+            self.kept.add(&thread.last, exited);
+        }
+        let counters = self.maps.counters.get(&0, 0).unwrap_or_default();
+        let Libraries { refused, late, .. } = self.libraries;
+        self.kept.finish((began, ended), counters, refused, late)
+    }
+}

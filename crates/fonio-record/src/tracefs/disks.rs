@@ -1,0 +1,112 @@
+//! Finds the device numbers for the devices and paths that the user named.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fonio_core::DeviceId;
+use fonio_machine::Machine;
+use fonio_system::device;
+use rustix::fs::FileType;
+
+use crate::error::RecordError;
+use crate::options::Selector;
+
+/// The disks to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// These disks, the disks that they map to, and the devices that are mapped to any of them, in order of number. The
+    /// bios of a device above show whose data it is: dm-crypt's workers pass on encrypted data of any process.
+    Only(Vec<DeviceId>),
+    /// Every disk but these: loop devices over a file on another disk, where the same I/O is seen again.
+    AllBut(Vec<DeviceId>),
+}
+
+impl Watched {
+    /// The disks that were named.
+    pub(crate) fn named(&self) -> &[DeviceId] {
+        match self {
+            Watched::Only(devices) => devices,
+            Watched::AllBut(_) => &[],
+        }
+    }
+
+    /// The kernel's event filter; `None` if every event passes.
+    pub(crate) fn event_filter(&self) -> Option<String> {
+        let (devices, comparison, join) = match self {
+            Watched::Only(devices) => (devices, "==", "||"),
+            Watched::AllBut(devices) => (devices, "!=", "&&"),
+        };
+        let terms: Vec<String> = devices.iter().map(|id| format!("dev{comparison}{}", id.0)).collect();
+        (!terms.is_empty()).then(|| terms.join(join))
+    }
+}
+
+/// Resolves the selectors. Without any, chooses disks so that each I/O is seen once.
+pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
+    if selectors.is_empty() {
+        // A mapped device (dm, md) makes no requests of its own; a loop device does.
+        let is_copy =
+            |id: &DeviceId| machine.device_dir(*id).join("loop").exists() && !machine.below(*id).is_empty();
+        let disks = machine.devices().into_iter().map(|device| device.id);
+        return Ok(Watched::AllBut(disks.filter(is_copy).collect()));
+    }
+    let mut named = Vec::new();
+    for selector in selectors {
+        match selector {
+            Selector::Device(name) => named.push(named_device(machine, name)?),
+            Selector::Path(path) => named.push(path_device(machine, path)?),
+        }
+    }
+    Ok(Watched::Only(machine.with_mapping(&machine.with_mapped(&named))))
+}
+
+fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError> {
+    let text = name.to_string_lossy();
+    let known = |id: DeviceId| machine.device_dir(id).exists().then_some(id);
+    if let Some(id) = device::parse(&text).and_then(known) {
+        return Ok(id);
+    }
+    let path = if text.contains('/') { PathBuf::from(name) } else { Path::new("/dev").join(name) };
+    if let Ok(stat) = rustix::fs::stat(&path)
+        && FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+        && let Some(id) = known(device::from_dev(stat.st_rdev))
+    {
+        return Ok(id);
+    }
+    // There is no node in /dev, as in a container or on Android (/dev/block). sysfs knows disks and partitions by name.
+    let bare = path.file_name().unwrap_or(name);
+    if let Some(id) = machine.device_named(bare) {
+        return Ok(id);
+    }
+    let mut present: Vec<String> = machine.devices().into_iter().filter_map(|device| device.name).collect();
+    present.sort_unstable();
+    Err(RecordError::UnknownDevice { name: text.into_owned(), present })
+}
+
+fn path_device(machine: &Machine, path: &Path) -> Result<DeviceId, RecordError> {
+    let found = machine
+        .device_below(path)
+        .map_err(|source| RecordError::UnknownPath { path: path.to_owned(), source })?;
+    found.ok_or_else(|| {
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let fs =
+            machine.mounts().holding(&real).map_or("unknown".to_owned(), |mount| mount.filesystem.clone());
+        RecordError::NoDeviceBelow { path: path.to_owned(), fs }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_named_and_what_passes() {
+        let (card, looped) = (DeviceId::new(179, 0), DeviceId::new(7, 1));
+        let only = Watched::Only(vec![card]);
+        assert_eq!((only.named(), only.event_filter()), (&[card][..], Some(format!("dev=={}", card.0))));
+        let all_but = Watched::AllBut(vec![looped]);
+        assert_eq!((all_but.named(), all_but.event_filter()), (&[][..], Some(format!("dev!={}", looped.0))));
+        assert_eq!(Watched::AllBut(Vec::new()).event_filter(), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Chooses the file systems whose files are followed: those on the watched disks.
+
+use fonio_core::DeviceId;
+use fonio_machine::{Machine, mounts};
+use fonio_tracefs::ring_buffer::Btrfs;
+
+use crate::attribution::btrfs;
+use crate::tracefs::disks::Watched;
+
+/// The file systems whose files are followed, and the disks of partitions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileScope {
+    /// The devices of the file systems; `None` for all.
+    filesystems: Option<Vec<DeviceId>>,
+    /// Each partition with its disk.
+    pub partitions: Vec<(DeviceId, DeviceId)>,
+    /// The file systems of kind btrfs among them.
+    pub btrfs: Vec<Btrfs>,
+}
+
+impl FileScope {
+    /// The file systems on the watched disks, also through device mapper or RAID.
+    pub(crate) fn of(machine: &Machine, watched: &Watched) -> FileScope {
+        let mut partitions = Vec::new();
+        for disk in machine.devices() {
+            let parts = machine.parts_of(disk.id).into_iter().filter(|part| *part != disk.id);
+            partitions.extend(parts.map(|part| (part, disk.id)));
+        }
+        let mut btrfs = btrfs::mounted(machine);
+        let filesystems = match watched {
+            Watched::AllBut(_) => None,
+            Watched::Only(disks) => {
+                let mut filesystems: Vec<DeviceId> = disks.clone();
+                let on_watched = partitions.iter().filter(|(_, disk)| disks.contains(disk));
+                filesystems.extend(on_watched.map(|(part, _)| *part));
+                for mount in &machine.mounts() {
+                    let Some(device) = mounts::block_device(mount) else { continue };
+                    let below = machine.with_mapped(&[device]);
+                    if mount.device.major() != 0 && below.iter().any(|disk| disks.contains(disk)) {
+                        filesystems.push(mount.device);
+                    }
+                }
+                let is_watched = |device: &DeviceId| {
+                    machine.with_mapped(&[*device]).iter().any(|disk| disks.contains(disk))
+                };
+                btrfs.retain(|btrfs| btrfs.devices.iter().any(is_watched));
+                filesystems.extend(btrfs.iter().map(|btrfs| btrfs.fs));
+                filesystems.sort_unstable();
+                filesystems.dedup();
+                Some(filesystems)
+            }
+        };
+        FileScope { filesystems, partitions, btrfs }
+    }
+
+    /// Whether the files of this file system are followed.
+    pub(crate) fn has(&self, fs: DeviceId) -> bool {
+        self.filesystems.as_ref().is_none_or(|filesystems| filesystems.contains(&fs))
+    }
+
+    /// The kernel's filter for an event, by the name of the event; `None` if every event passes.
+    pub(crate) fn event_filter(&self, event: &str) -> Option<String> {
+        let any = |terms: Vec<String>| (!terms.is_empty()).then(|| terms.join("||"));
+        let of_device = |field: &str| {
+            any(self.filesystems.iter().flatten().map(|fs| format!("{field}=={}", fs.0)).collect())
+        };
+        match event {
+            // The events of btrfs show no device.
+            "sched_process_exit" | "task_rename" | "extent_writepage" | "__extent_writepage"
+            | "btrfs_sync_file" => None,
+            "writeback_dirty_folio" | "writeback_dirty_page" => {
+                let filesystems = self.filesystems.as_ref()?;
+                let mut units: Vec<DeviceId> = filesystems.iter().map(|fs| self.disk_of(*fs)).collect();
+                units.sort_unstable();
+                units.dedup();
+                let disks = units.iter().map(|unit| format!("name==\"{unit}\""));
+                any(disks
+                    .chain(self.btrfs.iter().map(|btrfs| format!("name==\"btrfs-{}\"", btrfs.unit)))
+                    .collect())
+            }
+            // The pages of block devices and of most network file systems have a major number of 0.
+            "mm_filemap_add_to_page_cache" => {
+                let with_device = format!("s_dev>={}", DeviceId::new(1, 0).0);
+                let btrfs = self.btrfs.iter().map(|btrfs| format!("s_dev=={}", btrfs.fs.0));
+                of_device("s_dev").or_else(|| any(std::iter::once(with_device).chain(btrfs).collect()))
+            }
+            _ => of_device("dev"),
+        }
+    }
+
+    fn disk_of(&self, device: DeviceId) -> DeviceId {
+        self.partitions.iter().find(|(part, _)| *part == device).map_or(device, |(_, disk)| *disk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_event_passes_for_the_watched_file_systems_only() {
+        let (disk, first, second) = (DeviceId::new(8, 0), DeviceId::new(8, 1), DeviceId::new(8, 2));
+        let partitions = vec![(first, disk), (second, disk)];
+        let none = FileScope::default();
+        let some = FileScope {
+            filesystems: Some(vec![first, second]),
+            partitions: partitions.clone(),
+            ..FileScope::default()
+        };
+        let all = FileScope { filesystems: None, partitions, ..FileScope::default() };
+        let (fs, devices) = (DeviceId::new(0, 45), vec![disk]);
+        let btrfs = vec![Btrfs { id: [7; 16], fs, unit: 1, subvolume: Some(5), devices }];
+        let of_btrfs =
+            FileScope { filesystems: Some(vec![disk, fs]), btrfs: btrfs.clone(), ..FileScope::default() };
+        let all_with = FileScope { btrfs, ..FileScope::default() };
+        let dev = format!("dev=={}||dev=={}", first.0, second.0);
+        for (scope, event, expected) in [
+            (&some, "ext4_writepages", Some(dev.clone())),
+            (&some, "writeback_dirty_folio", Some("name==\"8:0\"".to_owned())),
+            (&some, "mm_filemap_add_to_page_cache", Some(dev.replace("dev", "s_dev"))),
+            (&some, "sched_process_exit", None),
+            (&of_btrfs, "extent_writepage", None),
+            (
+                &of_btrfs,
+                "writeback_dirty_folio",
+                Some("name==\"0:45\"||name==\"8:0\"||name==\"btrfs-1\"".to_owned()),
+            ),
+            (&all_with, "mm_filemap_add_to_page_cache", Some("s_dev>=1048576||s_dev==45".to_owned())),
+            (&none, "writeback_dirty_folio", None),
+            (&all, "ext4_writepages", None),
+            (&all, "writeback_dirty_folio", None),
+            (&all, "mm_filemap_add_to_page_cache", Some("s_dev>=1048576".to_owned())),
+        ] {
+            assert_eq!(scope.event_filter(event), expected, "{event}");
+        }
+    }
+}

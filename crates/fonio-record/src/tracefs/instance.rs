@@ -1,0 +1,549 @@
+//! Finds or mounts tracefs, makes our instance, and removes the instances of killed runs.
+//!
+//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither the
+//! machine's settings nor another tracer's. The kernel keeps an instance until it is removed, even if its maker is
+//! killed. Its name therefore contains the maker's process id and start time, and the next run removes the instances
+//! whose maker is gone.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fonio_machine::{Machine, read_text};
+use fonio_system::ProcessId;
+use fonio_tracefs::ring_buffer::{
+    BLOCKED_EVENTS, BlockDecoder, ByteOrder, EventFormat, FILE_EVENTS, FileDecoder, PageLayout,
+    RUNTIME_EVENT, SCHED_EVENTS, STACK_EVENT, SchedDecoder,
+};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
+    mount, unmount,
+};
+
+use crate::error::RecordError;
+use crate::tracefs::disks::Watched;
+use crate::tracefs::filesystems::FileScope;
+
+/// The usual mount point.
+const USUAL_MOUNT: &str = "/sys/kernel/tracing";
+const INSTANCE_PREFIX: &str = "fonio-";
+
+/// The events that are switched on. `block_getrq`, `block_io_start` and `block_io_done` are left out: they come with
+/// the queueing, insertion and completion of the same request and would increase the cost by half. `block_plug` and
+/// `block_unplug` are left out because they say nothing about a request.
+const EVENTS: [&str; 12] = [
+    "block_bio_queue",
+    "block_bio_backmerge",
+    "block_bio_frontmerge",
+    "block_bio_complete",
+    "block_bio_remap",
+    "block_split",
+    "block_rq_insert",
+    "block_rq_issue",
+    "block_rq_requeue",
+    "block_rq_complete",
+    "block_rq_merge",
+    "block_rq_remap",
+];
+/// Without these events there are no requests.
+const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+
+/// The filter for threads that leave their processor blocked uninterruptibly.
+const LEFT_BLOCKED: &str = "prev_state & 2";
+
+/// A usable tracefs.
+#[derive(Debug)]
+pub(crate) struct Tracefs {
+    root: PathBuf,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// Another process's mount.
+    Found,
+    /// A mount that only this process sees, and that ends with it.
+    Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),
+    /// A public mount of ours: kernels before 5.2 have no private ones.
+    Mounted,
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if matches!(self.held, Held::Mounted) {
+            // EBUSY means that another tracer is using it by now: it stays.
+            let _ = unmount(&self.root, UnmountFlags::empty());
+        }
+    }
+}
+
+pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> RecordError {
+    let path = path.to_owned();
+    move |source| RecordError::File { path, doing, source }
+}
+
+impl Tracefs {
+    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for everybody.
+    pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
+        let tracefs = Tracefs::find_or_mount(machine, note)?;
+        let instances = tracefs.root.join("instances");
+        if let Err(error) = fs::read_dir(tracefs.root.join("events")) {
+            return Err(refusal(machine, &tracefs.root, error, "listing"));
+        }
+        if !tracefs.root.join("events/block").exists() {
+            return Err(RecordError::NoBlockEvents);
+        }
+        if !instances.exists() {
+            return Err(RecordError::NoInstances);
+        }
+        Ok(tracefs)
+    }
+
+    fn find_or_mount(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
+        let found = |root: PathBuf| Ok(Tracefs { root, held: Held::Found });
+        let mounts = machine.mounts();
+        // A later mount at the same place hides an earlier one.
+        let mounted = |filesystem: &str| Some(mounts.of_kind(filesystem).next_back()?.dir.clone());
+        if let Some(root) = mounted("tracefs") {
+            return found(root);
+        }
+        if let Some(root) = mounted("debugfs")
+            .map(|debugfs| debugfs.join("tracing"))
+            .filter(|root| root.join("events").exists())
+        {
+            return found(root);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(RecordError::NotRoot);
+        }
+        let known = fs::read_to_string(machine.proc("filesystems")).unwrap_or_default();
+        if !known.lines().any(|line| line.split_whitespace().last() == Some("tracefs")) {
+            return Err(RecordError::NoTracefs);
+        }
+        let private = match mount_private() {
+            Ok(fd) => {
+                let root = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+                return Ok(Tracefs { root, held: Held::Private(fd) });
+            }
+            Err(errno) => errno,
+        };
+        let refused = |source: io::Error| match lockdown(machine) {
+            Some(mode) if source.kind() == io::ErrorKind::PermissionDenied => RecordError::Lockdown { mode },
+            _ => RecordError::Mount { source },
+        };
+        if private != Errno::NOSYS {
+            return Err(refused(private.into()));
+        }
+        mount("nodev", USUAL_MOUNT, "tracefs", MountFlags::empty(), None)
+            .map_err(|errno| refused(errno.into()))?;
+        note(format!("tracefs was mounted at {USUAL_MOUNT} for the recording"));
+        Ok(Tracefs { root: USUAL_MOUNT.into(), held: Held::Mounted })
+    }
+
+    /// Removes the instances of killed runs, and returns their names.
+    pub(crate) fn remove_leftovers(&self) -> Vec<String> {
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(self.root.join("instances")).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(id) = name.strip_prefix(INSTANCE_PREFIX).and_then(maker) else { continue };
+            if id.runs() {
+                continue;
+            }
+            // The kernel refuses this while a process reads the buffers. That can be a recorder in another process
+            // namespace, whose process id differs here. Such a recorder switches its events off itself.
+            if fs::remove_dir(entry.path()).is_ok() {
+                removed.push(name);
+            }
+        }
+        removed
+    }
+
+    /// Makes an instance with the clock, the block events and the file events of a recording, switched off.
+    pub(crate) fn instance(
+        &self,
+        machine: &Machine,
+        watched: &Watched,
+        files: Option<(&FileScope, &FileDecoder)>,
+        kib_per_cpu: u64,
+    ) -> Result<Instance, RecordError> {
+        let mut instance = self.bare_instance(machine, kib_per_cpu)?;
+        instance.enable(watched)?;
+        if let Some((scope, decoder)) = files {
+            instance.enable_files(scope, decoder)?;
+        }
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
+    /// Makes an instance with the scheduler events of the threads to follow, switched off.
+    ///
+    /// A separate instance is needed, because following threads filters all events of an instance, and a request may
+    /// complete while any thread runs.
+    pub(crate) fn waits_instance(
+        &self,
+        machine: &Machine,
+        kib_per_cpu: u64,
+    ) -> Result<Instance, RecordError> {
+        let mut instance = self.bare_instance(machine, kib_per_cpu)?;
+        instance.enable_waits()?;
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
+    /// Makes an instance with the events that show which threads are blocked uninterruptibly, switched off.
+    pub(crate) fn blocked_instance(
+        &self,
+        machine: &Machine,
+        kib_per_cpu: u64,
+    ) -> Result<Instance, RecordError> {
+        let mut instance = self.bare_instance(machine, kib_per_cpu)?;
+        instance.enable_blocked()?;
+        instance.open_cpus()?;
+        Ok(instance)
+    }
+
+    fn bare_instance(&self, machine: &Machine, kib_per_cpu: u64) -> Result<Instance, RecordError> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let maker = ProcessId::of(std::process::id()).ok_or_else(|| RecordError::File {
+            path: machine.proc("self/stat"),
+            doing: "reading",
+            source: io::ErrorKind::InvalidData.into(),
+        })?;
+        // One process may make two recordings at the same time, at least in tests.
+        let name = format!(
+            "{INSTANCE_PREFIX}{}-{}-{}",
+            maker.pid,
+            maker.started_ticks,
+            MADE.fetch_add(1, Ordering::Relaxed)
+        );
+        let dir = self.root.join("instances").join(name);
+        fs::create_dir(&dir).map_err(|error| refusal(machine, &dir, error, "making the directory"))?;
+        // From here on, dropping the instance removes the directory.
+        let instance = Instance { dir, cpus: Vec::new(), buffers: Vec::new() };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono").map_err(|error| match error {
+            RecordError::File { source, .. }
+                if source.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
+            {
+                RecordError::NoMonotonicClock
+            }
+            other => other,
+        })?;
+        instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
+        // A page states how many events were overwritten before it, but not how many were refused.
+        instance.write("options/overwrite", "1")?;
+        Ok(instance)
+    }
+
+    /// The layouts of pages and block events in this kernel.
+    pub(crate) fn layouts(&self) -> Result<(PageLayout, BlockDecoder), RecordError> {
+        let order = ByteOrder::NATIVE;
+        let path = self.root.join("events/header_page");
+        let text = read_whole(&path)?;
+        let layout = PageLayout::parse(&text, order)
+            .map_err(|error| RecordError::Format { path, problem: error.to_string() })?;
+        let decoder = BlockDecoder::new(&self.formats("block", &EVENTS)?, order);
+        Ok((layout, decoder.ok_or(RecordError::NoBlockEvents)?))
+    }
+
+    /// The layouts of the events that show whose data bios carry; `None` if this kernel has none of them.
+    pub(crate) fn file_layouts(&self) -> Result<Option<FileDecoder>, RecordError> {
+        let mut formats = Vec::new();
+        for (system, event) in FILE_EVENTS {
+            formats.extend(self.formats(system, &[event])?);
+        }
+        Ok(FileDecoder::new(&formats, ByteOrder::NATIVE))
+    }
+
+    /// The layouts of the scheduler events in this kernel.
+    pub(crate) fn sched_layouts(&self) -> Result<SchedDecoder, RecordError> {
+        let mut formats = self.formats("sched", &SCHED_EVENTS)?;
+        formats.extend(self.formats("sched", &[RUNTIME_EVENT])?);
+        formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
+        SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
+    }
+
+    /// The layouts of the events that show which threads are blocked.
+    pub(crate) fn blocked_layouts(&self) -> Result<SchedDecoder, RecordError> {
+        let mut formats = self.formats("sched", &BLOCKED_EVENTS)?;
+        formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
+        SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSwitchEvents)
+    }
+
+    /// The formats of those of `events` that this kernel has.
+    fn formats(&self, system: &str, events: &[&str]) -> Result<Vec<EventFormat>, RecordError> {
+        let mut formats = Vec::new();
+        for name in events {
+            let path = self.root.join("events").join(system).join(name).join("format");
+            if !path.exists() {
+                continue;
+            }
+            let parsed = EventFormat::parse(&read_whole(&path)?);
+            formats.push(parsed.map_err(|error| RecordError::Format { path, problem: error.to_string() })?);
+        }
+        Ok(formats)
+    }
+}
+
+/// Reads a text with one call: the kernel returns `header_page` to the first read only, however short that is.
+fn read_whole(path: &Path) -> Result<String, RecordError> {
+    let mut file = File::open(path).map_err(file_error(path, "opening"))?;
+    let mut text = vec![0; 64 << 10];
+    let mut length = 0;
+    while length < text.len() {
+        match file.read(&mut text[length..]).map_err(file_error(path, "reading"))? {
+            0 => break,
+            read => length += read,
+        }
+    }
+    Ok(String::from_utf8_lossy(&text[..length]).into_owned())
+}
+
+fn mount_private() -> Result<OwnedFd, Errno> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+/// Explains why the kernel did not let us write, or look, at `path`.
+fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str) -> RecordError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::ROFS) => {
+            let mounts = machine.mounts();
+            let mount = mounts.holding(path).map_or_else(|| USUAL_MOUNT.into(), |mount| mount.dir.clone());
+            RecordError::ReadOnly { path: path.to_owned(), mount }
+        }
+        Some(Errno::ACCESS | Errno::PERM) => match lockdown(machine) {
+            Some(mode) if rustix::process::geteuid().is_root() => RecordError::Lockdown { mode },
+            _ => RecordError::NotRoot,
+        },
+        _ => RecordError::File { path: path.to_owned(), doing, source: error },
+    }
+}
+
+/// The kernel's lockdown mode if it is on, from a text such as `none [integrity] confidentiality`.
+fn lockdown(machine: &Machine) -> Option<String> {
+    let text = read_text(&machine.sys("kernel/security/lockdown"))?;
+    let mode = text.split('[').nth(1)?.split(']').next()?;
+    (mode != "none").then(|| mode.to_owned())
+}
+
+/// The maker of an instance, by its name without the prefix, such as `4711-123456-0`: process id and start time come
+/// first.
+fn maker(name: &str) -> Option<ProcessId> {
+    let mut parts = name.split('-');
+    Some(ProcessId { pid: parts.next()?.parse().ok()?, started_ticks: parts.next()?.parse().ok()? })
+}
+
+/// The kernel's statistics of one processor's buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuStats {
+    /// Events that were overwritten before they were read.
+    pub overrun: u64,
+    /// Events that were refused: the writer was interrupted too often, or overtook itself.
+    pub refused: u64,
+}
+
+/// Our instance. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    dir: PathBuf,
+    /// Its processors, in order of number.
+    pub cpus: Vec<u32>,
+    /// The buffers, until [`Instance::take_buffers`] takes them.
+    buffers: Vec<(u32, File)>,
+}
+
+impl Instance {
+    fn write(&self, name: &str, value: &str) -> Result<(), RecordError> {
+        let path = self.dir.join(name);
+        fs::write(&path, value).map_err(file_error(&path, "writing"))
+    }
+
+    fn enable(&self, watched: &Watched) -> Result<(), RecordError> {
+        for name in EVENTS {
+            let dir = format!("events/block/{name}");
+            if !self.dir.join(&dir).exists() {
+                if NEEDED_EVENTS.contains(&name) {
+                    return Err(RecordError::NoBlockEvents);
+                }
+                continue;
+            }
+            if let Some(filter) = watched.event_filter() {
+                self.write(&format!("{dir}/filter"), &filter)?;
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    fn enable_files(&self, scope: &FileScope, decoder: &FileDecoder) -> Result<(), RecordError> {
+        for (system, event) in FILE_EVENTS {
+            let dir = format!("events/{system}/{event}");
+            if !decoder.decodes(event) || !self.dir.join(&dir).exists() {
+                continue;
+            }
+            if let Some(filter) = scope.event_filter(event) {
+                // Without the filter there are more events than needed, but the result is the same.
+                let _ = self.write(&format!("{dir}/filter"), &filter);
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    fn enable_waits(&self) -> Result<(), RecordError> {
+        // Threads that a followed thread creates are followed too.
+        self.write("options/event-fork", "1")?;
+        for name in SCHED_EVENTS {
+            let dir = format!("events/sched/{name}");
+            if !self.dir.join(&dir).exists() {
+                return Err(RecordError::NoSchedulerEvents);
+            }
+            // A stack is taken only when a thread blocks or is woken. Without stacks some reasons stay unknown; the
+            // reader notices that.
+            let stack = match name {
+                "sched_switch" => Some("stacktrace if prev_state & 255"),
+                "sched_waking" => Some("stacktrace"),
+                _ => None,
+            };
+            if let Some(stack) = stack {
+                let _ = self.write(&format!("{dir}/trigger"), stack);
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        // Without this event, nothing shows when a thread came onto a processor whose idle thread is not traced.
+        let runtime = format!("events/sched/{RUNTIME_EVENT}");
+        if self.dir.join(&runtime).exists() {
+            self.write(&format!("{runtime}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    fn enable_blocked(&self) -> Result<(), RecordError> {
+        for name in BLOCKED_EVENTS {
+            let dir = format!("events/sched/{name}");
+            if !self.dir.join(&dir).exists() {
+                // Without the second, nobody is known to have ended a wait; only some kernels have the last.
+                if matches!(name, "sched_switch" | "sched_wakeup") {
+                    return Err(RecordError::NoSwitchEvents);
+                }
+                continue;
+            }
+            if name == "sched_switch" {
+                self.write(&format!("{dir}/filter"), LEFT_BLOCKED)?;
+            }
+            self.write(&format!("{dir}/enable"), "1")?;
+        }
+        Ok(())
+    }
+
+    /// Has the kernel add its stack to the next events by which a thread leaves its processor blocked, up to `count`.
+    pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
+        let trigger = "events/sched/sched_switch/trigger";
+        // The first time, there is nothing to remove.
+        let _ = self.write(trigger, "!stacktrace");
+        self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
+    }
+
+    /// Follows the thread `tid` and all threads that it creates. Threads followed before are followed no more.
+    pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
+        self.write("set_event_pid", &tid.to_string())
+    }
+
+    /// The living threads that are followed.
+    pub(crate) fn followed(&self) -> Vec<u32> {
+        let text = read_text(&self.dir.join("set_event_pid")).unwrap_or_default();
+        text.split_whitespace().filter_map(|tid| tid.parse().ok()).collect()
+    }
+
+    fn open_cpus(&mut self) -> Result<(), RecordError> {
+        let per_cpu = self.dir.join("per_cpu");
+        for entry in fs::read_dir(&per_cpu).map_err(file_error(&per_cpu, "listing"))?.flatten() {
+            let name = entry.file_name();
+            let Some(cpu) = name.to_string_lossy().strip_prefix("cpu").and_then(|cpu| cpu.parse().ok())
+            else {
+                continue;
+            };
+            let path = entry.path().join("trace_pipe_raw");
+            let flags =
+                rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+            let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
+                .map_err(|errno| file_error(&path, "opening")(errno.into()))?;
+            self.cpus.push(cpu);
+            self.buffers.push((cpu, File::from(fd)));
+        }
+        self.cpus.sort_unstable();
+        self.buffers.sort_unstable_by_key(|(cpu, _)| *cpu);
+        Ok(())
+    }
+
+    /// Takes each processor's `trace_pipe_raw`, opened without blocking. The instance can be removed only after they
+    /// are closed.
+    pub(crate) fn take_buffers(&mut self) -> Vec<(u32, File)> {
+        std::mem::take(&mut self.buffers)
+    }
+
+    /// Starts or stops writing events into the buffers.
+    pub(crate) fn switch(&self, on: bool) -> Result<(), RecordError> {
+        self.write("tracing_on", if on { "1" } else { "0" })
+    }
+
+    /// The actual size of each processor's buffer.
+    pub(crate) fn bytes_per_cpu(&self) -> Option<u64> {
+        let text = read_text(&self.dir.join("buffer_size_kb"))?;
+        Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    }
+
+    /// The kernel's losses on one processor; `None` where it does not count them.
+    pub(crate) fn stats(&self, cpu: u32) -> Option<CpuStats> {
+        CpuStats::parse(&read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?)
+    }
+}
+
+impl CpuStats {
+    fn parse(text: &str) -> Option<CpuStats> {
+        let number = |name: &str| -> Option<u64> {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            value.trim().parse().ok()
+        };
+        Some(CpuStats {
+            overrun: number("overrun")?,
+            refused: number("commit overrun")? + number("dropped events")?,
+        })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.switch(false);
+        let _ = self.write("events/enable", "0");
+        self.buffers.clear();
+        // If removal fails now, the next run removes it.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_say_is_unknown() {
+        let text = "entries: 3\noverrun: 7\ncommit overrun: 1\nbytes: 164\nnow ts: 5\ndropped events: 2\nread events: 9\n";
+        assert_eq!(CpuStats::parse(text), Some(CpuStats { overrun: 7, refused: 3 }));
+        assert_eq!(CpuStats::parse("entries: 3\ncommit overrun: 1\ndropped events: 2\n"), None);
+        assert_eq!(CpuStats::parse(""), None);
+    }
+
+    #[test]
+    fn makers() {
+        assert_eq!(maker("4711-123456-0"), Some(ProcessId { pid: 4711, started_ticks: 123_456 }));
+        for wrong in ["", "4711", "4711-", "x-1-0"] {
+            assert_eq!(maker(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Writes the recording of a finished capture.
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::Range;
+use std::time::Duration;
+
+use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
+use fonio_core::{DeviceId, Diagnostic, Meta, RowSink, Severity};
+use fonio_machine::{Machine, read_text};
+use fonio_system::signals::{Listener, Signal};
+use fonio_trace::assemble::assemble;
+use fonio_trace::assembler::AssemblerOptions;
+use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
+use fonio_tracefs::waits::Completions;
+use fonio_tracefs::whose::Attribution;
+use rustc_hash::FxHashSet;
+
+use crate::attribution::swap;
+use crate::attribution::whose::{Follower, WithFiles};
+use crate::capture::Captured;
+use crate::clock::cpu_time;
+use crate::error::RecordError;
+use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary, StopReason};
+use crate::probes::blocked::BlockedWait;
+use crate::probes::calls::RecordedCall;
+use crate::tracefs::disks;
+use crate::tracefs::filesystems::FileScope;
+use crate::tracefs::pages::Pages;
+use crate::write::losses::Losses;
+use crate::write::reader::{CaptureReader, WithoutOwn};
+use crate::write::waits;
+use crate::write::writer::{self, RecordingWriter};
+
+/// The counter in `meta.json` of requests that carry bios of several files, or for several threads.
+const MIXED_REQUESTS: &str = "mixed_requests";
+
+/// The data of a finished capture except the pages of block events.
+pub(crate) struct FinishedCapture<'a> {
+    pub options: &'a RecordOptions,
+    pub machine: Machine,
+    pub notes: Vec<String>,
+    pub signals: Listener,
+    pub layout: PageLayout,
+    pub decoder: BlockDecoder,
+    pub files: Option<(FileScope, FileDecoder)>,
+    pub captured: Captured,
+    pub waits: Option<(SchedDecoder, Pages)>,
+    /// Where the kernel swapped to at the beginning.
+    pub swap: Vec<(DeviceId, Range<u64>)>,
+}
+
+/// The result of writing the block events.
+struct Assembled {
+    meta: Meta,
+    events: u64,
+    /// Requests and bios that the recorder itself caused; they are left out.
+    own_rows: u64,
+    losses: Losses,
+    /// What the attribution to files lacks.
+    remarks: Vec<Remark>,
+}
+
+/// A remark on a recording: a stable name, a sentence, and how often it applies.
+type Remark = (&'static str, String, u64);
+
+impl FinishedCapture<'_> {
+    /// Writes the recording.
+    pub(crate) fn write(
+        mut self,
+        pages: Pages,
+        other_rows: &mut OtherRows<'_>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<RecordSummary, RecordError> {
+        wait_for_command(&mut self.captured, &self.signals)?;
+        let cpu_began = cpu_time();
+        let mut writer = RecordingWriter::create(self.options)?;
+        self.write_non_trace_rows(other_rows, &mut writer).map_err(|source| self.not_written(source))?;
+        let completions = match &self.captured.blocked {
+            Some(Ok(blocked)) => Some(RefCell::new(Completions::before_wake_ups(blocked.wake_ups()))),
+            _ => self.waits.as_ref().map(|_| RefCell::default()),
+        };
+        let spill_failed = pages.spill_failed.as_ref().map(ToString::to_string);
+        let mut assembled = self.write_requests(pages, completions.as_ref(), &mut writer, progress)?;
+        let mut remarks = std::mem::take(&mut assembled.remarks);
+        let losses = assembled.losses.finish(&mut assembled.meta.lost);
+        remarks.extend(losses.into_iter().map(|(code, message)| (code, message, 1)));
+        if let Some(reason) = spill_failed {
+            let message = format!(
+                "the spill file could not be written ({reason}), so memory alone took the rest; no event was lost by that"
+            );
+            remarks.push(("spill-failed", message, 1));
+        }
+        let own_rows = assembled.own_rows;
+        if own_rows > 0 {
+            let message = format!(
+                "{own_rows} requests and bios of fonio itself (its spill file, names of containers) were left out"
+            );
+            remarks.push(("own-requests", message, own_rows));
+        }
+        remarks.extend(self.probe_remarks());
+        remarks.extend(self.short_of_write_back());
+        remarks.extend(self.unnamed_containers());
+        remarks
+            .extend(self.write_waits(completions, &mut writer).map_err(|source| self.not_written(source))?);
+        for remark in remarks {
+            self.remark(remark, &mut writer, progress).map_err(|source| self.not_written(source))?;
+        }
+        complete_meta(&mut assembled.meta, self.options, &self.machine, &self.captured);
+        let notes = &mut self.notes;
+        let finished = writer.install(assembled.meta, &self.options.out, &mut |note| {
+            progress(Progress::Note(&note));
+            notes.push(note);
+        })?;
+        let (captured, meta) = (self.captured, finished.meta);
+        Ok(RecordSummary {
+            out: finished.path,
+            began: captured.began,
+            ended: captured.ended,
+            stopped_by: captured.stopped_by,
+            command_exit: meta.command_exit,
+            command_signal: captured.command.as_ref().and_then(|command| command.exit_signal()),
+            events: assembled.events,
+            trace_bytes: captured.trace_bytes,
+            rows: meta.rows,
+            own_rows,
+            lost: meta.lost,
+            capture_cpu: captured.cpu,
+            write_cpu: cpu_time().saturating_sub(cpu_began),
+            notes: self.notes,
+        })
+    }
+
+    fn not_written(&self, source: io::Error) -> RecordError {
+        writer::not_written(&self.options.out, source)
+    }
+
+    /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's
+    /// rows.
+    fn write_non_trace_rows(
+        &self,
+        other_rows: &mut OtherRows<'_>,
+        writer: &mut RecordingWriter,
+    ) -> io::Result<()> {
+        writer.began(self.captured.began)?;
+        if let Some(monitor) = &self.captured.monitor {
+            monitor.write(writer)?;
+        }
+        if let Some(mark) = &self.captured.command_mark {
+            writer.mark(mark)?;
+        }
+        for row in self.captured.threads.parents(self.captured.began) {
+            writer.thread(&row)?;
+        }
+        other_rows(writer)
+    }
+
+    /// Turns the block events into requests and writes them, then the waits of blocked threads, whose files share the table
+    /// of files. Notes in `completions` which requests completed when.
+    fn write_requests(
+        &self,
+        pages: Pages,
+        completions: Option<&RefCell<Completions>>,
+        writer: &mut RecordingWriter,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Assembled, RecordError> {
+        let own_tid = pages.own_tid;
+        let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
+        let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
+        let btrfs = self.files.iter().flat_map(|(scope, _)| &scope.btrfs);
+        // Those from the beginning may be switched off by now, and others on.
+        let swap = self.swap.iter().cloned().chain(swap::areas(&self.machine));
+        let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
+        let attribution = attribution.with_mapped(self.machine.mapped());
+        let attribution = RefCell::new(attribution);
+        let follower = self.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
+        let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
+            .noting(completions)
+            .followed_by(follower);
+        let mut sink =
+            WithoutOwn { inner: writer, own_tid, completions, named: FxHashSet::default(), left_out: 0 };
+        let (mut file_ids, mut call_file_ids) = (Vec::new(), Vec::new());
+        let mut remarks = Vec::new();
+        let assembled = if self.files.is_some() {
+            let mut sink = WithFiles::new(&mut sink, &attribution, &self.captured.files, self.captured.began);
+            let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
+            remarks.extend(sink.beyond());
+            file_ids = self.files_of_waits(&mut sink).map_err(|source| self.not_written(source))?;
+            call_file_ids = self.files_of_calls(&mut sink).map_err(|source| self.not_written(source))?;
+            assembled.map(|mut meta| {
+                if sink.mixed > 0 {
+                    meta.assembly.insert(MIXED_REQUESTS.to_owned(), sink.mixed);
+                }
+                meta
+            })
+        } else {
+            assemble(&mut reader, AssemblerOptions::default(), &mut sink)
+        };
+        let meta = assembled.map_err(|source| match self.signals.count(Signal::INT) {
+            0 | 1 => self.not_written(source),
+            _ => RecordError::Aborted,
+        })?;
+        if let Some(Ok(calls)) = &self.captured.calls {
+            let named = sink.named.clone();
+            let threads = (&self.captured.threads, &named);
+            calls
+                .write(self.captured.began, &call_file_ids, threads, &mut sink)
+                .map_err(|source| self.not_written(source))?;
+        }
+        if let (Some(Ok(blocked)), Some(completions)) = (&self.captured.blocked, completions) {
+            let span = (self.captured.began, self.captured.ended);
+            let threads = (&self.captured.threads, &sink.named);
+            blocked
+                .write(span, &file_ids, &completions.borrow(), threads, &mut *sink.inner)
+                .map_err(|source| self.not_written(source))?;
+        }
+        let own_rows = sink.left_out;
+        let events = reader.events;
+        Ok(Assembled { meta, events, own_rows, losses: reader.into_losses(), remarks })
+    }
+
+    /// The rows of `files` of the waits, in their order.
+    fn files_of_waits(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
+        let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
+        let file_id =
+            |wait: &BlockedWait| wait.inode.map(|inode| sink.file_at(inode, wait.began)).transpose();
+        blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
+    }
+
+    /// The rows of `files` of the calls, in their order.
+    fn files_of_calls(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
+        let Some(Ok(calls)) = &self.captured.calls else { return Ok(Vec::new()) };
+        let file_id =
+            |call: &RecordedCall| call.inode.map(|inode| sink.file_at(inode, call.entered)).transpose();
+        calls.calls.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
+    }
+
+    /// What the user should know about the recording of blocked threads and of calls.
+    fn probe_remarks(&self) -> Vec<Remark> {
+        let mut remarks = match &self.captured.blocked {
+            Some(Ok(blocked)) => blocked.remarks(),
+            Some(Err(unavailable)) => {
+                let message = format!("who waits for storage is not recorded: {unavailable}");
+                vec![("no-blocked-waits", message, 1)]
+            }
+            None => Vec::new(),
+        };
+        match &self.captured.calls {
+            Some(Ok(calls)) => remarks.extend(calls.remarks()),
+            Some(Err(unavailable)) => {
+                let message = format!("file-system calls are not recorded: {unavailable}");
+                remarks.push(("no-calls", message, 1));
+            }
+            None => {}
+        }
+        remarks
+    }
+
+    /// Containers that are shown by their id.
+    fn unnamed_containers(&self) -> Option<Remark> {
+        let unnamed = self.captured.threads.unnamed_containers();
+        (unnamed > 0).then(|| {
+            let (containers, have) = if unnamed == 1 { ("container", "has its name") } else { ("containers", "has their names") };
+            let message = format!(
+                "{unnamed} {containers} appear with an id instead of a name, because no readable file of Docker, Podman, CRI-O or containerd {have}"
+            );
+            ("unnamed-containers", message, unnamed)
+        })
+    }
+
+    /// A recording of a machine should cover a cycle of write-back: data is written after it has been dirty for
+    /// `dirty_expire_centisecs`, at the next wake-up of the flusher.
+    fn short_of_write_back(&self) -> Option<Remark> {
+        if self.options.command.is_some() {
+            return None;
+        }
+        let centiseconds = |name: &str| {
+            let text = read_text(&self.machine.proc("sys/vm").join(name))?;
+            text.trim().parse::<u64>().ok()
+        };
+        let cycle_ms =
+            10 * (centiseconds("dirty_expire_centisecs")? + centiseconds("dirty_writeback_centisecs")?);
+        let recorded_ms = self.captured.ended.since(self.captured.began)?.0 / 1_000_000;
+        (recorded_ms < cycle_ms).then(|| {
+            let message = format!(
+                "the kernel writes changed data back up to {} s later, and the recording is shorter: some of the write-back may be missing",
+                cycle_ms.div_ceil(1000)
+            );
+            ("short-of-write-back", message, 1)
+        })
+    }
+
+    /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.
+    fn write_waits(
+        &mut self,
+        completions: Option<RefCell<Completions>>,
+        writer: &mut RecordingWriter,
+    ) -> io::Result<Vec<Remark>> {
+        let Some(((sched, pages), completions)) = self.waits.take().zip(completions) else {
+            return Ok(Vec::new());
+        };
+        let formats = (self.layout.clone(), &sched);
+        waits::write(formats, pages, &self.captured, &completions, &self.machine, writer)
+    }
+
+    /// Shows the remarks to the user and stores them in the recording.
+    fn remark(
+        &mut self,
+        (code, message, count): Remark,
+        writer: &mut RecordingWriter,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> io::Result<()> {
+        progress(Progress::Note(&message));
+        self.notes.push(message.clone());
+        writer.diagnostic(&Diagnostic {
+            severity: Severity::Warning,
+            code: code.to_owned(),
+            message,
+            file: None,
+            record: None,
+            offset: None,
+            count,
+        })
+    }
+}
+
+/// Adds to the metadata what only this machine knows.
+fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
+    if let Some(Ok(blocked)) = &captured.blocked {
+        meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+        if blocked.is_without_bpf() {
+            meta.source.shows.push(BLOCKED_PARTLY.to_owned());
+        }
+    }
+    if let Some(Ok(calls)) = &captured.calls {
+        meta.source.shows.push(SHOWS_CALLS.to_owned());
+        if let Some(Ok(_)) = &calls.statements {
+            meta.source.shows.push(SHOWS_STATEMENTS.to_owned());
+        }
+    }
+    meta.began = Some(captured.began);
+    meta.ended = Some(captured.ended);
+    let ran = options.command.as_ref();
+    let ran = ran.map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
+    meta.command = options.told_command.clone().or(ran);
+    // A command that stands for another one, such as the prepared process of a workload, is not its parent.
+    let own = captured.command.as_ref().filter(|_| options.told_command.is_none());
+    meta.command_pid = own.map(|command| command.pid());
+    meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());
+    let cpu = captured.command.as_ref().and_then(|command| command.cpu());
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    meta.command_user_ns = cpu.map(|(user, _)| nanos(user));
+    meta.command_system_ns = cpu.map(|(_, system)| nanos(system));
+    meta.host = machine.host();
+    // The devices with events, the devices that the user named, and the devices below them.
+    let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
+    if let Ok(watched) = disks::resolve(machine, &options.select) {
+        ids.extend(watched.named());
+    }
+    ids.retain(|&id| id != DeviceId::default());
+    ids = machine.with_all_below(&ids);
+    let known = |id: DeviceId| meta.devices.iter().find(|device| device.id == id).cloned();
+    meta.devices = ids.into_iter().filter_map(|id| machine.device(id).or_else(|| known(id))).collect();
+}
+
+/// Waits for the command of a capture that ended because its buffer was full; the command runs on undisturbed.
+fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
+    if captured.stopped_by != StopReason::BufferFull {
+        return Ok(());
+    }
+    let Some(command) = &mut captured.command else { return Ok(()) };
+    let terminations = signals.count(Signal::TERM);
+    while !command.has_ended() {
+        if signals.count(Signal::INT) > 1 {
+            return Err(RecordError::Aborted);
+        }
+        if signals.count(Signal::TERM) > terminations {
+            command.terminate();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! Counts and places the events that a capture lost: from the kernel's counts, from the pages, and from the events for
+//! which the store had no room.
+//!
+//! Each page says how many events the kernel had overwritten before it; this gives their place. The kernel's statistics
+//! say how many events each processor lost in all. An event that only the statistics count has the complete capture as
+//! its place. A full store keeps the events of all processors up to one instant; each processor has a gap from there to
+//! the end of the capture.
+
+use std::collections::BTreeMap;
+
+use fonio_core::meta::Lost;
+use fonio_core::{Batch, BlockEvent, LostEvents, Timestamp};
+
+use crate::capture::{Captured, Missed};
+
+/// Follows a capture's batches, removes the events after the instant at which the store was full, and counts.
+pub(crate) struct Losses {
+    missed: Missed,
+    began: Timestamp,
+    ended: Timestamp,
+    /// The counts of each processor.
+    counts: BTreeMap<u32, Count>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    /// Overwritten events that the pages count, and gaps whose size the pages do not give.
+    placed: u64,
+    unnumbered: u64,
+    /// Kept events after the end.
+    behind: u64,
+}
+
+impl Losses {
+    pub(crate) fn new(captured: &Captured) -> Losses {
+        Losses::of(captured.missed.clone(), captured.began, captured.ended)
+    }
+
+    fn of(missed: Missed, began: Timestamp, ended: Timestamp) -> Losses {
+        Losses { missed, began, ended, counts: BTreeMap::new() }
+    }
+
+    /// The last instant up to which the events of every processor are kept.
+    fn end(&self) -> Option<Timestamp> {
+        self.missed.left_out.as_ref().map(|left| left.complete_until.unwrap_or(self.began))
+    }
+
+    /// Takes a batch of the capture, in order; `last` marks the last batch.
+    pub(crate) fn batch(&mut self, batch: &mut Batch, last: bool) {
+        for gap in &batch.lost {
+            let count = self.counts.entry(gap.cpu.unwrap_or_default()).or_default();
+            count.placed += gap.count.unwrap_or(0);
+            count.unnumbered += u64::from(gap.count.is_none());
+        }
+        let Some(end) = self.end() else { return };
+        let counts = &mut self.counts;
+        batch.events.retain(|event: &BlockEvent| {
+            let kept = event.time <= end;
+            if !kept {
+                counts.entry(event.cpu.unwrap_or_default()).or_default().behind += 1;
+            }
+            kept
+        });
+        if last {
+            let left = self.missed.left_out.iter().flat_map(|left| &left.cpus);
+            let gaps = left.map(|left| {
+                let behind = self.counts.get(&left.cpu).map_or(0, |count| count.behind);
+                let count = (!left.uncounted).then_some(left.events + left.overwritten + behind);
+                LostEvents { cpu: Some(left.cpu), count, after: end, before: self.ended }
+            });
+            batch.lost.extend(gaps.filter(|gap| gap.count != Some(0)));
+        }
+    }
+
+    /// Adds to the losses of the batches those that only the kernel's statistics know. Returns sentences about the
+    /// losses, each with a stable name.
+    pub(crate) fn finish(&self, lost: &mut Lost) -> Vec<(&'static str, String)> {
+        let mut said = Vec::new();
+        let (mut overwritten, mut refused, mut silent) = (0, 0, 0);
+        for (cpu, stats) in &self.missed.kernel {
+            let somewhere =
+                |count| LostEvents { cpu: Some(*cpu), count, after: self.began, before: self.ended };
+            let Some(stats) = stats else {
+                silent += 1;
+                lost.add(somewhere(None));
+                continue;
+            };
+            let count = self.counts.get(cpu).copied().unwrap_or_default();
+            let left = self.missed.left_out.iter().flat_map(|left| &left.cpus).find(|left| left.cpu == *cpu);
+            let known = count.placed + left.map_or(0, |left| left.overwritten);
+            let rest = stats.overrun.saturating_sub(known);
+            if count.unnumbered > 0 {
+                lost.uncounted -= count.unnumbered;
+                lost.events += rest;
+                let mut silent =
+                    lost.gaps.iter_mut().filter(|gap| gap.cpu == Some(*cpu) && gap.count.is_none());
+                if let (Some(only), 1) = (silent.next(), count.unnumbered) {
+                    only.count = Some(rest);
+                }
+            } else if rest > 0 {
+                lost.add(somewhere(Some(rest)));
+            }
+            if stats.refused > 0 {
+                lost.add(somewhere(Some(stats.refused)));
+            }
+            overwritten += stats.overrun;
+            refused += stats.refused;
+        }
+        if overwritten > 0 {
+            let gaps =
+                self.counts.values().map(|count| u64::from(count.placed > 0) + count.unnumbered).sum::<u64>();
+            let place = if gaps > 0 { "the recording says where" } else { "it is not known where" };
+            said.push((
+                "lost-events",
+                format!(
+                    "{overwritten} events were lost because the kernel's buffer was too small for this load; {place}; give more with `--kernel-buffer`"
+                ),
+            ));
+        }
+        if refused > 0 {
+            said.push((
+                "refused-events",
+                format!("{refused} events were lost because the kernel could not write them into its buffer"),
+            ));
+        }
+        if silent > 0 {
+            said.push((
+                "unknown-loss",
+                format!("the kernel does not say how many events {silent} processors lost"),
+            ));
+        }
+        if let (Some(left_out), Some(end)) = (&self.missed.left_out, self.end()) {
+            let behind: u64 = self.counts.values().map(|count| count.behind).sum();
+            let number = left_out.cpus.iter().map(|left| left.events).sum::<u64>() + behind;
+            let after = (end.0.saturating_sub(self.began.0)) as f64 / 1e9;
+            said.push((
+                "buffer-full",
+                format!(
+                    "the recorder's memory was full, so the recording is complete for the first {after:.3} s only and {number} later events were lost; give more with `--buffer`, or a directory with `--spill-to`"
+                ),
+            ));
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracefs::CpuStats;
+    use crate::tracefs::pages::{LeftOnCpu, LeftOut};
+
+    fn gap(cpu: u32, count: Option<u64>) -> LostEvents {
+        LostEvents { cpu: Some(cpu), count, after: Timestamp(3), before: Timestamp(4) }
+    }
+
+    /// Takes the batches' gaps and then the kernel's statistics.
+    fn settle(gaps: &[LostEvents], missed: Missed) -> (Lost, Vec<&'static str>) {
+        let mut losses = Losses::of(missed, Timestamp(0), Timestamp(100));
+        let mut batch = Batch { lost: gaps.to_vec(), ..Batch::default() };
+        losses.batch(&mut batch, true);
+        let mut lost = Lost::default();
+        batch.lost.iter().for_each(|gap| lost.add(*gap));
+        let said = losses.finish(&mut lost);
+        (lost, said.into_iter().map(|(code, ..)| code).collect())
+    }
+
+    fn kernel(stats: &[Option<(u64, u64)>]) -> Missed {
+        let stats = stats.iter().map(|stats| stats.map(|(overrun, refused)| CpuStats { overrun, refused }));
+        Missed { kernel: (0..).zip(stats).collect(), left_out: None }
+    }
+
+    #[test]
+    fn each_lost_event_counts_once_and_has_a_processor() {
+        let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((0, 0))]));
+        assert_eq!((lost.total(), lost.gaps.len(), said), (Some(7), 1, vec!["lost-events"]));
+        // The kernel lost more events on processor 1 than the pages count, and refused some.
+        let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((5, 2))]));
+        assert_eq!((lost.total(), said), (Some(14), vec!["lost-events", "refused-events"]));
+        let places: Vec<_> =
+            lost.gaps.iter().map(|gap| (gap.cpu, gap.count, gap.after.0, gap.before.0)).collect();
+        assert_eq!(
+            places,
+            [(Some(0), Some(7), 3, 4), (Some(1), Some(5), 0, 100), (Some(1), Some(2), 0, 100)]
+        );
+        let (lost, said) = settle(&[], kernel(&[Some((0, 0))]));
+        assert!(lost.is_nothing() && said.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_counted_is_unknown() {
+        // A page reports a gap without its size; the statistics know it.
+        let (lost, _) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[Some((9, 0))]));
+        assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), Some(7)));
+        // With two such gaps, the size of each is unknown.
+        let (lost, _) = settle(&[gap(0, None), gap(0, None)], kernel(&[Some((9, 0))]));
+        assert_eq!((lost.total(), lost.gaps[0].count, lost.gaps[1].count), (Some(9), None, None));
+        // Here the statistics do not know it either.
+        let (lost, said) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[None]));
+        assert_eq!((lost.events, lost.total(), said), (2, None, vec!["unknown-loss"]));
+        assert!(!lost.is_nothing());
+        assert_eq!(settle(&[], kernel(&[None])).0.total(), None);
+    }
+
+    #[test]
+    fn a_full_store_keeps_nothing_behind_its_end() {
+        let left = |cpu, events, overwritten| LeftOnCpu { cpu, events, overwritten, uncounted: false };
+        let left_out =
+            LeftOut { complete_until: Some(Timestamp(50)), cpus: vec![left(0, 30, 4), left(1, 0, 0)] };
+        let missed = Missed { left_out: Some(left_out), ..kernel(&[Some((4, 0)), Some((0, 0))]) };
+        let mut losses = Losses::of(missed, Timestamp(0), Timestamp(100));
+        let event = |time, cpu| BlockEvent {
+            time: Timestamp(time),
+            kind: fonio_core::EventKind::Issue,
+            device: fonio_core::DeviceId::default(),
+            sector: fonio_core::Sector(0),
+            bytes: fonio_core::ByteCount(0),
+            op: fonio_core::Op::Read,
+            flags: fonio_core::Flags::NONE,
+            flags_known: fonio_core::Flags::NONE,
+            cpu: Some(cpu),
+            tid: None,
+            ioprio: None,
+            error: None,
+        };
+        let mut batch = Batch { events: vec![event(50, 0), event(51, 1), event(60, 1)], ..Batch::default() };
+        losses.batch(&mut batch, true);
+        assert_eq!(batch.events.len(), 1);
+        let places: Vec<_> =
+            batch.lost.iter().map(|gap| (gap.cpu, gap.count, gap.after.0, gap.before.0)).collect();
+        assert_eq!(places, [(Some(0), Some(34), 50, 100), (Some(1), Some(2), 50, 100)]);
+        let mut lost = Lost::default();
+        batch.lost.iter().for_each(|gap| lost.add(*gap));
+        let said = losses.finish(&mut lost);
+        assert_eq!(lost.total(), Some(36), "what the kernel overwrote is not counted twice");
+        assert_eq!(said.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["lost-events", "buffer-full"]);
+        assert!(said[1].1.contains("and 32 later events were lost"), "{}", said[1].1);
+    }
+}

@@ -1,0 +1,7 @@
+//! Writes the recording of a finished capture.
+
+pub(crate) mod finish;
+mod losses;
+mod reader;
+mod waits;
+pub(crate) mod writer;

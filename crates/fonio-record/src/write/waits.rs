@@ -1,0 +1,97 @@
+//! Makes the rows of `waits` and the span of the command from the scheduler's pages.
+
+use std::cell::RefCell;
+use std::io;
+
+use fonio_core::{Mark, RowSink, Timestamp};
+use fonio_machine::{Machine, read_text};
+use fonio_tracefs::ring_buffer::{MergedRecords, PageLayout, SchedDecoder, SchedEvent};
+use fonio_tracefs::waits::{Completions, Reasons, WaitTree};
+
+use crate::capture::Captured;
+use crate::tracefs::pages::Pages;
+
+/// The mark from the creation of the command to its end, or to when it became quiet.
+const LAUNCH: &str = "launch";
+
+/// Missing information: a stable name, a sentence, and how often.
+type Missing = (&'static str, String, u64);
+
+/// Writes the rows to `sink`; the requests must have been written. Returns what is missing.
+pub(crate) fn write(
+    (layout, decoder): (PageLayout, &SchedDecoder),
+    pages: Pages,
+    captured: &Captured,
+    completions: &RefCell<Completions>,
+    machine: &Machine,
+    sink: &mut dyn RowSink,
+) -> io::Result<Vec<Missing>> {
+    let mut missing: Vec<Missing> = Vec::new();
+    let Some(command) = &captured.command else { return Ok(missing) };
+    let reasons = Reasons::from_kallsyms(&read_text(&machine.proc("kallsyms")).unwrap_or_default());
+    if reasons.is_empty() {
+        let message = "the kernel hides its symbols, so that why a thread was blocked is mostly unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
+        missing.push(("no-symbols", message.to_owned(), 1));
+    }
+    let mut tree = WaitTree::new(command.pid(), reasons);
+    let streams = pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
+    let mut records = MergedRecords::new(layout, streams, captured.began);
+    let (mut named, mut stacks) = (Vec::new(), 0_u64);
+    // After this instant, events of some processors are missing.
+    let left_out = captured.waits_missed.left_out.as_ref();
+    let end = left_out.map_or(Timestamp(u64::MAX), |left| left.complete_until.unwrap_or(captured.began));
+    let mut behind = 0;
+    loop {
+        let more = records.next(|cpu, record| {
+            if record.time > end.0 {
+                behind += 1;
+                return;
+            }
+            let Some(event) = decoder.decode(record.data) else { return };
+            stacks += u64::from(matches!(event.event, SchedEvent::Stack(_)));
+            tree.event(record.time, cpu, &event, &mut named);
+        })?;
+        for mut thread in named.drain(..) {
+            captured.threads.complete(&mut thread);
+            sink.thread(&thread)?;
+        }
+        if !more {
+            break;
+        }
+    }
+    let trouble = records.take_trouble();
+    trouble.diagnostics.iter().try_for_each(|diagnostic| sink.diagnostic(diagnostic))?;
+    if stacks == 0 {
+        let message = "this kernel takes no stacks (it needs CONFIG_STACKTRACE=y), so that why a thread was blocked is mostly unknown";
+        missing.push(("no-stacks", message.to_owned(), 1));
+    }
+    let lost = captured.waits_missed.total().map(|lost| lost + behind);
+    if lost != Some(0) {
+        let number = lost.map_or_else(|| "an unknown number of".to_owned(), |lost| lost.to_string());
+        let way_out = if left_out.is_some() { "`--buffer`" } else { "`--kernel-buffer`" };
+        let message = format!(
+            "{number} events of the scheduler were lost because the buffer was too small; what the threads waited for is incomplete, give more with {way_out}"
+        );
+        missing.push(("lost-waits", message, lost.unwrap_or(1)));
+    }
+    if tree.beyond() > 0 {
+        let message =
+            format!("{} intervals came after the most that is kept, and were left out", tree.beyond());
+        missing.push(("waits-beyond", message, tree.beyond()));
+    }
+    let span = tree.span();
+    let until = captured.quiet_since.map_or(span.ended, |quiet| Some(ended_before(span.ended, quiet)));
+    sink.mark(&Mark {
+        at: span.began.unwrap_or(captured.began),
+        until: Some(until.unwrap_or(captured.ended)),
+        name: LAUNCH.to_owned(),
+        tid: Some(command.pid()),
+    })?;
+    tree.finish(&completions.borrow(), sink)?;
+    Ok(missing)
+}
+
+/// The end of the command, or when it became quiet if that was earlier. A quiet command is ended afterwards.
+fn ended_before(ended: Option<Timestamp>, quiet: Timestamp) -> Timestamp {
+    ended.map_or(quiet, |ended| ended.min(quiet))
+}

@@ -1,0 +1,272 @@
+//! Tells a stall, with who and why, and keeps the minute before it.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use fonio_core::{BlockedCount, BlockedIn, DeviceId, Request, Timestamp, Wait};
+use fonio_machine::Machine;
+use fonio_record::observer::{Inode, ObservedRequest, ObservedWait, Observer, PartyKind};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::clock::WallClock;
+use crate::devices::Devices;
+use crate::error::WatchError;
+use crate::folders::{Folders, kept_in};
+use crate::recent::Recent;
+use crate::stall_file::{self, Head, KeptFile, KeptThread};
+use crate::stalls::FoundStall;
+use crate::summary::{Stall, Why};
+use crate::tally::{Tally, shortened};
+use crate::why::{busiest, why};
+
+/// The most files whose paths are looked up for a kept stall: those with most bytes.
+const PATHS_MAX: usize = 200;
+/// The most requests among which a reason is looked for, of 150 bytes each.
+const REASONS_MAX: usize = 10_000;
+
+/// A stall, and what is kept of it beside the requests.
+#[derive(Debug)]
+pub struct Told {
+    /// The stall.
+    pub stall: Stall,
+    head: Head,
+    files: Files,
+}
+
+/// Tells a stall.
+pub fn tell(
+    found: &FoundStall,
+    (wall, now): (WallClock, Timestamp),
+    recent: &Recent,
+    observer: &mut Observer,
+    (devices, tally): (&Devices, &Tally),
+) -> Told {
+    let files = files_of(recent, found, observer);
+    let stall = stall(found, wall, (recent, observer), (devices, tally), &files);
+    let head = head(found, &stall, (wall, now), (recent, observer), &files);
+    Told { stall, head, files }
+}
+
+/// The files that are named, with their places.
+#[derive(Debug)]
+struct Files {
+    rows: Vec<KeptFile>,
+    places: FxHashMap<Inode, u32>,
+}
+
+impl Files {
+    fn place(&self, inode: Option<Inode>) -> Option<u32> {
+        self.places.get(&inode?).copied()
+    }
+
+    fn path(&self, inode: Option<Inode>) -> Option<&str> {
+        self.rows.get(self.place(inode)? as usize)?.path.as_deref()
+    }
+}
+
+fn files_of(recent: &Recent, found: &FoundStall, observer: &mut Observer) -> Files {
+    let mut bytes: FxHashMap<Inode, u64> = FxHashMap::default();
+    for request in recent.requests() {
+        if let Some(file) = request.file {
+            *bytes.entry(file).or_default() += request.row.bytes.0;
+        }
+    }
+    let mut inodes: Vec<(Inode, u64)> = bytes.into_iter().collect();
+    inodes.sort_by_key(|(inode, bytes)| (std::cmp::Reverse(*bytes), *inode));
+    let mut seen = FxHashSet::default();
+    let waited = found.worst.file.into_iter().chain(recent.waits().filter_map(|wait| wait.file));
+    let by_bytes = inodes.into_iter().map(|(inode, _)| inode);
+    let chosen: Vec<Inode> =
+        waited.chain(by_bytes).filter(|inode| seen.insert(*inode)).take(PATHS_MAX).collect();
+    let paths = observer.paths(&chosen);
+    let places = chosen.iter().copied().zip(0..).collect();
+    let rows = chosen.iter().zip(paths).map(|(inode, path)| {
+        let (path, content) =
+            path.map_or((None, fonio_core::Content::Data), |(path, content)| (Some(path), content));
+        KeptFile { device: inode.fs, inode: inode.number, path, content }
+    });
+    Files { rows: rows.collect(), places }
+}
+
+fn stall(
+    found: &FoundStall,
+    wall: WallClock,
+    (recent, observer): (&Recent, &Observer),
+    (devices, tally): (&Devices, &Tally),
+    files: &Files,
+) -> Stall {
+    let worst = &found.worst;
+    let span = (worst.row.began, worst.row.ended.unwrap_or(found.ended));
+    let of_file = worst.file.and_then(|file| observer.disk_of(file.fs).or_else(|| tally.disk_of(file)));
+    let device = of_file.or_else(|| busiest(recent.requests(), span.0, span.1));
+    let name = |id| observer.party(id).clone();
+    let why = match (observer.limited_because(), device) {
+        (Some(_), _) => Why::Unknown,
+        // The minute before is all that is known.
+        _ if span.0 < recent.complete_since(span.1) => Why::Unknown,
+        (None, None) => Why::NoRequest,
+        (None, Some(device)) => {
+            let is_met = |request: &ObservedRequest| {
+                let (queued, completed) = request.span();
+                request.row.device == device && completed > span.0 && queued < span.1
+            };
+            // The last ones are enough to tell what a busy device does.
+            let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
+            let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
+            let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));
+            why(&met, (from, span.1), worst.party, &name)
+        }
+    };
+    Stall {
+        began: wall.of(found.began),
+        lasted_ms: span.1.since(span.0).unwrap_or_default().0 / 1_000_000,
+        goes_on: found.goes_on,
+        party: name(worst.party),
+        thread: observer.thread(worst.row.tid).map(|thread| thread.comm).unwrap_or_default(),
+        blocked_in: worst.row.blocked_in.unwrap_or(BlockedIn::Unknown),
+        file: files.path(worst.file).map(shortened),
+        device: device.and_then(|device| device_name(device, devices)),
+        others: found.others.iter().map(|id| name(*id)).collect(),
+        why,
+        kept: None,
+    }
+}
+
+fn head(
+    found: &FoundStall,
+    stall: &Stall,
+    (wall, now): (WallClock, Timestamp),
+    (recent, observer): (&Recent, &Observer),
+    files: &Files,
+) -> Head {
+    let machine = Machine::here();
+    let mut meta =
+        stall_file::meta(machine.host(), wall.unix_ns_at_zero(), observer.limited_because().is_some());
+    let began = recent.complete_since(now);
+    (meta.began, meta.ended) = (Some(began), Some(now));
+    let ids: FxHashSet<DeviceId> = recent.requests().map(|request| request.row.device).collect();
+    let mut ids: Vec<DeviceId> = ids.into_iter().collect();
+    ids.sort_unstable();
+    meta.devices = ids.into_iter().filter_map(|id| machine.device(id)).collect();
+    let mut tids: Vec<u32> = Vec::new();
+    for request in recent.requests() {
+        tids.extend([request.row.tid, request.row.cause_tid].into_iter().flatten());
+    }
+    for wait in recent.waits().chain([&found.worst]) {
+        tids.extend([Some(wait.row.tid), wait.row.waker_tid].into_iter().flatten());
+    }
+    tids.extend(recent.counts().map(|count| count.row.tid));
+    tids.sort_unstable();
+    tids.dedup();
+    let mut waits: Vec<Wait> = recent.waits().map(|wait| wait_in(wait, files)).collect();
+    let worst = wait_in(&found.worst, files);
+    if !waits.contains(&worst) {
+        waits.push(worst);
+    }
+    let unobserved = observer.unobserved();
+    Head {
+        meta: serde_json::to_string(&meta).unwrap_or_default(),
+        stall: Some(stall.clone()),
+        began,
+        stall_began: found.began,
+        stall_ended: found.ended,
+        threads: tids.into_iter().filter_map(|tid| kept_thread(tid, observer)).collect(),
+        files: files.rows.clone(),
+        waits,
+        counts: recent
+            .counts()
+            .map(|count| BlockedCount { from: count.row.from.max(began), ..count.row })
+            .collect(),
+        unobserved: unobserved.requests,
+        limited: observer.limited_because().map(str::to_owned),
+    }
+}
+
+/// The name of a device, also of one that is not watched, such as a loop device.
+fn device_name(device: DeviceId, devices: &Devices) -> Option<String> {
+    devices.name(device).map(str::to_owned).or_else(|| Machine::here().device(device)?.name)
+}
+
+fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {
+    let thread = observer.thread(tid)?;
+    let party = observer.party(thread.party);
+    Some(KeptThread {
+        tid,
+        pid: thread.pid,
+        comm: thread.comm,
+        cgroup: thread.cgroup,
+        unit: (party.kind == PartyKind::Unit).then(|| party.name.clone()),
+    })
+}
+
+/// A wait with the place of its file.
+fn wait_in(wait: &ObservedWait, files: &Files) -> Wait {
+    Wait { file_id: files.place(wait.file), ..wait.row.clone() }
+}
+
+/// A request with the place of its file.
+fn request_in(request: ObservedRequest, files: &Files) -> Request {
+    let file_id = files.place(request.file);
+    let content = file_id.and_then(|file| files.rows.get(file as usize)).map(|file| file.content);
+    Request { file_id, content: content.unwrap_or(request.row.content), ..request.row }
+}
+
+/// Stores a stall with the requests of the minute before in a folder; returns the name of the file: the time of the stall, so
+/// that names sort by age.
+///
+/// # Errors
+/// Those of the file system; then nothing is left.
+pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
+    let name = free_name(told.stall.began, folder);
+    let (new, path) = (folder.join(".new"), folder.join(&name));
+    let requests = recent.requests().map(|request| request_in(request, &told.files));
+    let written = fs::File::create(&new)
+        .and_then(|file| stall_file::write(&told.head, requests, BufWriter::new(file)))
+        .and_then(|()| new.metadata())
+        .and_then(|metadata| {
+            Folders::make_room(folder, metadata.len());
+            fs::rename(&new, &path)
+        });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.map(|()| name)
+}
+
+fn free_name(began: i64, folder: &Path) -> String {
+    let time = crate::times::in_file_name(began);
+    let names = (1..).map(|n| if n == 1 { format!("{time}.stall") } else { format!("{time}-{n}.stall") });
+    names.take(1000).find(|name| !folder.join(name).exists()).unwrap_or_else(|| format!("{time}.stall"))
+}
+
+/// Copies a kept stall to the medium.
+///
+/// # Errors
+/// [`WatchError::File`]; then nothing is left there.
+pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
+    fs::create_dir_all(folder).map_err(WatchError::file(folder, "made"))?;
+    let bytes = fs::read(from).map_err(WatchError::file(from, "read"))?;
+    Folders::make_room(folder, bytes.len() as u64);
+    let (new, path) = (folder.join(format!(".{name}.new")), folder.join(name));
+    let mut written = fs::File::create(&new).and_then(|file| {
+        let mut file = BufWriter::new(file);
+        file.write_all(&bytes)?;
+        file.flush()
+    });
+    if written.is_ok() {
+        written = fs::rename(&new, &path);
+    }
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.map_err(WatchError::file(&path, "written"))
+}
+
+/// The names of the kept stalls in a folder, the oldest first.
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    let mut names: Vec<String> = kept_in(folder).into_iter().filter_map(|(path, _)| name(path)).collect();
+    names.sort_unstable();
+    names
+}

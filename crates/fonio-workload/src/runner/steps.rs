@@ -1,0 +1,97 @@
+//! Does the steps of a plan, one after the other.
+
+use super::worker::{Done, Worker};
+use super::{sql, work};
+use crate::clock::monotonic_ns;
+use crate::definition::Step;
+use crate::error::WorkloadError;
+use crate::scale::{Planned, due, scaled};
+
+impl Worker<'_, '_> {
+    /// Does the steps of a plan, and closes the connections to databases.
+    pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
+        self.steps(plan, 0)?;
+        for (name, connection) in std::mem::take(&mut self.connections) {
+            sql::close(self.shared.runner, &name, connection)?;
+        }
+        Ok(Done { amounts: self.amounts, times: self.times })
+    }
+
+    /// `round` counts the rounds of all repeats around, from the start of the run.
+    fn steps(&mut self, plan: &[Planned<'_>], round: u64) -> Result<(), WorkloadError> {
+        for planned in plan {
+            if self.shared.must_stop() {
+                return Err(WorkloadError::Stopped);
+            }
+            self.index = planned.index;
+            match planned.step {
+                Step::Repeat { mark, .. } => {
+                    for time in 0..planned.times {
+                        let round = round * planned.times + time;
+                        let start_ns = monotonic_ns();
+                        self.steps(&planned.inner, round)?;
+                        self.ended(planned, mark.as_deref(), round, start_ns);
+                    }
+                }
+                Step::Transaction { database, .. } => {
+                    for time in 0..planned.times {
+                        let start_ns = monotonic_ns();
+                        sql::begin(self, database)?;
+                        self.steps(&planned.inner, round * planned.times + time)?;
+                        sql::commit(self, database)?;
+                        self.ended(planned, None, round, start_ns);
+                    }
+                }
+                step => {
+                    let count = due(planned.total, planned.rounds, round);
+                    self.key = format!("{}/{} ({})", self.label, planned.key, step.kind());
+                    self.leaf(step, count)?;
+                    self.shared.did(count);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, step: &Step, count: u64) -> Result<(), WorkloadError> {
+        match step {
+            Step::Repeat { .. } | Step::Transaction { .. } => unreachable!("they have steps inside"),
+            Step::Write { files, size, request, sync, .. } => {
+                self.each(count, |worker| worker.write(files, size, *request, *sync))
+            }
+            Step::Append { files, size, sync, direct, .. } => self.append(files, count, size, *sync, *direct),
+            Step::Overwrite { files, size, order, sync, direct, .. } => {
+                self.overwrite(files, count, size, *order, *sync, *direct)
+            }
+            Step::Read { files, size, order, direct, .. } => self.read(files, count, *size, *order, *direct),
+            Step::Replace { files, size, sync, .. } => {
+                self.each(count, |worker| worker.replace(files, size, *sync))
+            }
+            Step::Rename { files, to, .. } => self.each(count, |worker| worker.rename(files, to)),
+            Step::Delete { files, keep: None, .. } => self.each(count, |worker| worker.delete(files)),
+            Step::Delete { files, keep: Some(keep), .. } => {
+                let keep = scaled(*keep, self.shared.runner.options.scale);
+                self.each(count, |worker| worker.trim(files, keep))
+            }
+            Step::Evict { files } => self.evict(files),
+            Step::Sql { database, statement, params, batch, .. } => {
+                sql::statements(self, database, statement, params, count, *batch)
+            }
+            Step::Get { size, content, send, store, request, sync, .. } => self.each(count, |worker| {
+                worker.get(size, *content, send.as_ref())?;
+                match store {
+                    Some(files) => worker.store(files, *request, *sync),
+                    None => Ok(()),
+                }
+            }),
+            Step::Think { seconds } => self.each(count, |worker| worker.pause(*seconds)),
+            Step::Work { kind, bytes, .. } => self.each(count, |worker| work::work(worker, *kind, *bytes)),
+            Step::Replay { trace, place } => self.each(count, |worker| {
+                let runner = worker.shared.runner;
+                let done = runner.traces[trace].run(runner, place, &|| worker.shared.must_stop())?;
+                worker.amounts += done;
+                Ok(())
+            }),
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! What every verb has in common: its exit codes, a closed pipe, the width of its screens, its progress.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::cargo_bin;
+use fonio_testing::{Need, has, skip};
+
+/// A real trace that is shipped with the readers' tests.
+fn trace(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
+}
+
+/// The files that the verbs below are called with.
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Files {
+        let files = Files { dir: tempfile::tempdir().expect("a temporary folder") };
+        fs::copy(trace("takeoverjp-sample.blktrace.0"), files.path("trace")).expect("a copy");
+        let text = fs::read_to_string(trace("ftrace-6.18.txt")).expect("the trace");
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.insert(lines.len() / 2, "CPU:0 [LOST 99999 EVENTS]");
+        fs::write(files.path("lossy.txt"), lines.join("\n")).expect("a trace with a gap");
+        fs::write(files.path("words"), "nothing like a trace\n").expect("a file");
+        let imported = files.run(&["import", "trace", "-o", "recording"]);
+        assert_eq!(imported.status.code(), Some(0), "{imported:?}");
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A call of fonio in the folder of the files.
+    fn fonio<A: AsRef<OsStr>>(&self, words: &[A]) -> Command {
+        let mut command = Command::new(cargo_bin("fonio"));
+        command.args(words).current_dir(self.dir.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command.env_remove("COLUMNS").env_remove("LINES");
+        command
+    }
+
+    fn run<A: AsRef<OsStr>>(&self, words: &[A]) -> Output {
+        self.fonio(words).output().expect("fonio starts")
+    }
+
+    /// Writes a program for tests of commands.
+    fn program(&self, name: &str, content: &[u8], mode: u32) {
+        fs::write(self.path(name), content).expect("a file");
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).expect("its mode");
+    }
+}
+
+fn split(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Each line: the code, and the words after `fonio`. None of them needs root.
+const CODES: &str = "
+    0
+    0   --help
+    0   --version
+    0   --json
+    2   --json report trace
+    2   no-such-verb
+    2   --no-such-option
+    0   check trace
+    1   check trace --budget totals.requests<1
+    2   check trace --calls-of 1
+    2   check absent
+    3   check lossy.txt
+    0   report trace
+    0   report recording
+    0   report trace --figures
+    1   report trace --budget totals.requests<1
+    2   report trace --budget no_such_figure<1
+    2   report absent
+    2   report words
+    2   report trace --no-such-option
+    3   report lossy.txt
+    0   compare trace trace
+    1   compare trace trace --budget totals.requests<1
+    2   compare trace
+    3   compare trace lossy.txt
+    0   import trace -o imported
+    2   import trace -o imported
+    2   import absent -o other
+    0   export trace --format csv -o csv
+    2   export trace --format recording
+    2   export absent --format csv
+    0   bench device . --dry-run
+    2   bench device absent --dry-run
+    0   storebench . --dry-run
+    2   storebench show words
+    2   storebench compare words words
+    0   device list
+    0   device show kingston
+    2   device show absent
+    0   device verify kingston
+    2   device verify absent
+    2   device fit words
+    2   device emulate no-such-card
+    125 device emulate no-such-card -- true
+    2   mount absent absent
+    2   mount stats .
+    0   run
+    2   run no-such-workload
+    2   lab run
+    125 lab run no-such-kernel -- true
+    0   run --json
+    2   launch
+    125 launch --on . --copy absent -- true
+    2   replay absent --on model:samsung_s5
+    0   replay recording --on model:samsung_s5 --scheduler none
+    0   fix
+    0   fix --json
+    0   fix show bfq
+    2   fix show no-such-fix
+    2   fix apply no-such-fix
+    2   fix undo no-such-fix
+    2   fix prove no-such-fix webbench --on .
+    125 fix prove bfq -- true
+    2   fix trial no-such-fix .
+    2   sync-policy check --policy absent
+    2   watch report --state absent --run absent
+    0   completions bash
+    0   man manual
+    2   record --for 0s
+    125 record --no-such-option -- true
+    125 record --redact --redact-key absent -o redacted -- true
+";
+
+#[test]
+fn every_verb_has_the_exit_codes_of_the_table() {
+    let files = Files::new();
+    for line in CODES.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let mut words = split(line);
+        let code: i32 = words.remove(0).parse().expect("a code");
+        let output = files.run(&words);
+        assert_eq!(output.status.code(), Some(code), "{line}: {}", text(&output.stderr));
+        assert!(code == 0 || !output.stderr.is_empty() || !output.stdout.is_empty(), "{line} is silent");
+    }
+    let help = text(&files.run(&["--help"]).stdout);
+    for row in ["0    success", "3    the measurement is not valid", "130  interrupted", "126  the command"] {
+        assert!(help.contains(row), "{row}: {help}");
+    }
+}
+
+#[test]
+fn json_before_a_verb_is_refused_with_the_way_out() {
+    let said = text(&Files::new().run(&["--json", "report", "trace"]).stderr);
+    assert!(said.contains("write it after the command"), "{said}");
+}
+
+/// Calls that print on standard output.
+const PRINTING: &str = "
+    --json
+    --help
+    check trace
+    report trace
+    report trace --json
+    report trace --figures
+    report trace --markdown
+    compare trace trace
+    compare trace trace --json
+    export trace --format csv
+    bench device . --dry-run
+    bench device . --dry-run --json
+    storebench . --dry-run
+    device list
+    device list --json
+    device show kingston
+    device show kingston --json
+    device show kingston --toml
+    device verify kingston
+    run
+    run --json
+    fix
+    fix --json
+    fix --all
+    fix show bfq
+    completions bash
+    sync-policy check --policy policy
+";
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let files = Files::new();
+    fs::write(files.path("policy"), "").expect("a file");
+    for line in PRINTING.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let mut child = files
+            .fonio(&split(line))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{line}");
+    }
+}
+
+/// Calls whose output is a screen.
+const SCREENS: &str = "
+    report trace
+    report trace --all
+    report lossy.txt --all
+    report trace --figures
+    compare trace recording
+    bench device . --dry-run
+    storebench . --dry-run
+    device list
+    device show kingston
+    device verify kingston
+    run
+    fix
+    fix --all
+    fix show bfq
+    replay recording --on model:samsung_s5 --scheduler none,cfq
+";
+
+/// Columns of a line; the texts hold no wide characters.
+fn columns(line: &str) -> usize {
+    line.chars().count()
+}
+
+#[test]
+fn screens_keep_to_the_width_of_the_terminal() {
+    let files = Files::new();
+    let mut wrong = Vec::new();
+    for width in [40, 60, 80, 120] {
+        for line in [""].into_iter().chain(SCREENS.lines().map(str::trim).filter(|line| !line.is_empty())) {
+            let output =
+                files.fonio(&split(line)).env("COLUMNS", width.to_string()).output().expect("it runs");
+            for shown in text(&output.stdout).lines().filter(|line| columns(line) > width) {
+                // A path or an address has a line of its own, after its indentation.
+                if shown.trim_start().contains(' ') {
+                    wrong.push(format!("fonio {line}, {width} columns: {shown}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_first_finding_is_on_a_small_screen() {
+    let files = Files::new();
+    for (width, height) in [(40, 40), (80, 24), (60, 30)] {
+        let mut report = files.fonio(&["report", "trace"]);
+        report.env("COLUMNS", width.to_string()).env("LINES", height.to_string());
+        let shown = text(&report.output().expect("it runs").stdout);
+        assert!(shown.lines().count() < height, "{width} × {height}:\n{shown}");
+        assert!(shown.lines().any(|line| line.contains(" 1. ")), "{width} × {height}:\n{shown}");
+    }
+}
+
+#[test]
+fn long_work_says_that_it_goes_on() {
+    let files = Files::new();
+    let mut report = files.fonio(&["report", "-"]);
+    let mut child =
+        report.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let bytes = fs::read(files.path("trace")).expect("the trace");
+    let mut input = child.stdin.take().expect("it is piped");
+    input.write_all(&bytes[..bytes.len() / 2]).expect("it is read");
+    let mut said = String::new();
+    let began = Instant::now();
+    BufReader::new(child.stderr.as_mut().expect("it is piped")).read_line(&mut said).expect("a line");
+    assert!(began.elapsed() > Duration::from_secs(9), "{said}");
+    assert!(said.starts_with("Reading the trace: "), "{said}");
+    input.write_all(&bytes[bytes.len() / 2..]).expect("it is read");
+    drop(input);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
+/// Sends a signal to fonio, and returns its code.
+fn end(mut child: Child, signal: &str) -> Option<i32> {
+    let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+    assert!(sent.expect("kill starts").success());
+    child.wait().expect("it ends").code()
+}
+
+/// Whether block I/O can be recorded here; `said` is what fonio said otherwise.
+fn can_record(files: &Files) -> bool {
+    if !has(&[Need::Root]) {
+        return false;
+    }
+    let output = files.run(&["record", "-o", "first", "--", "true"]);
+    if output.status.code() == Some(0) {
+        return true;
+    }
+    skip(Need::Tracefs, text(&output.stderr));
+    false
+}
+
+#[test]
+fn a_recorded_command_keeps_its_code_and_its_output() {
+    let files = Files::new();
+    if !can_record(&files) {
+        return;
+    }
+    files.program("no-first-line", b"echo \"$1\"; exit 7\n", 0o755);
+    files.program("not-executable", b"echo\n", 0o644);
+    for (code, words) in [
+        (0, &["true"][..]),
+        (7, &["./no-first-line", "said"]),
+        (9, &["sh", "-c", "echo said; exit 9"]),
+        (137, &["sh", "-c", "kill -9 $$"]),
+        (126, &["./not-executable"]),
+        (127, &["no-such-program-anywhere"]),
+    ] {
+        let own = ["record", "--overwrite", "-o", "of-command", "--blocked", "none", "--"];
+        let output = files.run(&[&own[..], words].concat());
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", text(&output.stderr));
+        assert!(["", "said\n"].contains(&text(&output.stdout).as_str()), "{}", text(&output.stdout));
+    }
+    assert_eq!(files.run(&["record", "-o", "of-command", "--", "true"]).status.code(), Some(125));
+}
+
+#[test]
+fn a_signal_decides_the_code_and_leaves_nothing() {
+    let files = Files::new();
+    if !can_record(&files) {
+        return;
+    }
+    let temporary = files.path("temporary");
+    fs::create_dir(&temporary).expect("a folder");
+    for (words, signal, code) in [
+        ("check --for 60s", "INT", 130),
+        ("check --for 60s", "TERM", 143),
+        ("record --for 60s -o of-signal --overwrite", "INT", 130),
+        ("record -o of-signal --overwrite", "TERM", 143),
+        ("watch run --state state --run run", "TERM", 143),
+        ("watch run --state state --run run", "INT", 130),
+    ] {
+        let mut call = files.fonio(&split(words));
+        call.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = call.spawn().expect("it starts");
+        let mut said = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let begins = |line: &str| line.contains("Recording ") || line.contains("watching; ");
+        assert!(said.any(|line| line.is_ok_and(|line| begins(&line))), "{words} begins");
+        std::thread::spawn(move || said.for_each(drop));
+        assert_eq!(end(child, signal), Some(code), "{words}");
+        let left: Vec<_> = fs::read_dir(&temporary).expect("it is there").collect();
+        assert!(left.is_empty(), "{words}: {left:?}");
+    }
+}

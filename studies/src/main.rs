@@ -24,15 +24,16 @@ mod veryquick;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use xtask::{emulated, process, smartio, tools};
 
 /// Run a study: an experiment with a scientific answer. `cargo xtask bench` measures the speed of fonio's own code.
 #[derive(Parser)]
-#[command(name = "cargo studies", disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "cargo studies", disable_help_subcommand = true)]
 struct CommandLine {
+    /// Without a study, all are listed.
     #[command(subcommand)]
-    study: Study,
+    study: Option<Study>,
 }
 
 #[derive(Subcommand)]
@@ -146,6 +147,9 @@ enum Study {
     Live(live::Arguments),
     /// Compute StoreBench's results of models, or compare results of equal cards.
     ///
+    /// `models` takes a minute and writes the data set that fonio ships. `equal` measures an emulated card several times:
+    /// root and fio, ten minutes a run.
+    ///
     /// Example: cargo studies storebench equal --runs 3
     Storebench(storebench::Arguments),
     /// Measure how well measurements in guests repeat, and how near they are to the model.
@@ -179,7 +183,10 @@ fn main() -> ExitCode {
     let role = ROLES.into_iter().find(|(name, _)| words.first().is_some_and(|word| word == name));
     let outcome = match role {
         Some((_, run)) => run(&words[1..]),
-        None => run(CommandLine::parse().study),
+        None => match CommandLine::parse().study {
+            Some(study) => run(study),
+            None => CommandLine::command().print_help().map_err(Into::into),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -216,8 +223,6 @@ fn run(study: Study) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -29,7 +29,7 @@ fn every_result_is_in_a_document() {
             "results" => block.id() == id,
             _ => id.starts_with(block.name),
         };
-        assert!(blocks.iter().any(shows), "no document shows the result {id}");
+        assert!(blocks.iter().any(shows), "put `<!-- results: {id} -->` and `{END}` into a document");
     }
 }
 

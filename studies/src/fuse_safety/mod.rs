@@ -89,7 +89,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     }
     if wanted("sequences") {
         let mut tests = process::cargo();
-        tests.args(["test", "--package", "fonio-bfuse", "--test", "sequences"]);
+        tests.args(["test", "--package", "fonio-bfuse", "--test", "integration", "sequences::"]);
         if std::env::var_os("FONIO_BFUSE_OPERATIONS").is_none() {
             tests.env("FONIO_BFUSE_OPERATIONS", OPERATIONS);
         }
@@ -112,7 +112,7 @@ fn on_other_kernels() -> Result<()> {
     // By their places in a guest.
     let mut programs: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut built = process::cargo();
-    built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "mounts", "--test", "sequences"]);
+    built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "integration"]);
     let output = built.args(["--no-run", "--message-format", "json"]).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{} failed: {}", process::shown(&built), output.status);
     // Without FUSE, the tests would be skipped and would pass.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use xtask::results::StudyResult;
 
 use crate::results_service::{self, Service, example};
 use crate::{process, tools};
@@ -17,6 +18,8 @@ const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
 
+/// Results in the seeded database, unless the command line says otherwise.
+const RESULTS: u64 = 10_000_000;
 /// The parts, in their order.
 const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
 
@@ -62,14 +65,20 @@ pub fn run(arguments: &[String]) -> Result<()> {
             _ => vec![schema()?],
         });
     }
+    let Options { results, seconds, rounds, parts } = &options;
+    let command =
+        format!("cargo xtask bench results --results {results} --seconds {seconds} --rounds {rounds}");
+    let title = "goals of the results service";
+    let mut result = StudyResult::begin("bench-results", title, &command, &["measured", "goal"])?;
     for verdict in &verdicts {
         let word = match verdict.holds {
-            Some(true) => "holds",
-            Some(false) => "FAILS",
+            Some(true) => "met",
+            Some(false) => "**missed**",
             None => "not measured",
         };
-        println!("{word}: {}", verdict.sentence);
+        result.row(&verdict.sentence, vec![word.into()]);
     }
+    result.keep(parts.is_empty() && *results >= RESULTS)?;
     if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
         bail!("not every goal holds");
     }
@@ -77,7 +86,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { results: 10_000_000, seconds: 30, rounds: 100, parts: Vec::new() };
+    let mut options = Options { results: RESULTS, seconds: 30, rounds: 100, parts: Vec::new() };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if PARTS.contains(&word.as_str()) {

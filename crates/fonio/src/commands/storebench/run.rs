@@ -1,6 +1,6 @@
 //! Measures: says what will be written, continues an interrupted run, measures, keeps and shows the result.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

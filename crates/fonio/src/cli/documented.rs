@@ -66,7 +66,9 @@ fn unknown_name(parsed: &Cli) -> Option<String> {
     let place = |name: &str| {
         let members: Vec<&str> = match name.strip_prefix("md-raid0:") {
             // After the @, the size of the member.
-            Some(members) => members.split('+').map(|name| name.split('@').next().unwrap_or_default()).collect(),
+            Some(members) => {
+                members.split('+').map(|name| name.split('@').next().unwrap_or_default()).collect()
+            }
             None => vec![name.strip_prefix("model:").unwrap_or(name)],
         };
         let mut members = members.into_iter().filter(|name| !no_name(name));

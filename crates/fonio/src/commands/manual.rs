@@ -56,9 +56,10 @@ fn with_names(command: Command) -> Command {
         .mut_subcommand("fix", |fix| {
             let fix = ["show", "apply", "undo", "trial"]
                 .into_iter()
-                .fold(fix, |fix, verb| fix.mut_subcommand(verb, |verb| offer(verb, "name", &fixes)));
+                .fold(fix, |fix, name| fix.mut_subcommand(name, |command| offer(command, "name", &fixes)));
             fix.mut_subcommand("prove", |prove| {
-                offer(offer(prove, "words", &[&fixes[..], &workloads].concat()), "on", &profiles)
+                let words = [&fixes[..], &workloads].concat();
+                offer(offer(prove, "words", &words), "on", &profiles)
             })
         })
         .mut_subcommand("device", |device| {

@@ -4,6 +4,7 @@
 mod assets;
 mod bench;
 mod bpf;
+mod circles;
 mod demo;
 mod dist;
 mod documents;
@@ -38,6 +39,7 @@ cargo xtask COMMAND
               [demo] [test] [fast]
   sentences   draw sentences of the documents, comments and messages, by the commit's hash, for a reader who judges the language:
               [--count N] [--commit HASH]
+  tidy        check the invariants of ARCHITECTURE.md; [--circles] prints the circles of files, known ones included
   fuzz        run the fuzz targets for longer: [TARGET…] [--seconds N] (default: all of them, 600 s each)
   mutants     make small faults in a sample of the code, and see whether the tests notice:
               [assembler] [recorder] [statistics] [buffer] [--seed N] [--sample N, of each; 25]
@@ -81,6 +83,7 @@ const COMMANDS: &[(&str, Run)] = &[
     ("test", test::run),
     ("times", times::run),
     ("sentences", sentences::run),
+    ("tidy", tidy::command),
     ("fuzz", fuzz::run),
     ("mutants", mutants::run),
     ("bench", bench::run),

@@ -48,8 +48,8 @@ const AREAS: &[Area] = &[
         package: "fonio-analysis",
         files: &[
             "crates/fonio-analysis/src/compare/**/*.rs",
-            "crates/fonio-analysis/src/interval.rs",
-            "crates/fonio-analysis/src/statistics/**/*.rs",
+            "crates/fonio-analysis/src/compare/interval.rs",
+            "crates/fonio-analysis/src/compare/statistics/**/*.rs",
         ],
         has_other_tests: false,
     },

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::process;
+use crate::circles;
+use xtask::process;
 
 /// The crates of ours that each of them may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -199,6 +200,15 @@ struct Dependency {
     kind: Option<String>,
 }
 
+/// Checks the invariants, or prints the circles of files.
+pub fn command(rest: &[String]) -> Result<()> {
+    match rest {
+        [] => run(),
+        [option] if option == "--circles" => circles::print(),
+        _ => bail!("`cargo xtask tidy` takes no arguments but `--circles`"),
+    }
+}
+
 /// Fails with all violations, one per line.
 pub fn run() -> Result<()> {
     let breaches = breaches()?;
@@ -246,12 +256,13 @@ fn breaches() -> Result<Vec<String>> {
         check_sources(name, folder, &mut found)?;
     }
     found.extend(crate::documents::breaches()?);
+    found.extend(circles::breaches()?);
     Ok(found)
 }
 
 fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Result<()> {
     let mut files = Vec::new();
-    collect_sources(folder, &mut files)?;
+    circles::collect_sources(folder, &mut files)?;
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let shown = file.strip_prefix(process::root()).unwrap_or(&file).display().to_string();
@@ -311,19 +322,6 @@ fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()
         .any(|form| line.contains(form))
-}
-
-fn collect_sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() && !path.ends_with("node_modules") && !path.ends_with("target") {
-            collect_sources(&path, into)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
-        }
-    }
-    into.sort();
-    Ok(())
 }
 
 #[cfg(test)]

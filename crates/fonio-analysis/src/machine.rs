@@ -1,7 +1,7 @@
 //! The rest of the machine: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al., Figures 11
 //! and 12; Nguyen et al., section 4.2).
 
-use fonio_core::{Metric, Sample};
+use fonio_core::{Metric, Nanos, Sample, Timestamp, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -170,8 +170,11 @@ pub struct MetricSeries {
     pub values: Vec<Option<f64>>,
 }
 
-use crate::bins::{Bins, Fold};
-use crate::seen::{per_second, ratio};
+use crate::figures::facts::{Facts, Frame};
+use crate::over_time::bins::{Bins, Fold};
+use crate::question::Question;
+use crate::question::context::Ending;
+use crate::question::ratio::{per_second, ratio};
 
 /// The most bins.
 const BINS: usize = 512;
@@ -304,8 +307,10 @@ impl Default for MachineTally {
     }
 }
 
-impl MachineTally {
-    pub(crate) fn add(&mut self, sample: &Sample) {
+impl Question for MachineTally {
+    type Answer = Machine;
+
+    fn sample(&mut self, sample: &Sample) {
         let key = (sample.metric, sample.subject.clone());
         let known = self.keys.get(&key).copied();
         if known.is_none() && self.readings.len() >= KEYS_MAX {
@@ -316,9 +321,9 @@ impl MachineTally {
         let Some(index) = known else {
             self.keys.insert(key, self.readings.len());
             if !is_counter(sample.metric) {
-                self.bins.at(time).add(self.readings.len(), value as f64);
+                self.bins.at(Timestamp(time)).add(self.readings.len(), value as f64);
             } else {
-                self.bins.at(time);
+                self.bins.at(Timestamp(time));
             }
             self.readings.push(Reading {
                 metric: sample.metric,
@@ -345,18 +350,114 @@ impl MachineTally {
             let passed = time.saturating_sub(reading.last_time);
             if passed > 0 {
                 let rate = rise as f64 / passed as f64;
-                self.bins.spread(reading.last_time, time, |bin, part| bin.add(index, rate * part as f64));
+                self.bins.spread(Timestamp(reading.last_time), Timestamp(time), |bin, part| {
+                    bin.add(index, rate * part.0 as f64);
+                });
                 if sample.metric == Metric::ProcessorActiveTicks {
                     self.processors.add(reading.last_time, time, rise);
                 }
             }
         } else {
-            self.bins.at(time).add(index, value as f64);
+            self.bins.at(Timestamp(time)).add(index, value as f64);
         }
         reading.last = value;
         reading.last_time = time.max(reading.last_time);
     }
 
+    fn finish(mut self, end: &mut Ending) -> Machine {
+        self.processors.close();
+        Machine {
+            samples: self.samples,
+            cpu: self.cpu(),
+            memory: self.memory(),
+            pressure: self.pressure(),
+            temperature: (self.of(Metric::TemperatureMillicelsius))
+                .map(|reading| Temperature {
+                    zone: reading.subject.clone().unwrap_or_default(),
+                    mean_millicelsius: reading.mean(),
+                    max_millicelsius: reading.max,
+                })
+                .collect(),
+            frequency: self.frequency(),
+            network: self.network(),
+            disks: self.disks(),
+            series: self.series(end.began().0),
+        }
+    }
+
+    fn figures(machine: &Machine, _: &Frame, facts: &mut Facts) {
+        facts.count("machine.samples", "samples of the machine", machine.samples);
+        if let Some(cpu) = &machine.cpu {
+            facts.put("cpu.active_share", "processors busy", Unit::Share, cpu.active_share);
+            let label = "processors idle with I/O outstanding (iowait)";
+            facts.put("cpu.iowait_share", label, Unit::Share, cpu.iowait_share);
+            let share = cpu.iowait_of_not_idle_share;
+            let label = "iowait, share of busy and iowait";
+            facts.put("cpu.iowait_of_not_idle_share", label, Unit::Share, share);
+            facts.put("cpu.busiest_share", "busiest processor", Unit::Share, cpu.busiest_share);
+        }
+        if let Some(memory) = &machine.memory {
+            let label = "least available memory, share";
+            facts.put("memory.available_min_share", label, Unit::Share, memory.available_min_share);
+            let bytes = memory.available_min_bytes.map(|bytes| bytes as f64);
+            facts.put("memory.available_min", "least available memory", Unit::Bytes, bytes);
+            let rate = memory.swap_pages_per_s;
+            facts.put("memory.swap_pages_per_s", "pages swapped, rate", Unit::PerS, rate);
+            let rate = memory.major_faults_per_s;
+            facts.put("memory.major_faults_per_s", "major page faults, rate", Unit::PerS, rate);
+        }
+        for Pressure { resource, some_share, full_share } in &machine.pressure {
+            let label = format!("some tasks stalled on {resource}");
+            facts.put(format!("pressure.{resource}.some"), label, Unit::Share, *some_share);
+            let label = format!("all tasks stalled on {resource}");
+            facts.put(format!("pressure.{resource}.full"), label, Unit::Share, *full_share);
+        }
+        if let Some(frequency) = &machine.frequency {
+            let label = "processor frequency limit, lowest over highest";
+            facts.put("frequency.capped_to", label, Unit::Share, frequency.capped_to_share);
+        }
+        of_temperature(&machine.temperature, facts);
+        of_network(&machine.network, facts);
+    }
+}
+
+fn of_temperature(zones: &[Temperature], facts: &mut Facts) {
+    if let Some(hottest) = zones.iter().rev().max_by_key(|zone| zone.max_millicelsius) {
+        facts.word("temperature.zone", &hottest.zone);
+        let highest = hottest.max_millicelsius as f64;
+        facts.put("temperature.max", "highest temperature", Unit::Millicelsius, highest);
+    }
+    for Temperature { zone, max_millicelsius, .. } in zones {
+        let (name, label) = (format!("temperature[{zone}].max"), format!("{zone}, highest temperature"));
+        facts.put(name, label, Unit::Millicelsius, *max_millicelsius as f64);
+    }
+}
+
+fn of_network(interfaces: &[Network], facts: &mut Facts) {
+    // A link's load is known only if its speed is known.
+    let busiest = interfaces.iter().rev().filter_map(|network| Some((network.link_share?, network)));
+    if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        facts.word("network.interface", &busiest.interface);
+        facts.put("network.link_share", "network link used", Unit::Share, link_share);
+        let speed = busiest.link_bytes_per_s.map(|speed| speed as f64);
+        facts.put("network.link", "network link speed", Unit::BytesPerS, speed);
+        let rates = [busiest.receive_bytes_per_s, busiest.transmit_bytes_per_s].into_iter().flatten();
+        let rate = rates.max_by(f64::total_cmp);
+        facts.put("network.bytes_per_s", "network rate", Unit::BytesPerS, rate);
+    }
+    for network in interfaces {
+        let interface = &network.interface;
+        let name = |figure: &str| format!("network[{interface}].{figure}");
+        let label = |what: &str| format!("{interface}, {what}");
+        let bytes = network.receive_bytes.map(|bytes| bytes as f64);
+        facts.put(name("receive_bytes"), label("bytes received"), Unit::Bytes, bytes);
+        let bytes = network.transmit_bytes.map(|bytes| bytes as f64);
+        facts.put(name("transmit_bytes"), label("bytes sent"), Unit::Bytes, bytes);
+        facts.put(name("link_share"), label("link used"), Unit::Share, network.link_share);
+    }
+}
+
+impl MachineTally {
     fn of(&self, metric: Metric) -> impl Iterator<Item = &Reading> {
         let mut readings: Vec<_> =
             self.readings.iter().filter(move |reading| reading.metric == metric).collect();
@@ -375,28 +476,7 @@ impl MachineTally {
     }
 
     fn rise_per_second(&self, metric: Metric) -> Option<f64> {
-        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, reading.sampled()))
-    }
-
-    pub(crate) fn finish(mut self, began_ns: u64) -> Machine {
-        self.processors.close();
-        Machine {
-            samples: self.samples,
-            cpu: self.cpu(),
-            memory: self.memory(),
-            pressure: self.pressure(),
-            temperature: (self.of(Metric::TemperatureMillicelsius))
-                .map(|reading| Temperature {
-                    zone: reading.subject.clone().unwrap_or_default(),
-                    mean_millicelsius: reading.mean(),
-                    max_millicelsius: reading.max,
-                })
-                .collect(),
-            frequency: self.frequency(),
-            network: self.network(),
-            disks: self.disks(),
-            series: self.series(began_ns),
-        }
+        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, Nanos(reading.sampled())))
     }
 
     fn cpu(&self) -> Option<Cpu> {
@@ -474,9 +554,9 @@ impl MachineTally {
     fn network(&self) -> Vec<Network> {
         let of_interface = |receive: &Reading| {
             let transmit = self.subject_of(Metric::NetTransmitBytes, &receive.subject);
-            let receive_bytes_per_s = per_second(receive.rise, receive.sampled());
+            let receive_bytes_per_s = per_second(receive.rise, Nanos(receive.sampled()));
             let transmit_bytes_per_s =
-                transmit.and_then(|transmit| per_second(transmit.rise, transmit.sampled()));
+                transmit.and_then(|transmit| per_second(transmit.rise, Nanos(transmit.sampled())));
             let link = self.subject_of(Metric::NetLinkBytesPerS, &receive.subject);
             let link_bytes_per_s =
                 link.and_then(|link| u64::try_from(link.max).ok()).filter(|speed| *speed > 0);
@@ -533,10 +613,10 @@ impl MachineTally {
             }
         });
         let metrics = metrics.collect();
-        let start = i128::from(self.bins.origin()) - i128::from(began_ns);
+        let start = i128::from(self.bins.origin().0) - i128::from(began_ns);
         MachineSeries {
             start_ns: start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
-            bin_ns: self.bins.width(),
+            bin_ns: self.bins.width().0,
             metrics,
         }
     }
@@ -563,7 +643,8 @@ mod tests {
     use fonio_core::{Meta, RowSink, Timestamp};
 
     use super::*;
-    use crate::{Analyser, AnalysisOptions};
+    use crate::analyser::Analyser;
+    use crate::question::options::AnalysisOptions;
 
     fn machine(samples: &[(u64, Metric, Option<&str>, i64)]) -> Machine {
         let mut analyser = Analyser::new(AnalysisOptions::default());

@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{ByteCount, Nanos};
+use crate::units::ByteCount;
+use crate::units::Nanos;
 
 /// The unit of a number; it decides the prefixes and the suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

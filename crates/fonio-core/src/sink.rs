@@ -93,46 +93,46 @@ macro_rules! forward_rows {
 #[macro_export]
 macro_rules! __argument_of_row_sink {
     (began) => {
-        $crate::Timestamp
+        $crate::units::Timestamp
     };
     (request) => {
-        &$crate::Request
+        &$crate::rows::Request
     };
     (bio) => {
-        &$crate::Bio
+        &$crate::rows::Bio
     };
     (link) => {
-        &$crate::Link
+        &$crate::rows::Link
     };
     (call) => {
-        &$crate::Call
+        &$crate::rows::Call
     };
     (statement) => {
-        &$crate::Statement
+        &$crate::rows::Statement
     };
     (wait) => {
-        &$crate::Wait
+        &$crate::rows::Wait
     };
     (blocked_count) => {
-        &$crate::BlockedCount
+        &$crate::rows::BlockedCount
     };
     (file) => {
-        &$crate::File
+        &$crate::rows::File
     };
     (thread) => {
-        &$crate::Thread
+        &$crate::rows::Thread
     };
     (sample) => {
-        &$crate::Sample
+        &$crate::rows::Sample
     };
     (mark) => {
-        &$crate::Mark
+        &$crate::rows::Mark
     };
     (diagnostic) => {
-        &$crate::Diagnostic
+        &$crate::rows::Diagnostic
     };
     (settled) => {
-        $crate::Timestamp
+        $crate::units::Timestamp
     };
 }
 

@@ -2,7 +2,7 @@
 //! the first setup takes as long as it does.
 
 use fonio_analysis::Answer;
-use fonio_analysis::interval::RUNS_MIN;
+use fonio_analysis::compare::interval::RUNS_MIN;
 use fonio_core::Unit;
 use fonio_report::Document;
 use fonio_report::document::{
@@ -387,7 +387,7 @@ fn figure(series: &Series) -> Option<Chart> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_analysis::interval::compare_rounds;
+    use fonio_analysis::compare::interval::compare_rounds;
     use fonio_report::{TerminalStyle, render_terminal};
 
     use super::*;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fonio_analysis::Change;
-use fonio_analysis::interval::{RUNS_MIN, compare_rounds, rounds_needed};
+use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds, rounds_needed};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;

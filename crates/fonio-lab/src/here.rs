@@ -29,8 +29,8 @@ pub struct CommandHere<'a> {
     pub put: &'a [PathBuf],
     /// Files and directories that come back.
     pub bring: &'a [PathBuf],
-    /// The width of the terminal for its output.
-    pub columns: usize,
+    /// The width of the terminal, if its output goes to one.
+    pub columns: Option<usize>,
 }
 
 impl CommandHere<'_> {
@@ -63,8 +63,10 @@ impl CommandHere<'_> {
                 guest.files.add_copy(&input, &input)?;
             }
         }
-        let mut command = vec!["env".to_owned(), format!("COLUMNS={}", self.columns)];
-        command.extend_from_slice(self.words);
+        let mut command = self.words.to_vec();
+        if let Some(columns) = self.columns {
+            command.splice(0..0, ["env".to_owned(), format!("COLUMNS={columns}")]);
+        }
         // In the directory of the results, so that they are only renamed, and a killed run leaves nothing elsewhere.
         let staging = match bring.first().filter(|path| path.is_dir()) {
             Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),

@@ -1,6 +1,6 @@
 //! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
 
-use fonio_analysis::interval::LEAST_EFFECT;
+use fonio_analysis::compare::interval::LEAST_EFFECT;
 use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
 
 use crate::document::{
@@ -12,18 +12,25 @@ use fonio_core::{Better, Unit};
 /// A figure and its change.
 type Changed<'a> = (&'a ComparisonRow, &'a Change);
 
-pub fn document(comparison: &Comparison) -> Document {
-    let Some((first, others)) = comparison.sides.split_first() else {
-        return Document { title: "Nothing to compare".into(), ..Document::default() };
-    };
-    let names: Vec<String> = comparison.sides.iter().map(|side| side.name.clone()).collect();
-    Document {
-        title: listed(&names),
-        subtitle: format!("compared with {}", first.name),
-        verdict: verdict(comparison, first, others),
-        sections: others.iter().enumerate().map(|(at, side)| section(comparison, at, first, side)).collect(),
-        provenance: vec![Fact::new("Intervals", Cell::Text(comparison.method.clone()))],
-        ..Document::default()
+impl Document {
+    /// The report on a comparison.
+    pub fn from_comparison(comparison: &Comparison) -> Document {
+        let Some((first, others)) = comparison.sides.split_first() else {
+            return Document { title: "Nothing to compare".into(), ..Document::default() };
+        };
+        let names: Vec<String> = comparison.sides.iter().map(|side| side.name.clone()).collect();
+        Document {
+            title: listed(&names),
+            subtitle: format!("compared with {}", first.name),
+            verdict: verdict(comparison, first, others),
+            sections: others
+                .iter()
+                .enumerate()
+                .map(|(at, side)| section(comparison, at, first, side))
+                .collect(),
+            provenance: vec![Fact::new("Intervals", Cell::Text(comparison.method.clone()))],
+            ..Document::default()
+        }
     }
 }
 

@@ -3,9 +3,6 @@
 //! A document is built once and passed to a renderer. Each section answers a question in the words of the user. Its charts
 //! always come with a table, so that no information depends on colour alone.
 
-use fonio_analysis::{Analysis, Comparison};
-use fonio_core::Meta;
-
 use fonio_core::Unit;
 
 /// A report: the verdict, the first questions, the findings, then all other questions.
@@ -331,18 +328,6 @@ pub enum Mark {
         /// The label.
         label: String,
     },
-}
-
-impl Document {
-    /// The report on an analysis.
-    pub fn from_analysis(analysis: &Analysis, meta: &Meta) -> Document {
-        crate::questions::document(analysis, meta)
-    }
-
-    /// The report on a comparison.
-    pub fn from_comparison(comparison: &Comparison) -> Document {
-        crate::comparison::document(comparison)
-    }
 }
 
 impl Cell {

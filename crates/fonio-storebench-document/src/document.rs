@@ -75,6 +75,7 @@ pub struct Document {
     /// The verdict, in sentences.
     pub verdict: String,
     /// Remarks on the run. They stay on the machine: a [`Submission`](crate::Submission) has none.
+    #[schemars(description = "Remarks on the run. They stay on the machine: a [`Submission`] has none.")]
     pub notes: Vec<String>,
 }
 

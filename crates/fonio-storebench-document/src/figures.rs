@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// The units that a document can have; only for its schema. Values have a [`Unit`] whose name is one of these.
 #[derive(JsonSchema)]
-#[schemars(rename = "Unit")]
+#[schemars(rename = "Unit", description = "The unit of a figure.")]
 #[allow(dead_code, reason = "only its schema is used")]
 pub(crate) enum UnitOfFigure {
     /// 10⁶ bytes per second.

@@ -10,6 +10,7 @@ pub mod blktrace;
 mod complaints;
 pub mod csv;
 mod expansion;
+mod format;
 pub mod ftrace_text;
 pub mod input;
 pub mod lines;

@@ -1,6 +1,5 @@
 //! Recognises the format of a file by its content, and chooses the reader for it.
 
-use std::fmt;
 use std::io::{self, Read};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
@@ -14,76 +13,13 @@ use crate::blkparse::{self, BlkparseReader};
 use crate::blktrace::{self, BlktraceReader};
 use crate::csv::{self, CsvError, CsvReader, Mapping, MappingError};
 use crate::expansion;
+pub use crate::format::Format;
 use crate::ftrace_text::{self, FtraceReader};
 use crate::input::Input;
 use crate::systrace::{self, SystraceReader};
 
 /// The number of bytes of a file that are examined.
 pub const HEAD_BYTES: usize = 64 * 1024;
-
-/// A format that fonio reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Format {
-    /// blktrace's binary, per processor or merged.
-    Blktrace,
-    /// blkparse's default text.
-    Blkparse,
-    /// ftrace's `trace` or `trace_pipe` as text.
-    Ftrace,
-    /// systrace or atrace: HTML, or `TRACE:` and the text after it, compressed or not.
-    Systrace,
-    /// The CSV of the MSR Cambridge traces.
-    MsrCambridge,
-    /// The ASCII traces of DiskSim and MQSim.
-    DiskSim,
-    /// Any other CSV; it needs a [`Mapping`], except fonio's own.
-    Csv,
-}
-
-impl Format {
-    /// Every format.
-    pub const ALL: [Format; 7] = [
-        Format::Blktrace,
-        Format::Blkparse,
-        Format::Ftrace,
-        Format::Systrace,
-        Format::MsrCambridge,
-        Format::DiskSim,
-        Format::Csv,
-    ];
-
-    /// The name on the command line and in `meta.json`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Blktrace => "blktrace",
-            Format::Blkparse => "blkparse",
-            Format::Ftrace => "ftrace",
-            Format::Systrace => "systrace",
-            Format::MsrCambridge => "msr-cambridge",
-            Format::DiskSim => "disksim",
-            Format::Csv => "csv",
-        }
-    }
-
-    fn describe(self) -> &'static str {
-        match self {
-            Format::Blktrace => "blktrace (binary)",
-            Format::Blkparse => "blkparse (its default text)",
-            Format::Ftrace => "ftrace (text of trace or trace_pipe)",
-            Format::Systrace => "systrace (HTML, or atrace's output)",
-            Format::MsrCambridge => "msr-cambridge (CSV)",
-            Format::DiskSim => "disksim (ASCII, MQSim's too)",
-            Format::Csv => "csv (any, with a column mapping)",
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// An unknown name of a format.
 #[derive(Debug, Error, PartialEq, Eq)]

@@ -95,7 +95,7 @@ impl Recent {
                     if self.requests.len() >= CHUNKS_MAX
                         && let Some(dropped) = self.requests.pop_front()
                     {
-                        self.began = self.began.max(dropped.last);
+                        self.began = self.began.max(Timestamp(dropped.last.0 + 1));
                     }
                     self.requests.push_back(Chunk::new());
                 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fonio_analysis::interval::compare_rounds;
+use fonio_analysis::compare::interval::compare_rounds;
 use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 

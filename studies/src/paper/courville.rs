@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use fonio_analysis::Group;
-use fonio_analysis::flushes::FlushGaps;
-use fonio_analysis::locality::PlaceCounts;
-use fonio_analysis::size_latency::SizeLatencyRow;
+use fonio_analysis::addresses::locality::PlaceCounts;
+use fonio_analysis::device::flushes::FlushGaps;
+use fonio_analysis::requests::size_latency::SizeLatencyRow;
 use fonio_experiment::RunFigures;
 use fonio_report::json::Report;
 

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use fonio_analysis::sequentiality::SequentialShare;
+use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_experiment::RunFigures;
 use fonio_report::json::Report;
 

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
-use fonio_analysis::sequentiality::SequentialShare;
-use fonio_analysis::sizes::SizeRow;
+use fonio_analysis::addresses::sequentiality::SequentialShare;
+use fonio_analysis::requests::sizes::SizeRow;
 use fonio_analysis::{Analysis, Distribution, Group};
 use fonio_bench::result::Benchmark;
 use fonio_experiment::{Layers, RunFigures, Series, VariationResult};

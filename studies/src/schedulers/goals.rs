@@ -1,9 +1,9 @@
 //! Which goals of SmartIO hold, which fail, and which the starts do not decide.
 //!
 //! Start `n` of a scheduler is compared with start `n` of another one: both had the same think times. The interval of the
-//! ratio is that of `fonio_analysis::interval`, at 95 % for all comparisons of a goal together.
+//! ratio is that of `fonio_analysis::compare::interval`, at 95 % for all comparisons of a goal together.
 
-use fonio_analysis::interval::{Answer, Change, compare_rounds};
+use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
 
 use super::cell::{SMARTIO, VARIANTS, Values};
 use super::figures::{median, slowdown, slowdowns};

@@ -1,7 +1,7 @@
 //! Whether the comparison of the goals tells equal things apart: two halves of the starts of one cell, drawn at random, as if
 //! they were two schedulers.
 
-use fonio_analysis::interval::{RUNS_MIN, compare_rounds};
+use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;
 
 use super::Results;

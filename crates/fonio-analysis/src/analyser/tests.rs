@@ -2,11 +2,12 @@
 
 use expect_test::expect;
 use fonio_core::meta::{Device, Lost};
-use fonio_core::{BlockedIn, ByteCount, Content, Metric, Sector, SqliteWrite, WaitReason};
+use fonio_core::{BlockedIn, ByteCount, Content, DeviceId, Flags, Metric, Sector, SqliteWrite, WaitReason};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Filter, Group};
+use crate::filter::{Filter, FilterOptions};
+use crate::requests::class::Group;
 
 /// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`. An omitted
 /// value is unknown; `dev1` names a device other than 0.
@@ -317,7 +318,7 @@ fn io_share_is_the_studys() {
         Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(duration_us * 1000)), ..Meta::default() };
     let share = analyse_rows(&rows, &meta).io_share.all.unwrap();
     assert!((share.latency_sum_share * 100.0 - percent).abs() < 0.01, "{}", share.latency_sum_share);
-    assert_eq!(share.level, crate::io_share::Level::Heavy);
+    assert_eq!(share.level, crate::device::io_share::Level::Heavy);
 }
 
 proptest! {

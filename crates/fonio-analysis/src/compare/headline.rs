@@ -1,11 +1,15 @@
 //! The figures that a comparison consists of, from the analysis of one recording.
 
-use fonio_core::{Better, Unit};
+use fonio_core::{Nanos, Unit};
 
-use crate::figures::{better, label};
-use crate::slices::SliceTimes;
-use crate::statistics::estimate::{self, Estimate};
-use crate::{Analysis, Distribution, Group};
+use super::statistics::estimate::{self, Estimate};
+use crate::analyser::Analysis;
+use crate::figures::Figure;
+use crate::figures::facts::Facts;
+use crate::over_time::slices::{SliceTimes, Slices};
+use crate::question::ratio::per_second;
+use crate::requests::class::Group;
+use crate::verdict::facts::facts;
 
 /// How directly people feel a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +36,24 @@ impl Nearness {
 
 /// A headline figure of one recording.
 pub(super) struct Headline {
-    pub(super) figure: String,
-    pub(super) label: String,
-    pub(super) unit: Unit,
-    pub(super) better: Option<Better>,
+    pub(super) name: String,
+    /// The figure over the full span; absent if the recording does not have it.
+    pub(super) figure: Option<Figure>,
     pub(super) nearness: Nearness,
-    /// The value over the full span.
-    pub(super) value: Option<f64>,
     /// The interval around the value, as far as the recording can give one.
     pub(super) within: Within,
+}
+
+impl Headline {
+    fn new(name: String, nearness: Nearness, facts: &Facts, within: impl Fn(f64) -> Within) -> Headline {
+        let figure = facts.figures.get(&name).cloned();
+        let value = figure.as_ref().and_then(|figure| figure.value);
+        Headline { figure, within: value.map_or(Within::TooFewPieces, within), name, nearness }
+    }
+
+    pub(super) fn value(&self) -> Option<f64> {
+        self.figure.as_ref()?.value
+    }
 }
 
 /// How precisely one recording can locate a figure.
@@ -61,11 +74,26 @@ impl Within {
 
 /// The headline figures, in the same order for every analysis.
 pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
+    let mut facts = facts(analysis);
+    put_own(analysis, &mut facts);
     let memory = memory(analysis);
-    let mut all = whole(analysis);
-    latencies(analysis, memory, &mut all);
-    rates(analysis, memory, &mut all);
+    let mut all = whole(&facts);
+    latencies(analysis, &facts, memory, &mut all);
+    rates(analysis, &facts, memory, &mut all);
     all
+}
+
+/// Adds the figures that only a comparison has.
+fn put_own(analysis: &Analysis, facts: &mut Facts) {
+    let ns = |time: Option<u64>| time.map(|time| time as f64);
+    facts.felt("run_time", "run time", Unit::Ns, ns(analysis.run_time_ns));
+    let blocked = analysis.launch.as_ref().map(|launch| launch.path.storage_ns);
+    facts.felt("launch.storage", "time blocked on storage", Unit::Ns, ns(blocked));
+    let slices = &analysis.slices;
+    let has_responses = analysis.latency.groups.iter().any(|row| row.response_ns.is_some());
+    let rate = per_second(slices.long.iter().sum::<u64>(), Nanos(slices.covered_ns.iter().sum()));
+    let label = "responses of 100 ms or longer, rate";
+    facts.felt("long.per_s", label, Unit::PerS, rate.filter(|_| has_responses));
 }
 
 /// The number of slices in one independent piece: the longest memory that a latency shows. The device's past affects
@@ -81,172 +109,79 @@ fn memory(analysis: &Analysis) -> f64 {
 }
 
 /// The figures with one value per recording.
-fn whole(analysis: &Analysis) -> Vec<Headline> {
-    let one = |figure: &str, nearness, value: Option<u64>| Headline {
-        figure: figure.to_owned(),
-        label: label(figure),
-        unit: Unit::Ns,
-        better: better(figure),
-        nearness,
-        value: value.map(|value| value as f64),
+fn whole(facts: &Facts) -> Vec<Headline> {
+    let figures = [
+        ("run_time", Nearness::Felt),
+        ("launch.storage", Nearness::Felt),
+        ("latency.reads.response.max", Nearness::Waiting),
+        ("latency.write_sync.response.max", Nearness::Waiting),
+    ];
+    let one = |(name, nearness): (&str, Nearness)| Headline {
         within: Within::OneValue,
+        ..Headline::new(name.to_owned(), nearness, facts, |_| Within::OneValue)
     };
-    let longest = |group: Group| {
-        let row = analysis.latency.groups.iter().find(|row| row.group == group)?;
-        row.response_ns.as_ref()?.max
-    };
-    let blocked = analysis.launch.as_ref().map(|launch| launch.path.storage_ns);
-    vec![
-        one("run_time", Nearness::Felt, analysis.run_time_ns),
-        one("launch.storage", Nearness::Felt, blocked),
-        one("latency.reads.response.max", Nearness::Waiting, longest(Group::Reads)),
-        one("latency.write_sync.response.max", Nearness::Waiting, longest(Group::WriteSync)),
-    ]
+    figures.into_iter().map(one).collect()
 }
 
-fn latencies(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
+fn latencies(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline>) {
     let slices = &analysis.slices;
     let async_group = if analysis.latency.sync_known { Group::WriteAsync } else { Group::WriteUnknown };
     // Responses come first, because people feel them.
     for kind in ["response", "service"] {
-        for (group, name, of_slices) in [
-            (Group::Reads, "reads", &slices.read),
-            (Group::WriteSync, "write_sync", &slices.write_sync),
-            (async_group, async_group.name(), &slices.write_async),
+        for (group, of_slices) in [
+            (Group::Reads, &slices.read),
+            (Group::WriteSync, &slices.write_sync),
+            (async_group, &slices.write_async),
         ] {
-            let row = analysis.latency.groups.iter().find(|row| row.group == group);
-            let (times, whole) = match kind {
-                "response" => (&of_slices.response, row.and_then(|row| row.response_ns.as_ref())),
-                _ => (&of_slices.service, row.and_then(|row| row.service_ns.as_ref())),
+            let is_response = kind == "response";
+            let times = if is_response { &of_slices.response } else { &of_slices.service };
+            let is_waited_for = is_response && group != async_group;
+            let nearness = if is_waited_for { Nearness::Waiting } else { Nearness::Explains };
+            let mut put = |statistic: &str, estimate: &dyn Fn(f64) -> Option<Estimate>| {
+                let name = format!("latency.{}.{kind}.{statistic}", group.name());
+                all.push(Headline::new(name, nearness, facts, |value| Within::of(estimate(value))));
             };
-            let waited_for = kind == "response" && group != async_group;
-            for (part, (value, estimate)) in [
-                ("p99", p99(whole, times, memory)),
-                ("p50", p50(whole, times, memory)),
-                ("mean", mean(whole, times, memory)),
-            ] {
-                let figure = format!("latency.{name}.{kind}.{part}");
-                all.push(Headline {
-                    label: label(&figure),
-                    better: better(&figure),
-                    figure,
-                    unit: Unit::Ns,
-                    nearness: if waited_for { Nearness::Waiting } else { Nearness::Explains },
-                    value,
-                    within: Within::of(estimate),
-                });
-            }
+            put("p99", &|value| quantile(value, 0.99, &times.below_p99, times, memory));
+            put("p50", &|value| quantile(value, 0.5, &times.below_p50, times, memory));
+            put("mean", &|value| mean(value, times, memory));
         }
     }
 }
 
-fn p99(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
-    quantile(whole.and_then(|whole| whole.p99), 0.99, &times.below_p99, times, memory)
+fn quantile(value: f64, at: f64, below: &[f64], times: &SliceTimes, memory: f64) -> Option<Estimate> {
+    Estimate::quantile(value, at, below, &times.count, &times.histogram, memory)
 }
 
-fn p50(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
-    quantile(whole.and_then(|whole| whole.p50), 0.5, &times.below_p50, times, memory)
-}
-
-fn quantile(
-    value: Option<u64>,
-    at: f64,
-    below: &[f64],
-    times: &SliceTimes,
-    memory: f64,
-) -> (Option<f64>, Option<Estimate>) {
-    let value = value.map(|value| value as f64);
-    (
-        value,
-        value.and_then(|value| Estimate::quantile(value, at, below, &times.count, &times.histogram, memory)),
-    )
-}
-
-fn mean(whole: Option<&Distribution>, times: &SliceTimes, memory: f64) -> (Option<f64>, Option<Estimate>) {
-    let value = whole.map(|whole| whole.mean);
+fn mean(value: f64, times: &SliceTimes, memory: f64) -> Option<Estimate> {
     let parts: Vec<(f64, f64)> =
         times.sum_ns.iter().zip(&times.count).map(|(sum, count)| (*sum as f64, *count as f64)).collect();
-    (value, value.and_then(|value| Estimate::ratio(value, &parts, memory)))
+    Estimate::ratio(value, &parts, memory)
 }
 
-fn rates(analysis: &Analysis, memory: f64, all: &mut Vec<Headline>) {
-    const NS_IN_S: f64 = 1e9;
-    let slices = &analysis.slices;
-    let totals = &analysis.totals;
-    let share = analysis.io_share.all.as_ref();
-    let covered: u64 = slices.covered_ns.iter().sum();
-    let long_per_s = analysis
-        .latency
-        .groups
-        .iter()
-        .any(|row| row.response_ns.is_some())
-        .then(|| crate::seen::per_second(slices.long.iter().sum(), covered))
-        .flatten();
-    for (figure, unit, nearness, value, parts, scale) in [
-        ("long.per_s", Unit::PerS, Nearness::Waiting, long_per_s, &slices.long, NS_IN_S),
-        (
-            "io_share.busy_union",
-            Unit::Share,
-            Nearness::Explains,
-            share.map(|share| share.busy_union_share),
-            &slices.busy_ns,
-            1.0,
-        ),
-        (
-            "io_share.latency_sum",
-            Unit::Number,
-            Nearness::Explains,
-            share.map(|share| share.latency_sum_share),
-            &slices.service_sum_ns,
-            1.0,
-        ),
-        (
-            "flushes.per_s",
-            Unit::PerS,
-            Nearness::Explains,
-            analysis.flushes.flushes_per_s,
-            &slices.flushes,
-            NS_IN_S,
-        ),
-        (
-            "totals.requests_per_s",
-            Unit::PerS,
-            Nearness::Explains,
-            totals.requests_per_s,
-            &slices.requests,
-            NS_IN_S,
-        ),
-        (
-            "totals.read_bytes_per_s",
-            Unit::BytesPerS,
-            Nearness::Explains,
-            totals.read_bytes_per_s,
-            &slices.read_bytes,
-            NS_IN_S,
-        ),
-        (
-            "totals.write_bytes_per_s",
-            Unit::BytesPerS,
-            Nearness::Explains,
-            totals.write_bytes_per_s,
-            &slices.write_bytes,
-            NS_IN_S,
-        ),
-    ] {
-        let parts: Vec<(f64, f64)> = parts
-            .iter()
-            .zip(&slices.covered_ns)
+/// Figures that are a sum over the slices, divided by their time: the name, the sum of each slice, and its unit in those of
+/// the time.
+type Rate = (&'static str, Nearness, fn(&Slices) -> &[u64], f64);
+
+const NS_IN_S: f64 = 1e9;
+
+const RATES: [Rate; 7] = [
+    ("long.per_s", Nearness::Waiting, |slices| &slices.long, NS_IN_S),
+    ("io_share.busy_union", Nearness::Explains, |slices| &slices.busy_ns, 1.0),
+    ("io_share.latency_sum", Nearness::Explains, |slices| &slices.service_sum_ns, 1.0),
+    ("flushes.per_s", Nearness::Explains, |slices| &slices.flushes, NS_IN_S),
+    ("totals.requests_per_s", Nearness::Explains, |slices| &slices.requests, NS_IN_S),
+    ("totals.read_bytes_per_s", Nearness::Explains, |slices| &slices.read_bytes, NS_IN_S),
+    ("totals.write_bytes_per_s", Nearness::Explains, |slices| &slices.write_bytes, NS_IN_S),
+];
+
+fn rates(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline>) {
+    for (name, nearness, parts, scale) in RATES {
+        let parts: Vec<(f64, f64)> = (parts(&analysis.slices).iter().zip(&analysis.slices.covered_ns))
             .map(|(part, time)| (*part as f64 * scale, *time as f64))
             .collect();
-        all.push(Headline {
-            figure: figure.to_owned(),
-            label: label(figure),
-            unit,
-            better: better(figure),
-            nearness,
-            value,
-            within: Within::of(value.and_then(|value| Estimate::ratio(value, &parts, memory))),
-        });
+        all.push(Headline::new(name.to_owned(), nearness, facts, |value| {
+            Within::of(Estimate::ratio(value, &parts, memory))
+        }));
     }
 }
 

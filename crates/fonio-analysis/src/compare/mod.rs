@@ -3,7 +3,7 @@
 //! There are two methods, depending on the input:
 //!
 //! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure between
-//!   slices gives its interval ([`crate::statistics`] accounts for autocorrelation). The result holds for these
+//!   slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The result holds for these
 //!   recordings only: this method cannot show how much two runs of the same thing differ.
 //! - **Several recordings per side.** Each recording gives one value, and the spread between recordings decides. A
 //!   claim about a change should rest on this method.
@@ -12,15 +12,18 @@
 //! things claim any difference at all. `cargo studies compare` measures this.
 
 mod headline;
+pub mod interval;
+pub mod paired;
+pub mod statistics;
 
 use fonio_core::{Better, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Analysis;
-use crate::interval::{self, Change, Unknown, geometric_mean};
-use crate::statistics::{FAMILY_LEVEL, holm};
+use crate::analyser::Analysis;
 use headline::{Headline, Within, headlines};
+use interval::{Change, Unknown, geometric_mean};
+use statistics::{FAMILY_LEVEL, holm};
 
 /// A value with a name.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +98,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let one_each = sides.iter().all(|side| side.value.len() == 1);
     let figures = measured.iter().flatten().next().map_or(0, Vec::len);
     let known: Vec<usize> = (0..figures)
-        .filter(|figure| measured.iter().flatten().any(|recording| recording[*figure].value.is_some()))
+        .filter(|figure| measured.iter().flatten().any(|recording| recording[*figure].value().is_some()))
         .collect();
     let mut rows: Vec<ComparisonRow> = known.iter().map(|figure| row(&measured, *figure)).collect();
     for other in measured.iter().skip(1) {
@@ -130,7 +133,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
 
 /// The values of a figure in the recordings of a side.
 fn values(side: &[Vec<Headline>], figure: usize) -> Vec<Option<f64>> {
-    side.iter().map(|recording| recording[figure].value).collect()
+    side.iter().map(|recording| recording[figure].value()).collect()
 }
 
 fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
@@ -144,15 +147,17 @@ fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
 
 fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     let first = &measured[0][0][figure];
+    let known = measured.iter().flatten().find_map(|recording| recording[figure].figure.as_ref());
+    let known = known.expect("only figures that a recording has are compared");
     let runs: Vec<Vec<Option<f64>>> = measured.iter().map(|side| values(side, figure)).collect();
     let values: Vec<Option<f64>> = runs.iter().map(|runs| typical(runs)).collect();
     ComparisonRow {
-        figure: first.figure.clone(),
-        unit: first.unit,
-        label: first.label.clone(),
-        better: first.better,
+        figure: first.name.clone(),
+        unit: known.unit,
+        label: known.label.clone(),
+        better: known.better,
         felt: first.nearness == headline::Nearness::Felt,
-        texts: values.iter().map(|value| value.map(|value| first.unit.format(value))).collect(),
+        texts: values.iter().map(|value| value.map(|value| known.unit.format(value))).collect(),
         values,
         runs,
         changes: Vec::new(),
@@ -173,7 +178,7 @@ fn typical(runs: &[Option<f64>]) -> Option<f64> {
 
 /// The change between one recording per side, from their slices.
 fn within(first: &Headline, other: &Headline, level: f64) -> Change {
-    let (Some(a), Some(b)) = (first.value, other.value) else {
+    let (Some(a), Some(b)) = (first.value(), other.value()) else {
         return Change::unknown(None, Unknown::NotMeasured);
     };
     let ratio = (a > 0.0).then(|| b / a);

@@ -2,7 +2,7 @@ use fonio_core::Meta;
 
 use super::*;
 use crate::analyser::tests::{analyse_rows, request};
-use crate::interval::Answer;
+use crate::compare::interval::Answer;
 
 /// Synchronous writes, one per millisecond for four seconds, which take from `base` to `base` + 100 microseconds.
 fn writer(base: u64, seed: u64) -> Analysis {

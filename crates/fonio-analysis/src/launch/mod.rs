@@ -6,18 +6,19 @@
 //! end of a child), the path continues in that thread, because it was the true cause. At the start of a thread, the
 //! path continues in the thread that created it. So every moment is counted once, and the parts sum to the launch, for
 //! any number of threads and processes.
-//! processes it has.
 //!
 //! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time. Their
 //! equation (1) computes the storage part from the interval's own rates, which gives the interval; this module uses the
 //! measured time.
 
-use fonio_core::{Mark, Meta, Wait, WaitReason};
+use fonio_core::{Mark, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::threads::Threads;
+use crate::question::Question;
+use crate::question::context::{Context, Ending};
+use crate::question::threads::Threads;
 
 /// The name of the mark.
 const MARK: &str = "launch";
@@ -151,14 +152,16 @@ pub(crate) struct LaunchTally {
     count: usize,
 }
 
-impl LaunchTally {
-    pub(crate) fn mark(&mut self, row: &Mark) {
+impl Question for LaunchTally {
+    type Answer = Option<Launch>;
+
+    fn mark(&mut self, row: &Mark) {
         if row.name == MARK && self.mark.is_none() {
             self.mark = Some((row.at.0, row.until.map(|until| until.0), row.tid));
         }
     }
 
-    pub(crate) fn wait(&mut self, row: &Wait) {
+    fn wait(&mut self, row: &Wait, _: &mut Context) {
         self.count += 1;
         if self.count > WAITS_MAX {
             return;
@@ -173,7 +176,9 @@ impl LaunchTally {
     }
 
     /// `None` without a launch, or if it has too many waits to remember.
-    pub(crate) fn finish(mut self, meta: &Meta, names: &mut Threads, span_began: u64) -> Option<Launch> {
+    fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
+        let (meta, span_began) = (end_of_rows.meta, end_of_rows.began().0);
+        let names = &mut end_of_rows.context.threads;
         let (began, until, root) = self.mark?;
         let (until, root) = (until?, root?);
         if self.count > WAITS_MAX || until <= began || !self.threads.contains_key(&root) {
@@ -202,7 +207,9 @@ impl LaunchTally {
         launch.verdict = launch.path.verdict();
         Some(launch)
     }
+}
 
+impl LaunchTally {
     /// The end of the path: the first thread at its end, if it ended; else the last thread of the launch that was
     /// active before the launch became quiet, at the moment when it began to wait.
     fn last_active(&self, root: u32, began: u64, until: u64) -> (u64, u32) {
@@ -228,7 +235,7 @@ impl LaunchTally {
         // A path that jumps between threads without going back in time is cut.
         let mut jumps = 0;
         while at > began {
-            let program = names.name_at(Some(tid), at);
+            let program = names.name_at(Some(tid), Timestamp(at));
             let parts = programs.entry(program).or_default();
             let mut spend = |part: &dyn Fn(&mut Parts) -> &mut u64, from: u64, at: &mut u64| {
                 let from = from.max(began);

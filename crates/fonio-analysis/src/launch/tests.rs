@@ -1,11 +1,12 @@
-use fonio_core::{Thread, Timestamp};
+use fonio_core::{Meta, Thread};
 
 use super::*;
+use crate::question::options::AnalysisOptions;
 
 /// One wait per line: `TID BEGAN..ENDED REASON [by WAKER]`, times in milliseconds; thread 1 is the first of the launch.
 fn launch(until: u64, waits: &str) -> Option<Launch> {
     let mut tally = LaunchTally::default();
-    let mut names = Threads::default();
+    let mut context = Context::new(&AnalysisOptions::default());
     tally.mark(&Mark {
         at: Timestamp(1_000_000),
         until: Some(Timestamp(until * 1_000_000)),
@@ -17,8 +18,8 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
         let (began, ended) = words[1].split_once("..").expect("a range");
         let ms = |text: &str| text.parse::<u64>().ok().map(|ms| Timestamp(ms * 1_000_000));
         let tid = words[0].parse().expect("a thread");
-        names.add(&Thread { tid, comm: Some(format!("t{tid}")), ..Thread::default() });
-        tally.wait(&Wait {
+        context.threads.add(&Thread { tid, comm: Some(format!("t{tid}")), ..Thread::default() });
+        let row = Wait {
             tid,
             began: ms(began).expect("a begin"),
             ended: ms(ended),
@@ -27,11 +28,12 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
             waker_tid: words.get(4).and_then(|waker| waker.parse().ok()),
             blocked_in: None,
             file_id: None,
-        });
+        };
+        tally.wait(&row, &mut context);
     }
     let meta =
         Meta { command_user_ns: Some(3_000_000), command_system_ns: Some(1_000_000), ..Meta::default() };
-    tally.finish(&meta, &mut names, 0)
+    tally.finish(&mut context.end(&meta))
 }
 
 /// The parts of the path in milliseconds, in the order of the struct; they sum to the launch.

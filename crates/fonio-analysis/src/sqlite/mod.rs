@@ -15,15 +15,20 @@ mod statements;
 mod tests;
 
 use fonio_core::meta::{LOST_CALLS, LOST_STATEMENTS, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
-use fonio_core::{BlockedCount, Call, Content, Diagnostic, File, Meta, Op, Request, Statement, Wait};
+use fonio_core::{BlockedCount, Call, Content, Diagnostic, File, Op, Request, Statement, Wait};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::figures::facts::{Facts, Frame};
+use crate::question::Question;
+use crate::question::context::{Context, Ending};
+use crate::question::ratio::at;
+use crate::question::seen::Seen;
 use finder::{Act, Finder, Mode, Role, Step};
 use names::Databases;
-use receipt::Sums;
 pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
+use receipt::{Labels, Sums};
 use slots::{Bytes, Cost, Outcome, Slots};
 use spans::Spans;
 pub use statements::StatementCost;
@@ -121,11 +126,20 @@ struct State {
 }
 
 impl SqliteTally {
-    pub(crate) fn file(&mut self, row: &File) {
+    fn cost_at(&mut self, tid: u32, time: u64) -> Option<&mut Cost> {
+        let database = self.spans.at(tid, time)?;
+        self.states.get_mut(database)?.slots.at(time)
+    }
+}
+
+impl Question for SqliteTally {
+    type Answer = Option<Sqlite>;
+
+    fn file(&mut self, row: &File) {
         self.databases.file(row);
     }
 
-    pub(crate) fn diagnostic(&mut self, row: &Diagnostic) {
+    fn diagnostic(&mut self, row: &Diagnostic) {
         if row.code == LOST_CALLS {
             self.calls_lost += row.count;
         }
@@ -135,13 +149,13 @@ impl SqliteTally {
     }
 
     /// Takes consecutive steps of a statement, in the order of their beginnings.
-    pub(crate) fn statement(&mut self, row: &Statement) {
+    fn statement(&mut self, row: &Statement) {
         self.has_statements = true;
         self.statements.add(row);
     }
 
     /// Takes a call; files come before calls, and calls in the order of their beginnings.
-    pub(crate) fn call(&mut self, row: &Call) {
+    fn call(&mut self, row: &Call) {
         self.has_calls = true;
         // A call that failed changed nothing; one that has not ended has no effect that could be seen.
         let (Some(result), Some(exited)) = (row.result, row.exited) else { return };
@@ -165,7 +179,7 @@ impl SqliteTally {
             return;
         };
         self.spans.add(row.tid, entered, exited.0, Some(database));
-        let state = crate::seen::at(&mut self.states, database);
+        let state = at(&mut self.states, database);
         let bytes = u64::try_from(result).unwrap_or(0);
         let step = Step { role, act, offset: row.offset.map_or(0, |at| at), bytes, entered };
         let (slots, count) = (&mut state.slots, &mut self.slots_count);
@@ -185,7 +199,7 @@ impl SqliteTally {
     }
 
     /// Takes a wait, after all calls.
-    pub(crate) fn wait(&mut self, row: &Wait) {
+    fn wait(&mut self, row: &Wait, _: &mut Context) {
         let Some(operation) = row.blocked_in else { return };
         self.has_waits = true;
         let Some(ended) = row.ended else { return };
@@ -198,7 +212,7 @@ impl SqliteTally {
     }
 
     /// Takes a count of short waits, after all calls.
-    pub(crate) fn blocked_count(&mut self, row: &BlockedCount) {
+    fn blocked_count(&mut self, row: &BlockedCount, _: &mut Context) {
         self.has_waits = true;
         if row.blocked_in.is_for_storage(row.reason)
             && (self.counted.len() < THREADS_MAX || self.counted.contains_key(&row.tid))
@@ -208,14 +222,9 @@ impl SqliteTally {
         }
     }
 
-    fn cost_at(&mut self, tid: u32, time: u64) -> Option<&mut Cost> {
-        let database = self.spans.at(tid, time)?;
-        self.states.get_mut(database)?.slots.at(time)
-    }
-
     /// Takes a request, after all calls.
     #[inline]
-    pub(crate) fn request(&mut self, row: &Request) {
+    fn request(&mut self, row: &Request, _: &Seen) {
         if !self.has_calls || !matches!(row.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend | Op::Flush) {
             return;
         }
@@ -242,10 +251,9 @@ impl SqliteTally {
         }
     }
 
-    /// `None` if the recording has no calls. `has_loss` is whether block events were lost, `is_filtered` whether a filter left
-    /// some out.
-    pub(crate) fn finish(self, meta: &Meta, has_loss: bool, is_filtered: bool) -> Option<Sqlite> {
-        let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
+    /// `None` if the recording has no calls.
+    fn finish(self, end: &mut Ending) -> Option<Sqlite> {
+        let shows = |what: &str| end.meta.source.shows.iter().any(|shown| shown == what);
         if !self.has_calls && !shows(SHOWS_CALLS) {
             return None;
         }
@@ -311,8 +319,27 @@ impl SqliteTally {
             has_statements,
             statements_lost,
             autocommits,
-            is_complete: !has_gaps && !has_loss && !is_filtered,
+            is_complete: !has_gaps && !end.lost.is_any() && !end.is_filtered,
         })
+    }
+
+    /// The figures are listed also for a recording without calls, so that a budget is then unknown.
+    fn figures(sqlite: &Option<Sqlite>, _: &Frame, facts: &mut Facts) {
+        let complete = sqlite.as_ref().filter(|sqlite| sqlite.is_complete);
+        let all = Labels { before: "", transaction: "SQLite transaction", wrote: "that SQLite wrote" };
+        receipt::figures("sqlite", &all, complete.map(|sqlite| &sqlite.all), facts);
+        // A lost run can hide BEGIN.
+        let known = complete.filter(|sqlite| sqlite.statements_lost == 0);
+        let label = "SQLite transactions of one statement, without BEGIN";
+        facts.count("sqlite.autocommits", label, known.and_then(|sqlite| sqlite.autocommits));
+        for database in sqlite.iter().flat_map(|sqlite| &sqlite.databases) {
+            let (name, before) = (format!("database[{}]", database.path), format!("{}, ", database.path));
+            let labels = Labels { before: &before, transaction: "transaction", wrote: "written" };
+            receipt::figures(&name, &labels, complete.map(|_| &database.receipt), facts);
+            let label = format!("{before}transactions of one statement, without BEGIN");
+            let autocommits = known.and(database.autocommits);
+            facts.count(format!("{name}.autocommits"), label, autocommits);
+        }
     }
 }
 

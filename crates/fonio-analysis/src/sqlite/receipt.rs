@@ -1,11 +1,13 @@
 //! Sums the costs of transactions up.
 
+use fonio_core::Unit;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::slots::{Bytes, Cost, Outcome, Slot};
-use crate::seen::ratio;
+use crate::figures::facts::Facts;
+use crate::question::ratio::ratio;
 
 /// What transactions cost. Rates of requests are unknown if events or calls were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -181,4 +183,37 @@ impl Sums {
         };
         Receipt { transactions: self.commits, rollbacks: self.rollbacks, mean, usual, amplification }
     }
+}
+
+/// The words in the labels of a receipt's figures.
+pub(super) struct Labels<'a> {
+    /// The beginning, with the name of the database.
+    pub(super) before: &'a str,
+    pub(super) transaction: &'a str,
+    /// Follows `bytes on the device per byte`.
+    pub(super) wrote: &'a str,
+}
+
+/// Adds the figures of a receipt.
+pub(super) fn figures(name: &str, labels: &Labels, receipt: Option<&Receipt>, facts: &mut Facts) {
+    let Labels { before, transaction, wrote } = labels;
+    let transactions = receipt.map(|receipt| receipt.transactions);
+    facts.count(format!("{name}.transactions"), format!("{before}{transaction}s"), transactions);
+    let label = format!("{before}{transaction}s rolled back");
+    facts.count(format!("{name}.rollbacks"), label, receipt.map(|receipt| receipt.rollbacks));
+    let mean = receipt.and_then(|receipt| receipt.mean.as_ref());
+    for (figure, label, value, unit) in [
+        ("syncs", "calls that sync, per", mean.map(|mean| mean.syncs), Unit::Number),
+        ("writes", "device writes per", mean.and_then(|mean| mean.writes), Unit::Number),
+        ("flushes", "device flushes per", mean.and_then(|mean| mean.flushes), Unit::Number),
+        ("bytes", "bytes on the device per", mean.and_then(|mean| mean.bytes), Unit::Bytes),
+        ("sync_time", "time in calls that sync, per", mean.map(|mean| mean.sync_ns), Unit::Ns),
+        ("blocked", "time blocked on storage, per", mean.and_then(|mean| mean.blocked_ns), Unit::Ns),
+    ] {
+        let label = format!("{before}{label} {transaction}");
+        facts.put(format!("{name}.{figure}_per_transaction"), label, unit, value);
+    }
+    let total = receipt.and_then(|receipt| receipt.amplification.total);
+    let label = format!("{before}bytes on the device per byte {wrote}");
+    facts.put(format!("{name}.write_amplification"), label, Unit::Ratio, total);
 }

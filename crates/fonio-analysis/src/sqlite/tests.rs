@@ -2,11 +2,12 @@
 
 use expect_test::{Expect, expect};
 use fonio_core::meta::{SHOWS_BLOCKED, SHOWS_CALLS};
-use fonio_core::{BlockedIn, ByteCount, DeviceId, Nanos, Severity, SqliteWrite, Timestamp, WaitReason};
+use fonio_core::{BlockedIn, ByteCount, DeviceId, Meta, Nanos, Severity, SqliteWrite, Timestamp, WaitReason};
 use proptest::prelude::*;
 
 use super::*;
 use crate::analyser::tests::{request, wait};
+use crate::question::options::AnalysisOptions;
 
 /// The files of the tests: their numbers, paths and kinds.
 const FILES: [(u32, &str, Content); 9] = [
@@ -140,7 +141,7 @@ fn meta() -> Meta {
 }
 
 fn finished(tally: SqliteTally) -> Sqlite {
-    tally.finish(&meta(), false, false).unwrap()
+    tally.finish(&mut Ending::without_requests(&meta())).unwrap()
 }
 
 /// One line for each database.
@@ -286,13 +287,17 @@ fn databases_processes_and_other_files_are_kept_apart() {
     );
 }
 
+fn take(tally: &mut SqliteTally, row: &Request) {
+    tally.request(row, &Context::new(&AnalysisOptions::default()).see(row));
+}
+
 /// Gives the requests of two transactions that begin at 0 and 1000 µs, and one of another file.
 fn with_requests(mut tally: SqliteTally) -> SqliteTally {
     let mut id = 0;
     let mut give = |line: &str, file: Option<u32>, content: Content, cause: Option<u32>| {
         id += 1;
         let row = Request { file_id: file, content, cause_tid: cause, ..request(id, line) };
-        tally.request(&row);
+        take(&mut tally, &row);
     };
     for at in [6, 1006] {
         let line = |rest: &str| format!("{rest} q{at} d{at} c{}", at + 1);
@@ -314,8 +319,9 @@ fn with_requests(mut tally: SqliteTally) -> SqliteTally {
 #[test]
 fn requests_count_for_the_transaction_in_which_they_were_made() {
     let mut tally = tally_of(&transactions(&["delete", "delete"]));
-    tally.wait(&wait("7 fsync 6 7"));
-    tally.wait(&wait("99 fsync 6 7"));
+    let mut context = Context::new(&AnalysisOptions::default());
+    tally.wait(&wait("7 fsync 6 7"), &mut context);
+    tally.wait(&wait("99 fsync 6 7"), &mut context);
     let counted = BlockedCount {
         tid: 7,
         blocked_in: BlockedIn::Fsync,
@@ -326,8 +332,8 @@ fn requests_count_for_the_transaction_in_which_they_were_made() {
         count: 3,
         total: Nanos(500),
     };
-    tally.blocked_count(&counted);
-    tally.blocked_count(&BlockedCount { tid: 99, ..counted });
+    tally.blocked_count(&counted, &mut context);
+    tally.blocked_count(&BlockedCount { tid: 99, ..counted }, &mut context);
     let sqlite = finished(with_requests(tally));
     let receipt = &sqlite.databases[0].receipt;
     assert_eq!(*receipt, sqlite.all);
@@ -384,14 +390,15 @@ fn losses_and_filters_make_it_incomplete() {
     with_loss.diagnostic(&Diagnostic { code: "lost-waits".to_owned(), ..lost });
     let sqlite = finished(with_loss);
     assert_eq!((sqlite.calls_lost, sqlite.is_complete), (3, false));
-    let is_complete =
-        |has_loss, is_filtered| tally().finish(&meta(), has_loss, is_filtered).unwrap().is_complete;
-    assert_eq!(
-        [is_complete(false, false), is_complete(true, false), is_complete(false, true)],
-        [true, false, false]
-    );
-    assert!(SqliteTally::default().finish(&Meta::default(), false, false).is_none());
-    assert_eq!(SqliteTally::default().finish(&meta(), false, false).unwrap().databases, []);
+    let is_complete = |lost_events, is_filtered| {
+        let meta = meta();
+        let mut end = Ending::without_requests(&meta);
+        (end.lost.events, end.is_filtered) = (lost_events, is_filtered);
+        tally().finish(&mut end).unwrap().is_complete
+    };
+    assert_eq!([is_complete(0, false), is_complete(1, false), is_complete(0, true)], [true, false, false]);
+    assert!(SqliteTally::default().finish(&mut Ending::without_requests(&Meta::default())).is_none());
+    assert_eq!(finished(SqliteTally::default()).databases, []);
 }
 
 proptest! {
@@ -422,7 +429,7 @@ proptest! {
         for at in 0..steps.len() as u64 {
             let line = format!("WS 0+8 q{at} d{at} c{}", at + 1);
             let file_id = (at % 3 > 0).then_some(at as u32 % 9 + 1);
-            tally.request(&Request { file_id, cause_tid: Some(at as u32 % 3), ..request(at, &line) });
+            take(&mut tally, &Request { file_id, cause_tid: Some(at as u32 % 3), ..request(at, &line) });
         }
         let sqlite = finished(tally);
         let transactions: u64 = sqlite.databases.iter().map(|database| database.receipt.transactions).sum();

@@ -9,6 +9,7 @@
 //! so a device that becomes slower or warmer does not prefer a number. [`growth`] reads the parameters from the rounds.
 
 pub mod growth;
+pub mod limits;
 pub(crate) mod rounds;
 
 use fonio_core::{Access, Random};

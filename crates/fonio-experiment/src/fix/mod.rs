@@ -223,7 +223,7 @@ mod tests {
         let (needs, kept, undone) = match fix.setting() {
             Some(setting) => (setting.fix().needs, setting.kept_in(), setting.undone()),
             None if fix.needs_hardware() => ("another device", "–", "by hand"),
-            None => ("a change by hand, which `fonio fix NAME` describes", "–", "by hand"),
+            None => ("a change by hand, which `fonio fix show NAME` describes", "–", "by hand"),
         };
         format!("| `{name}` | {does} | {needs} | {} | {kept} | {undone} |\n", loses.sentence())
     }

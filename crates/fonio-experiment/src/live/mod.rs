@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use fonio_analysis::paired::{PAIRS_MIN, Paired};
+use fonio_analysis::compare::paired::{PAIRS_MIN, Paired};
 use fonio_core::Random;
 use fonio_core::random::seed_for;
 use fonio_host::{Applied, Ledger, OnlyChanger};
@@ -344,7 +344,7 @@ fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_analysis::blocked::Role;
+    use fonio_analysis::waits::blocked::Role;
 
     use super::*;
 

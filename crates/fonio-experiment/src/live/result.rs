@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use fonio_analysis::paired::{Paired, PairedAnswer, compare_pairs};
+use fonio_analysis::compare::paired::{Paired, PairedAnswer, compare_pairs};
 use fonio_core::Unit;
 use serde::{Deserialize, Serialize};
 
@@ -274,7 +274,7 @@ pub(super) fn minutes(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use fonio_analysis::blocked::Role;
+    use fonio_analysis::waits::blocked::Role;
 
     use super::super::tests::{plan, slice};
     use super::super::{BlockedProgramTime, LivePlan};

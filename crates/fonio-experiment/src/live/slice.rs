@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use fonio_analysis::blocked::Role;
+use fonio_analysis::waits::blocked::Role;
 use fonio_core::{Diagnostic, RowSink, ignore_rows};
 use fonio_host::{Scope, Target};
 use fonio_record::{Progress, RecordOptions, Selector, StopReason, record};

@@ -229,7 +229,11 @@ impl Ledger {
                 failures.push(chain(&error));
             }
         }
-        if failures.is_empty() { remove_file(&self.path) } else { Err(HostError::NotUndone { failures }) }
+        if !failures.is_empty() {
+            return Err(HostError::NotUndone { failures });
+        }
+        assert!(self.steps.iter().all(Option::is_none), "a ledger goes when nothing is left in it");
+        remove_file(&self.path)
     }
 
     /// Undoes the steps that processes which no longer run have left in `dir`.

@@ -88,6 +88,7 @@ impl Settings {
     ///
     /// [`HostError::System`]; by then the record has the old value.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
+        assert!(planned.is_new(), "{} is {} already", planned.target, planned.new);
         let before = self.applied.clone();
         let earlier = self.applied.iter_mut().find(|applied| applied.target == planned.target);
         let is_second = earlier.is_some();

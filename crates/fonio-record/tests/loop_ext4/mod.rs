@@ -1,4 +1,5 @@
 //! A file system on a loop device, for tests.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
 use std::path::Path;

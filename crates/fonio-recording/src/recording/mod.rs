@@ -12,10 +12,12 @@ use fonio_core::{
     Wait,
 };
 
+use crate::error::RecordingError;
 use crate::schema::Row;
 use crate::sequence::Sequenced;
+use crate::table::Table;
+use crate::table::Tables;
 use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
-use crate::{RecordingError, Table, Tables};
 use table_file::{Rows, TableFile};
 
 /// Whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may still be damaged.

@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
-use crate::RecordingError;
+use crate::error::RecordingError;
 use crate::schema::{self, Row, TABLE_KEY, VERSION_KEY};
 
 /// Number of rows decoded at once.

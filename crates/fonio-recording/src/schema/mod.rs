@@ -15,7 +15,8 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use crate::{RecordingError, Table};
+use crate::error::RecordingError;
+use crate::table::Table;
 
 /// Key of a table's name in the Parquet file's key-value metadata.
 pub(crate) const TABLE_KEY: &str = "fonio.table";

@@ -13,7 +13,7 @@ use fonio_core::{
 
 use super::cell::{self, Cell};
 use super::{BadCell, Column, Layout, Row};
-use crate::Table;
+use crate::table::Table;
 
 macro_rules! is_added {
     () => {

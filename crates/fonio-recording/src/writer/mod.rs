@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{Bio, LostEvents, Meta, Request, RowSink, Timestamp, forward_rows};
 
+use crate::error::RecordingError;
 use crate::sequence::ordered::Ordered;
-use crate::{RecordingError, Table};
+use crate::table::Table;
 use staging::Staging;
 use tables::TableSet;
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::RecordingError;
+use crate::error::RecordingError;
 
 /// Room for the ends of the event tables, and for everything that is written after them.
 const EVENTS_MARGIN: u64 = 256 << 10;

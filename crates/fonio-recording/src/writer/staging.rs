@@ -17,7 +17,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, test_kill_process};
 
 use super::{DIAGNOSTICS_FILE, META_FILE};
-use crate::{RecordingError, Table};
+use crate::error::RecordingError;
+use crate::table::Table;
 
 pub(super) struct Staging {
     /// The path that the caller gave, which may be a symbolic link.

@@ -16,8 +16,9 @@ use parquet::errors::ParquetError;
 
 use super::Incomplete;
 use super::room::{Room, Takes};
+use crate::error::RecordingError;
 use crate::schema::{self, Row};
-use crate::{RecordingError, Table};
+use crate::table::Table;
 
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";

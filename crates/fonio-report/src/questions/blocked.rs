@@ -1,8 +1,8 @@
 //! Who waited, for what, behind whom?
 
 use fonio_analysis::Analysis;
-use fonio_analysis::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind, Through};
-use fonio_analysis::figures::what;
+use fonio_analysis::waits::blocked::doing;
+use fonio_analysis::waits::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind, Through};
 
 use super::{About, seconds};
 use crate::document::{Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series, Table};
@@ -86,7 +86,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     format!(
         "{} was blocked for {time} of {whole}, mostly {}.{behind}",
         first.full_name(),
-        what(operation, file, first.through.as_ref())
+        doing(operation, file, first.through.as_ref())
     )
 }
 

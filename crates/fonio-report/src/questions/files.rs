@@ -1,6 +1,6 @@
 //! Which files are read and written, and for whom?
 
-use fonio_analysis::files::{FileUse, Files};
+use fonio_analysis::causes::files::{FileUse, Files};
 
 use super::{About, listed};
 use crate::document::{Cell, Column, Section, Table};

@@ -1,7 +1,7 @@
 //! How often must the device make data durable?
 
 use fonio_analysis::Distribution;
-use fonio_analysis::flushes::FlushGaps;
+use fonio_analysis::device::flushes::FlushGaps;
 
 use super::{About, Quantile, cdf, greatest, quantile};
 use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Table};

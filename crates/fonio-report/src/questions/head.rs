@@ -1,6 +1,6 @@
 //! The beginning and the end of a report: verdict, most important numbers, findings, provenance.
 
-use fonio_analysis::findings::{Finding, Severity};
+use fonio_analysis::verdict::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource};
 use fonio_core::meta::Device;
 use fonio_core::{DeviceId, Unit};

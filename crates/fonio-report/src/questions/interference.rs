@@ -1,6 +1,6 @@
 //! Do reads wait for writes?
 
-use fonio_analysis::interference::{EqualDepth, Slowdown, SlowdownSide};
+use fonio_analysis::device::interference::{EqualDepth, Slowdown, SlowdownSide};
 
 use super::About;
 use crate::document::{Cell, Column, Section, Table};

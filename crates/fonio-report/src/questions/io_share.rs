@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_analysis::io_share::{Level, Share};
+use fonio_analysis::device::io_share::{Level, Share};
 
 use super::{About, bin_times};
 use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
@@ -57,7 +57,7 @@ fn level_words(level: Level) -> &'static str {
 
 fn table(about: &About<'_>, all: &Share) -> Table {
     let analysis = about.analysis;
-    let row = |name: Cell, share: &Share, depth: Option<&fonio_analysis::queueing::DeviceDepth>| {
+    let row = |name: Cell, share: &Share, depth: Option<&fonio_analysis::waits::queueing::DeviceDepth>| {
         vec![
             name,
             Cell::Bar(share.busy_union_share),

@@ -1,7 +1,7 @@
 //! Which requests take long?
 
-use fonio_analysis::latency::LatencyRow;
-use fonio_analysis::outstanding::OutstandingRow;
+use fonio_analysis::requests::latency::LatencyRow;
+use fonio_analysis::waits::outstanding::OutstandingRow;
 use fonio_analysis::{Distribution, Group};
 
 use super::{

@@ -23,48 +23,51 @@ mod terms;
 mod trust;
 mod when;
 
-use fonio_analysis::points::Point;
-use fonio_analysis::validity::Validity;
+use fonio_analysis::requests::point::Point;
+use fonio_analysis::verdict::validity::Validity;
 use fonio_analysis::{Analysis, Bounds, Cdf, Class, Distribution, Group};
 use fonio_core::Meta;
 
 use crate::document::{Cell, Document, Role, Section, Series};
 use fonio_core::Unit;
 
-pub fn document(analysis: &Analysis, meta: &Meta) -> Document {
-    let about = About { analysis, meta };
-    // In the order in which people ask. A question that the recording cannot answer is omitted, and `trust` gives the
-    // reason.
-    let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
-        launch::section,
-        blocked::section,
-        io_share::section,
-        latency::section,
-        processes::section,
-        files::section,
-        sqlite::section,
-        when::section,
-        slowest::section,
-        interference::section,
-        queueing::section,
-        flushes::section,
-        sizes::section,
-        place::section,
-        place::again,
-        machine::section,
-        trust::section,
-    ];
-    Document {
-        title: head::title(&about),
-        subtitle: head::subtitle(&about),
-        verdict: head::verdict(&about),
-        facts: head::facts(&about),
-        opening: Vec::new(),
-        findings: head::findings(&about),
-        sections: questions.iter().filter_map(|question| question(&about)).collect(),
-        terms: terms::all(),
-        provenance: head::provenance(&about),
-        next: Vec::new(),
+impl Document {
+    /// The report on an analysis.
+    pub fn from_analysis(analysis: &Analysis, meta: &Meta) -> Document {
+        let about = About { analysis, meta };
+        // In the order in which people ask. A question that the recording cannot answer is omitted, and `trust` gives the
+        // reason.
+        let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
+            launch::section,
+            blocked::section,
+            io_share::section,
+            latency::section,
+            processes::section,
+            files::section,
+            sqlite::section,
+            when::section,
+            slowest::section,
+            interference::section,
+            queueing::section,
+            flushes::section,
+            sizes::section,
+            place::section,
+            place::again,
+            machine::section,
+            trust::section,
+        ];
+        Document {
+            title: head::title(&about),
+            subtitle: head::subtitle(&about),
+            verdict: head::verdict(&about),
+            facts: head::facts(&about),
+            opening: Vec::new(),
+            findings: head::findings(&about),
+            sections: questions.iter().filter_map(|question| question(&about)).collect(),
+            terms: terms::all(),
+            provenance: head::provenance(&about),
+            next: Vec::new(),
+        }
     }
 }
 
@@ -306,4 +309,9 @@ pub(crate) fn listed(items: &[String]) -> String {
         [only] => only.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
+}
+
+/// A count with separators.
+fn count(number: u64) -> String {
+    Unit::Count.format(number as f64)
 }

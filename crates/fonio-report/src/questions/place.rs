@@ -1,7 +1,7 @@
 //! Where on the device is the I/O: addresses over time, sequential and random, and rewritten places.
 
-use fonio_analysis::locality::PlaceCounts;
-use fonio_analysis::sequentiality::SequentialShare;
+use fonio_analysis::addresses::locality::PlaceCounts;
+use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;
 
 use super::{About, by_class, seconds};

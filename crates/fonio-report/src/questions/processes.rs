@@ -1,7 +1,7 @@
 //! Which processes cause the I/O?
 
-use fonio_analysis::outstanding::OutstandingProcess;
-use fonio_analysis::processes::Process;
+use fonio_analysis::causes::process::Process;
+use fonio_analysis::waits::outstanding::OutstandingProcess;
 
 use super::{About, maybe};
 use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};

@@ -1,7 +1,7 @@
 //! How large are the requests, and do large ones take longer?
 
 use fonio_analysis::Group;
-use fonio_analysis::sizes::SizeRow;
+use fonio_analysis::requests::sizes::SizeRow;
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
 use crate::document::{Axis, Cell, Chart, Column, Plot, Section, Series, Table};

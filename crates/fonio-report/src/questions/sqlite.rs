@@ -3,7 +3,7 @@
 use fonio_analysis::sqlite::{Amplification, Database, MeanCost, Receipt, Sqlite};
 use fonio_core::Unit;
 
-use super::{About, listed, statements};
+use super::{About, count, listed, statements};
 use crate::document::{Cell, Column, Section, Table};
 
 /// Number of databases in a table.
@@ -25,10 +25,6 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         hints: Vec::new(),
         notes: notes(sqlite),
     })
-}
-
-pub(super) fn count(number: u64) -> String {
-    Unit::Count.format(number as f64)
 }
 
 fn number(value: Option<f64>) -> Option<String> {

@@ -3,7 +3,7 @@
 use fonio_analysis::sqlite::{Database, Sqlite, StatementCost};
 use fonio_core::Unit;
 
-use super::sqlite::count;
+use super::count;
 use crate::document::{Cell, Column, Table};
 
 /// Number of rows of the table.

@@ -1,6 +1,6 @@
 //! Can this be trusted?
 
-use fonio_analysis::validity::Validity;
+use fonio_analysis::verdict::validity::Validity;
 
 use super::{About, maybe};
 use crate::document::{Cell, Column, Section, Table};
@@ -100,7 +100,7 @@ fn places(validity: &Validity) -> Option<Table> {
     if validity.lost_where.is_empty() {
         return None;
     }
-    let row = |place: &fonio_analysis::loss::LostPlace| {
+    let row = |place: &fonio_analysis::LostPlace| {
         vec![
             place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())),
             Cell::count(place.after_ns, Unit::Ns),

@@ -1,10 +1,10 @@
 //! The threads that waited: a note app behind a backup.
 
-use fonio_analysis::blocked::{
+use fonio_analysis::waits::blocked::{
     Behind, Blocked, BlockedFile, BlockedProgram, FileShare, Interval, LongWait, LongWaits, OperationTime,
     Role, Through,
 };
-use fonio_analysis::outstanding::TimeShare;
+use fonio_analysis::waits::outstanding::TimeShare;
 
 use super::{Dice, LENGTH, SECOND};
 

@@ -7,28 +7,29 @@ mod blocked;
 
 use std::collections::BTreeMap;
 
+use fonio_analysis::addresses::locality::{Locality, Place, PlaceCounts};
+use fonio_analysis::addresses::sequentiality::{CumulativeCurves, SequentialShare, Sequentiality};
+use fonio_analysis::causes::files::{ContentUse, FileUse, Files};
+use fonio_analysis::causes::process::{Process, Processes};
 use fonio_analysis::compare::{Comparison, ComparisonRow, Side};
-use fonio_analysis::files::{ContentUse, FileUse, Files};
-use fonio_analysis::findings::{Finding, Severity};
-use fonio_analysis::flushes::{DeviceFlushes, FlushGaps, Flushes};
-use fonio_analysis::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
-use fonio_analysis::io_share::{DeviceShare, IoShare, Level, Share};
-use fonio_analysis::latency::{Latency, LatencyRow};
-use fonio_analysis::locality::{Locality, Place, PlaceCounts};
+use fonio_analysis::device::flushes::{DeviceFlushes, FlushGaps, Flushes};
+use fonio_analysis::device::interference::{EqualDepth, Interference, Slowdown, SlowdownSide};
+use fonio_analysis::device::io_share::{DeviceShare, IoShare, Level, Share};
 use fonio_analysis::machine::{Cpu, Machine, MachineSeries, Memory, MetricSeries, Pressure, Temperature};
-use fonio_analysis::outstanding::{
+use fonio_analysis::over_time::series::Series;
+use fonio_analysis::over_time::slices::{SliceLatency, SliceTimes, Slices};
+use fonio_analysis::requests::latency::{Latency, LatencyRow};
+use fonio_analysis::requests::point::Point;
+use fonio_analysis::requests::points::Points;
+use fonio_analysis::requests::size_latency::{SizeLatency, SizeLatencyRow};
+use fonio_analysis::requests::sizes::{SizeRow, Sizes};
+use fonio_analysis::requests::totals::{OpTotal, Totals};
+use fonio_analysis::verdict::validity::Validity;
+use fonio_analysis::verdict::{Finding, Severity};
+use fonio_analysis::waits::outstanding::{
     LongResponses, Outstanding, OutstandingProcess, OutstandingRow, TimeShare,
 };
-use fonio_analysis::points::{Point, Points};
-use fonio_analysis::processes::{Process, Processes};
-use fonio_analysis::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
-use fonio_analysis::sequentiality::{CumulativeCurves, SequentialShare, Sequentiality};
-use fonio_analysis::series::Series;
-use fonio_analysis::size_latency::{SizeLatency, SizeLatencyRow};
-use fonio_analysis::sizes::{SizeRow, Sizes};
-use fonio_analysis::slices::{SliceLatency, SliceTimes, Slices};
-use fonio_analysis::totals::{OpTotal, Totals};
-use fonio_analysis::validity::Validity;
+use fonio_analysis::waits::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
 use fonio_analysis::{
     Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
     SpanSource,
@@ -36,7 +37,7 @@ use fonio_analysis::{
 use fonio_analysis::{Answer, Change, Unknown};
 use fonio_core::meta::{Clock, Device, Host, Lost, Mount, Source};
 use fonio_core::units::{ByteCount, DeviceId, Sector, Timestamp};
-use fonio_core::{Flags, Meta, Op, Request, RowSink as _, Unit};
+use fonio_core::{Better, Flags, Meta, Op, Request, RowSink as _, Unit};
 
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;
@@ -202,7 +203,8 @@ fn share() -> Share {
 }
 
 fn findings() -> Vec<Finding> {
-    let figure = |name: &str, value: f64, unit: Unit| Figure::new(name, Some(value), unit);
+    let figure =
+        |name: &str, label: &str, value: f64, unit: Unit| Figure::new(name, label, unit, None, Some(value));
     vec![
         Finding {
             id: "sync-writes-dominate".into(),
@@ -210,9 +212,19 @@ fn findings() -> Vec<Finding> {
             severity: Severity::High,
             sentence: "Sync writes take 71 % of the summed latency.".into(),
             evidence: vec![
-                figure("outstanding.write_sync", 0.71, Unit::Share),
-                figure("latency.write_sync.service.p99", 31.2e6, Unit::Ns),
-                figure("latency.write_sync.service.count", 41_230.0, Unit::Count),
+                figure("outstanding.write_sync", "synchronous writes outstanding", 0.71, Unit::Share),
+                figure(
+                    "latency.write_sync.service.p99",
+                    "sync write service, 99th percentile",
+                    31.2e6,
+                    Unit::Ns,
+                ),
+                figure(
+                    "latency.write_sync.service.count",
+                    "sync write service, number",
+                    41_230.0,
+                    Unit::Count,
+                ),
             ],
             consequence: "An application that calls fsync stands still for 31 ms in one call of a hundred."
                 .into(),
@@ -228,7 +240,7 @@ fn findings() -> Vec<Finding> {
             rank: 2,
             severity: Severity::Medium,
             sentence: "The device is flushed every 9 writes.".into(),
-            evidence: vec![figure("flushes.writes_per_flush", 9.1, Unit::Number)],
+            evidence: vec![figure("flushes.writes_per_flush", "writes per flush", 9.1, Unit::Number)],
             consequence:
                 "A flush empties the device's write cache and keeps it from putting writes together.".into(),
             fixes: vec!["Let ext4 commit its journal less often: `fonio fix apply commit-30s /data`.".into()],
@@ -240,7 +252,12 @@ fn findings() -> Vec<Finding> {
             rank: 3,
             severity: Severity::Note,
             sentence: "43 % of the writes are of 4 KiB or less.".into(),
-            evidence: vec![figure("sizes.writes.up_to_4k_share", 0.431, Unit::Share)],
+            evidence: vec![figure(
+                "sizes.writes.up_to_4k_share",
+                "writes of 4 KiB or less",
+                0.431,
+                Unit::Share,
+            )],
             consequence: "Small writes wear flash more than their bytes say.".into(),
             fixes: Vec::new(),
             command: None,
@@ -737,13 +754,13 @@ pub fn comparison() -> Comparison {
         answer,
         unknown: None,
     };
-    let row = |figure: &str, unit, values: [f64; 3], changes: [Change; 2]| {
-        let Figure { label, better, .. } = Figure::new(figure, None, unit);
+    let row = |figure: &str, label: &str, unit, values: [f64; 3], changes: [Change; 2]| {
+        let is_felt = ["run_time", "latency.write_sync.response.p99"].contains(&figure);
         ComparisonRow {
             figure: figure.into(),
             unit,
-            label,
-            better,
+            label: label.into(),
+            better: is_felt.then_some(Better::Lower),
             felt: figure == "run_time",
             values: values.map(Some).into(),
             texts: values.map(|value| Some(unit.format(value))).into(),
@@ -769,27 +786,31 @@ pub fn comparison() -> Comparison {
         method: "slices of time".into(),
         sides: vec![side("before", true), side("wal", true), side("bfuse", false)],
         rows: vec![
-            row("run_time", Unit::Ns, [6.4e9, 2.2e9, 6.3e9], [once(0.344), once(0.984)]),
+            row("run_time", "run time", Unit::Ns, [6.4e9, 2.2e9, 6.3e9], [once(0.344), once(0.984)]),
             row(
                 "latency.write_sync.response.p99",
+                "sync write response, 99th percentile",
                 Unit::Ns,
                 [31.2e6, 12.1e6, 30.0e6],
                 [change(0.388, 1.3, lower), change(0.962, 1.2, same)],
             ),
             row(
                 "io_share.busy_union",
+                "devices busy",
                 Unit::Share,
                 [0.384, 0.201, 0.45],
                 [change(0.523, 1.1, lower), change(1.172, 1.05, higher)],
             ),
             row(
                 "flushes.per_s",
+                "flush rate",
                 Unit::PerS,
                 [39.0, 11.0, 38.0],
                 [change(0.282, 1.2, lower), change(0.974, 1.1, same)],
             ),
             row(
                 "totals.read_bytes_per_s",
+                "read rate",
                 Unit::BytesPerS,
                 [5.1e6, 5.5e6, 5.0e6],
                 [change(1.078, 1.02, higher), change(0.98, 1.05, same)],

@@ -117,7 +117,7 @@ mod tests {
             let all = catalogue::catalogue().into_iter();
             let mut named =
                 all.filter(|figure| figure.name.starts_with(begins) && figure.name.ends_with(ends));
-            let label = named.next().unwrap().label;
+            let label = named.next().unwrap().figure.label;
             &rows.iter().find(|row| row.label == label).unwrap().outcome
         };
         assert_eq!(outcome("bandwidth.", ""), "B is better (2.00 ×)");

@@ -1,20 +1,7 @@
 //! Dies and channels, and the order of the operations on each of them.
 
-use fonio_core::Nanos;
-
-use super::flash::{Flash, nanos_for};
+use super::parameters::{Flash, ReadsWaitFor, nanos_for};
 use crate::ftl::{Die, Step};
-
-/// What a read waits for while its die programs or erases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadsWaitFor {
-    /// All operations that the die was given before.
-    Queue,
-    /// The operation in progress; the read goes before those that have not begun.
-    Operation,
-    /// The suspension of the operation in progress, which takes this long.
-    Suspension(Nanos),
-}
 
 /// The dies of a device and the channels to them.
 #[derive(Debug)]

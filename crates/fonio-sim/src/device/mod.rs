@@ -5,11 +5,12 @@ mod dies;
 pub mod flash;
 mod gather;
 pub mod memory;
+mod parameters;
 pub mod raid0;
 mod slots;
 mod streams;
 
-pub use dies::ReadsWaitFor;
+pub use parameters::ReadsWaitFor;
 
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use serde::{Deserialize, Serialize};

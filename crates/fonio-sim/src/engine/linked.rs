@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fonio_core::{Nanos, Timestamp};
 
-use super::Arrival;
+use super::arrival::Arrival;
 
 /// When a request of a thread is queued. In addition, a thread's requests are queued in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 //!
 //! The same input gives the same result on every machine.
 
+mod arrival;
 mod linked;
 pub mod replay;
 mod source;
@@ -20,8 +21,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use fonio_core::{ByteCount, Op, SECTOR_BYTES, Sector, Timestamp};
 use thiserror::Error;
 
+pub use arrival::Arrival;
 pub use linked::{Begins, Step};
-pub use source::{Arrival, ClosedLoop, OpenLoop, Source, Think};
+pub use source::{ClosedLoop, OpenLoop, Source, Think};
 pub use tally::{Outcome, Tally, Times};
 
 use crate::device::{Command, Device};

@@ -3,7 +3,7 @@
 use super::cell;
 use super::fields::Splitter;
 use super::mapping::{Column, Delimiter, Mapping, OpWords, TimeUnit};
-use crate::recognise::Format;
+use crate::format::Format;
 
 /// The number of lines examined.
 const LINES: usize = 20;

@@ -64,10 +64,15 @@ fn unknown_name(parsed: &Cli) -> Option<String> {
         None => None,
     };
     let place = |name: &str| {
-        let names = name.strip_prefix("md-raid0:").or(name.strip_prefix("model:")).unwrap_or(name);
-        // After the @, the size of a member of an array.
-        let mut names = names.split('+').map(|name| name.split('@').next().unwrap_or_default());
-        names.find_map(|name| check_profile(Some(name).filter(|name| !no_name(name))?, SIZE, 1).err())
+        let members: Vec<&str> = match name.strip_prefix("md-raid0:") {
+            // After the @, the size of the member.
+            Some(members) => {
+                members.split('+').map(|name| name.split('@').next().unwrap_or_default()).collect()
+            }
+            None => vec![name.strip_prefix("model:").unwrap_or(name)],
+        };
+        let mut members = members.into_iter().filter(|name| !no_name(name));
+        members.find_map(|name| check_profile(name, SIZE, 1).err())
     };
     let target = |path: &Path| place(path.to_str().unwrap_or_default()).map(|error| error.to_string());
     let places =
@@ -80,7 +85,9 @@ fn unknown_name(parsed: &Cli) -> Option<String> {
         Command::Launch(launch) => places(&launch.setup),
         Command::Replay(replay) => places(&replay.setup),
         Command::Fix(fix) => match fix.command.as_ref()? {
-            FixCommand::Prove(prove) if !prove.words.iter().any(|word| is_placeholder(word)) => {
+            FixCommand::Prove(prove)
+                if !prove.words.is_empty() && !prove.words.iter().any(|word| is_placeholder(word)) =>
+            {
                 match prove.proof() {
                     Ok(proof) => {
                         proof.workload.as_deref().and_then(workload).or_else(|| places(&prove.setup))

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use fonio_analysis::compare::interval::RUNS_MIN;
 use fonio_analysis::compare::{Named, compare};
-use fonio_analysis::interval::RUNS_MIN;
 use fonio_report::{Document, json};
 
 use crate::cli::{Colour, Compare};

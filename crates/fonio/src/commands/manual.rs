@@ -52,8 +52,13 @@ fn with_names(command: Command) -> Command {
             offer(offer(run, "fix", &fixes), "on", &profiles)
         })
         .mut_subcommand("fix", |fix| {
-            let fix = offer(fix, "name", &fixes);
-            offer(offer(fix, "prove", &workloads), "on", &profiles)
+            let fix = ["show", "apply", "undo", "trial"].into_iter().fold(fix, |fix, name| {
+                fix.mut_subcommand(name, |command| offer(command, "name", &fixes))
+            });
+            fix.mut_subcommand("prove", |prove| {
+                let words = [&fixes[..], &workloads].concat();
+                offer(offer(prove, "words", &words), "on", &profiles)
+            })
         })
         .mut_subcommand("device", |device| {
             ["show", "verify", "emulate"].into_iter().fold(device, |device, name| {

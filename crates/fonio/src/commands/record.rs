@@ -13,5 +13,5 @@ pub fn run(arguments: &Record) -> Result<Exit> {
 
 /// Says where a thread was blocked, as reports do.
 pub fn words(blocked_in: BlockedIn) -> String {
-    fonio_analysis::figures::what(blocked_in.name(), None, None)
+    fonio_analysis::waits::blocked::doing(blocked_in.name(), None, None)
 }

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 
 use super::super::{Sqlite, SqliteTally};
 use super::*;
+use crate::question::Question;
+use crate::question::context::Ending;
 
 /// A row from `thread connection from-until text`; the text `?` is unknown, and `until` can be missing.
 fn row(line: &str) -> Statement {
@@ -148,7 +150,7 @@ fn with_commits(rows: &[String], commits: &[(u32, u64, u64)]) -> Sqlite {
     rows.iter().for_each(|line| tally.statement(&row(line)));
     let mut meta = Meta::default();
     meta.source.shows = [SHOWS_CALLS, SHOWS_BLOCKED, "statements"].map(str::to_owned).to_vec();
-    tally.finish(&meta, false, false).unwrap()
+    tally.finish(&mut Ending::without_requests(&meta)).unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fonio_analysis::blocked::Role;
+use fonio_analysis::waits::blocked::Role;
 use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::{Result, bail};
 use fonio_host::{Applied, Undone};
+use fonio_system::say;
 
 use super::{Done, Place, changes, json, places, setting, with_hint};
 use crate::cli::fix::FixUndo;
@@ -59,7 +60,7 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     }
     // The others were undone, and said so.
     if let Some(last) = failed.pop() {
-        failed.iter().for_each(|error| eprintln!("error: {error:#}"));
+        failed.iter().for_each(|error| say!("error: {error:#}"));
         return Err(last);
     }
     Ok(if all_undone { Exit::Fine } else { Exit::NotValid })

@@ -1,8 +1,8 @@
 //! Measures: says what will be written, continues an interrupted run, measures, keeps and shows the result.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use fonio_bench::BenchError;

@@ -1,0 +1,277 @@
+//! Sequential and random bytes, in sum and over time (Kim et al., Table V and Figure 6).
+
+use fonio_core::{ByteCount, Request, Sector, Timestamp, Unit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Sequential and random requests. A request is sequential if it starts at one of the last `window` ends of requests of
+/// the same op on the same device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sequentiality {
+    /// The number of remembered ends per op and device. 1 by default: our choice, the studies give no definition.
+    pub window: u32,
+    /// Reads.
+    pub read: SequentialShare,
+    /// Writes.
+    pub write: SequentialShare,
+    /// Cumulative bytes over time.
+    pub cumulative: CumulativeCurves,
+}
+
+/// Sequential and random requests and bytes of one op.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SequentialShare {
+    /// Sequential requests.
+    pub sequential_requests: u64,
+    /// Random requests.
+    pub random_requests: u64,
+    /// Sequential bytes.
+    pub sequential_bytes: u64,
+    /// Random bytes.
+    pub random_bytes: u64,
+    /// Share of bytes that are sequential; absent if there are no bytes.
+    pub sequential_bytes_share: Option<f64>,
+}
+
+/// Cumulative curves: value `i` is that at the end of bin `i`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CumulativeCurves {
+    /// Start of the first bin, in nanoseconds since the span began.
+    pub start_ns: u64,
+    /// Width of a bin in nanoseconds.
+    pub bin_ns: u64,
+    /// Bytes read sequentially.
+    pub sequential_read_bytes: Vec<u64>,
+    /// Bytes read at random.
+    pub random_read_bytes: Vec<u64>,
+    /// Bytes written sequentially.
+    pub sequential_write_bytes: Vec<u64>,
+    /// Bytes written at random.
+    pub random_write_bytes: Vec<u64>,
+}
+
+use crate::figures::facts::{Facts, Frame};
+use crate::over_time::bins::{Bins, Fold};
+use crate::question::Question;
+use crate::question::context::Ending;
+use crate::question::options::AnalysisOptions;
+use crate::question::ratio::{at, ratio};
+use crate::question::seen::Seen;
+
+/// The most ends that can be remembered.
+pub const WINDOW_MAX: usize = 16;
+/// Bins of the curves.
+const BINS: usize = 512;
+
+/// Distinguishes sequential from random requests.
+#[derive(Debug)]
+pub(crate) struct SequentialTally {
+    window: usize,
+    /// For each device, the last ends of reads and of writes.
+    devices: Vec<[Ends; 2]>,
+    read: SequentialShare,
+    write: SequentialShare,
+    bins: Bins<Bin>,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    ends: [Sector; WINDOW_MAX],
+    /// The number of known ends, at most the window.
+    known: usize,
+    /// The place of the next end.
+    next: usize,
+}
+
+/// Bytes: sequential read, random read, sequential write, random write.
+#[derive(Debug, Default)]
+struct Bin([ByteCount; 4]);
+
+impl Fold for Bin {
+    fn fold(&mut self, later: Bin) {
+        for (bytes, more) in self.0.iter_mut().zip(later.0) {
+            *bytes += more;
+        }
+    }
+}
+
+impl Ends {
+    /// Returns whether `start` is one of the last ends, and remembers `end`.
+    #[inline]
+    fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
+        let sequential = self.ends[..self.known].contains(&start);
+        self.ends[self.next] = end;
+        self.next = if self.next + 1 == window { 0 } else { self.next + 1 };
+        self.known = window.min(self.known + 1);
+        sequential
+    }
+}
+
+impl Default for SequentialTally {
+    fn default() -> SequentialTally {
+        SequentialTally {
+            window: 1,
+            devices: Vec::new(),
+            read: SequentialShare::default(),
+            write: SequentialShare::default(),
+            bins: Bins::new(BINS),
+        }
+    }
+}
+
+impl Question for SequentialTally {
+    type Answer = Sequentiality;
+
+    fn with(options: &AnalysisOptions) -> SequentialTally {
+        let window = (options.sequential_window as usize).clamp(1, WINDOW_MAX);
+        SequentialTally { window, ..SequentialTally::default() }
+    }
+
+    fn begin_at(&mut self, origin: Timestamp) {
+        self.bins.begin_at(origin);
+    }
+
+    /// Adds a request. One that is neither a read nor a write, or has no sector, is neither sequential nor random.
+    #[inline]
+    fn request(&mut self, _: &Request, seen: &Seen) {
+        let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
+        let write = seen.class.is_write();
+        let end = start.after(seen.bytes);
+        let ends = &mut at(&mut self.devices, seen.device)[usize::from(write)];
+        let sequential = ends.follows(start, end, self.window);
+        let share = if write { &mut self.write } else { &mut self.read };
+        let (requests, bytes) = if sequential {
+            (&mut share.sequential_requests, &mut share.sequential_bytes)
+        } else {
+            (&mut share.random_requests, &mut share.random_bytes)
+        };
+        *requests += 1;
+        *bytes = bytes.saturating_add(seen.bytes.0);
+        let bin = &mut self.bins.at(seen.at).0[usize::from(write) * 2 + usize::from(!sequential)];
+        *bin += seen.bytes;
+    }
+
+    fn finish(mut self, end: &mut Ending) -> Sequentiality {
+        self.bins.extend_to(end.ended);
+        let curve = |which: usize| {
+            let mut sum = ByteCount(0);
+            let add = |bin: &Bin| {
+                sum += bin.0[which];
+                sum.0
+            };
+            self.bins.bins().iter().map(add).collect()
+        };
+        let share = |share: &SequentialShare| SequentialShare {
+            sequential_bytes_share: ratio(
+                share.sequential_bytes,
+                share.sequential_bytes + share.random_bytes,
+            ),
+            ..share.clone()
+        };
+        Sequentiality {
+            window: self.window as u32,
+            read: share(&self.read),
+            write: share(&self.write),
+            cumulative: CumulativeCurves {
+                start_ns: (self.bins.origin() - end.began()).0,
+                bin_ns: self.bins.width().0,
+                sequential_read_bytes: curve(0),
+                random_read_bytes: curve(1),
+                sequential_write_bytes: curve(2),
+                random_write_bytes: curve(3),
+            },
+        }
+    }
+
+    fn figures(sequentiality: &Sequentiality, _: &Frame, facts: &mut Facts) {
+        for (op, share) in [("read", &sequentiality.read), ("write", &sequentiality.write)] {
+            let name = |figure: &str| format!("sequentiality.{op}.{figure}");
+            let bytes = share.sequential_bytes as f64;
+            facts.put(name("sequential_bytes"), format!("{op} bytes, sequential"), Unit::Bytes, bytes);
+            let bytes = share.random_bytes as f64;
+            facts.put(name("random_bytes"), format!("{op} bytes, random"), Unit::Bytes, bytes);
+            facts.put(
+                name("sequential_bytes_share"),
+                format!("{op} bytes, sequential share"),
+                Unit::Share,
+                share.sequential_bytes_share,
+            );
+            facts.put(
+                name("random_requests_share"),
+                format!("{op} requests, random share"),
+                Unit::Share,
+                ratio(share.random_requests, share.sequential_requests + share.random_requests),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::analyser::Analyser;
+    use crate::analyser::tests::{analyse, request, rows};
+    use crate::question::options::AnalysisOptions;
+    use fonio_core::{Meta, Op, Request, RowSink};
+
+    fn with_window(rows: &[Request], window: u32) -> Sequentiality {
+        let mut analyser =
+            Analyser::new(AnalysisOptions { sequential_window: window, ..AnalysisOptions::default() });
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        analyser.finish(&Meta::default()).sequentiality
+    }
+
+    #[test]
+    fn each_op_and_device_has_its_own_end() {
+        let lines = [
+            "R 0+8 d0 c1",
+            "W 8+8 d1 c2",
+            "R 8+8 d2 c3",
+            "R 16+8 dev1 d3 c4",
+            "R 16+8 d4 c5",
+            "W 100+8 d5 c6",
+            "W 16+8 d6 c7",
+        ];
+        let found = analyse(&lines).sequentiality;
+        assert_eq!((found.read.sequential_requests, found.read.random_requests), (2, 2));
+        assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
+        assert_eq!(found.read.sequential_bytes_share, Some(0.5));
+        assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
+        // With two remembered ends, the last write continues the first.
+        assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
+    }
+
+    #[test]
+    fn curves_never_fall() {
+        let lines: Vec<String> =
+            (0..50).map(|i| format!("W {}+8 d{} c{}", i * 8 % 104, i * 20_000, i * 20_000 + 5)).collect();
+        let found = analyse(&lines.iter().map(String::as_str).collect::<Vec<_>>()).sequentiality;
+        let curve = &found.cumulative.sequential_write_bytes;
+        assert!(curve.is_sorted() && curve.len() <= 512);
+        assert_eq!(curve.last(), Some(&found.write.sequential_bytes));
+    }
+
+    proptest! {
+        #[test]
+        fn as_if_looked_up_in_all_requests(
+            places in prop::collection::vec((0u64..12, 1u64..3, any::<bool>(), 0u32..2), 1..100),
+            window in 1usize..5,
+        ) {
+            let rows: Vec<Request> = places.iter().enumerate().map(|(id, (place, size, write, device))| {
+                let op = if *write { "W" } else { "R" };
+                request(id as u64, &format!("{op} {}+{} dev{device} d{id} c{}", place * 8, size * 8, id + 1))
+            }).collect();
+            let sequential = rows.iter().enumerate().filter(|(at, row)| {
+                let same = |other: &&Request| other.op == row.op && other.device == row.device;
+                let ends = rows[..*at].iter().rev().filter(same).take(window);
+                ends.map(|other| other.sector.unwrap().after(other.bytes)).any(|end| Some(end) == row.sector)
+            });
+            let (reads, writes): (Vec<_>, Vec<_>) = sequential.map(|(_, row)| row.op).partition(|op| *op == Op::Read);
+            let found = with_window(&rows, window as u32);
+            prop_assert_eq!(found.read.sequential_requests, reads.len() as u64);
+            prop_assert_eq!(found.write.sequential_requests, writes.len() as u64);
+        }
+    }
+}

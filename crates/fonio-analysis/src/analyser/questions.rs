@@ -1,0 +1,234 @@
+//! The questions of the analysis, one line each: the field of the analysis, the tally, and the answer.
+//!
+//! A new question is a file with its tally, which implements [`Question`], and a line here. The order of the lines is that
+//! of the JSON document; nothing else depends on it.
+
+use fonio_core::{
+    BlockedCount, Call, Diagnostic, File, Mark, Request, Sample, Statement, Thread, Timestamp, Wait,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::addresses::locality::{Locality, PlaceTally};
+use crate::addresses::sequentiality::{SequentialTally, Sequentiality};
+use crate::addresses::spatial::{MapTally, Spatial};
+use crate::causes::files::{FileTally, Files};
+use crate::causes::process::Processes;
+use crate::causes::processes::ProcessTally;
+use crate::device::flushes::{FlushTally, Flushes};
+use crate::device::info::DeviceInfo;
+use crate::device::interference::{Interference, InterferenceTally};
+use crate::device::io_share::{IoShare, ShareTally};
+use crate::figures::facts::{Facts, Frame};
+use crate::filter::FilterOptions;
+use crate::launch::{Launch, LaunchTally};
+use crate::machine::{Machine, MachineTally};
+use crate::over_time::series::{Series, SeriesTally};
+use crate::over_time::slices::{SliceTally, Slices};
+use crate::question::Question;
+use crate::question::context::{Context, Ending};
+use crate::question::options::AnalysisOptions;
+use crate::question::seen::Seen;
+use crate::question::span::Span;
+use crate::requests::latency::{Latency, LatencyTally};
+use crate::requests::points::{PointTally, Points};
+use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
+use crate::requests::sizes::{SizeTally, Sizes};
+use crate::requests::totals::{TotalTally, Totals};
+use crate::sqlite::{Sqlite, SqliteTally};
+use crate::verdict::finding::{Finding, Severity};
+use crate::verdict::validity::{Validity, ValidityTally};
+use crate::waits::blocked::{Blocked, BlockedTally};
+use crate::waits::outstanding::{Outstanding, OutstandingTally};
+use crate::waits::queueing::{QueueTally, Queueing};
+
+/// Passes a row on to each question.
+macro_rules! each {
+    ($self:ident: $($question:ident)*, $row:ident $arguments:tt) => {{
+        $($self.$question.$row $arguments;)*
+    }};
+}
+
+/// Registers the questions. Between the first ones and the others, the analysis has the fields that are not questions.
+macro_rules! questions {
+    (
+        $($(#[$first_attribute:meta])* $first:ident: $first_tally:ty => $first_answer:ty,)*
+        ---
+        $($(#[$fixed_attribute:meta])* $fixed:ident: $fixed_type:ty,)*
+        ---
+        $($(#[$attribute:meta])* $question:ident: $tally:ty => $answer:ty,)*
+    ) => {
+        /// The complete analysis of one recording.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        pub struct Analysis {
+            /// Version of this schema.
+            pub analysis_version: u32,
+            /// The verdict: one sentence.
+            pub verdict: String,
+            /// The verdict's stable name in kebab-case: `not-storage`, `heavy-sync-writes`, `idle`, …
+            pub verdict_id: String,
+            /// The severity of the verdict: a note if storage is not the problem.
+            pub verdict_severity: Severity,
+            /// Ranked sentences, most important first.
+            pub findings: Vec<Finding>,
+            $($(#[$first_attribute])* pub $first: $first_answer,)*
+            $($(#[$fixed_attribute])* pub $fixed: $fixed_type,)*
+            $($(#[$attribute])* pub $question: $answer,)*
+        }
+
+        impl Analysis {
+            /// Adds the figures and words of each question.
+            pub(crate) fn figures_of_questions(&self, facts: &mut Facts) {
+                let frame = Frame {
+                    devices: &self.devices,
+                    processes: &self.processes,
+                    has_loss: self.validity.has_loss(),
+                };
+                $(<$first_tally>::figures(&self.$first, &frame, facts);)*
+                $(<$tally>::figures(&self.$question, &frame, facts);)*
+            }
+        }
+
+        /// The tallies of all questions.
+        #[derive(Debug)]
+        pub(super) struct Questions {
+            $($first: $first_tally,)*
+            $($question: $tally,)*
+        }
+
+        impl Questions {
+            pub(super) fn with(options: &AnalysisOptions) -> Questions {
+                Questions {
+                    $($first: Question::with(options),)*
+                    $($question: Question::with(options),)*
+                }
+            }
+
+            /// Gives the answers; the other fields of the analysis are empty.
+            pub(super) fn finish(self, end: &mut Ending) -> Analysis {
+                Analysis {
+                    $($first: self.$first.finish(end),)*
+                    $($question: self.$question.finish(end),)*
+                    ..Analysis::default()
+                }
+            }
+
+            pub(super) fn begin_at(&mut self, began: Timestamp) {
+                each!(self: $($first)* $($question)*, begin_at(began));
+            }
+
+            #[inline]
+            pub(super) fn request(&mut self, row: &Request, seen: &Seen) {
+                each!(self: $($first)* $($question)*, request(row, seen));
+            }
+
+            pub(super) fn wait(&mut self, row: &Wait, context: &mut Context) {
+                each!(self: $($first)* $($question)*, wait(row, context));
+            }
+
+            pub(super) fn wait_left_out(&mut self, row: &Wait, context: &mut Context) {
+                each!(self: $($first)* $($question)*, wait_left_out(row, context));
+            }
+
+            pub(super) fn blocked_count(&mut self, row: &BlockedCount, context: &mut Context) {
+                each!(self: $($first)* $($question)*, blocked_count(row, context));
+            }
+
+            pub(super) fn thread(&mut self, row: &Thread) {
+                each!(self: $($first)* $($question)*, thread(row));
+            }
+
+            pub(super) fn file(&mut self, row: &File) {
+                each!(self: $($first)* $($question)*, file(row));
+            }
+
+            pub(super) fn call(&mut self, row: &Call) {
+                each!(self: $($first)* $($question)*, call(row));
+            }
+
+            pub(super) fn statement(&mut self, row: &Statement) {
+                each!(self: $($first)* $($question)*, statement(row));
+            }
+
+            pub(super) fn mark(&mut self, row: &Mark) {
+                each!(self: $($first)* $($question)*, mark(row));
+            }
+
+            pub(super) fn sample(&mut self, row: &Sample) {
+                each!(self: $($first)* $($question)*, sample(row));
+            }
+
+            pub(super) fn diagnostic(&mut self, row: &Diagnostic) {
+                each!(self: $($first)* $($question)*, diagnostic(row));
+            }
+        }
+    };
+}
+
+questions! {
+    /// Whether the figures can be trusted.
+    validity: ValidityTally => Validity,
+    ---
+    /// The span to which rates and shares refer.
+    span: Span,
+    /// The filter, if there was one. In-flight, flushed and sequential requests then refer only to those that passed
+    /// it.
+    filter: Option<FilterOptions>,
+    /// The devices with requests, by number; other parts refer to them by index.
+    devices: Vec<DeviceInfo>,
+    /// The duration of the recorded work, in nanoseconds: of a launch; else of the phases of a workload, first to last;
+    /// else of the complete recording, if its command ended well. Absent if no work was recorded, or if there was a
+    /// filter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run_time_ns: Option<u64>,
+    /// Whether a command was recorded, from its start to its end.
+    #[serde(default)]
+    has_command: bool,
+    ---
+    /// The critical path of the launch, if the recording is of a launch and has its waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    launch: LaunchTally => Option<Launch>,
+    /// The number of requests and bytes.
+    totals: TotalTally => Totals,
+    /// Sizes of requests.
+    sizes: SizeTally => Sizes,
+    /// Latencies of requests.
+    latency: LatencyTally => Latency,
+    /// Latency by size.
+    size_latency: SizeLatencyTally => SizeLatency,
+    /// Addresses over time.
+    spatial: MapTally => Spatial,
+    /// Flushes and the gaps between them.
+    flushes: FlushTally => Flushes,
+    /// Places that are written or read repeatedly.
+    locality: PlaceTally => Locality,
+    /// The share of the time that is I/O.
+    io_share: ShareTally => IoShare,
+    /// The time that programs may have waited.
+    outstanding: OutstandingTally => Outstanding,
+    /// The threads that were blocked on storage, if the recording has the waits of all threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blocked: BlockedTally => Option<Blocked>,
+    /// Sequential and random requests.
+    sequentiality: SequentialTally => Sequentiality,
+    /// Queue time, depth and busy time.
+    queueing: QueueTally => Queueing,
+    /// The effect of reads and writes on each other.
+    interference: InterferenceTally => Interference,
+    /// Requests by process.
+    processes: ProcessTally => Processes,
+    /// Requests by file and kind of data, if the recording shows these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: FileTally => Option<Files>,
+    /// The transactions of SQLite databases, if the recording has file-system calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sqlite: SqliteTally => Option<Sqlite>,
+    /// The rest of the machine.
+    machine: MachineTally => Machine,
+    /// Changes over time.
+    series: SeriesTally => Series,
+    /// Single requests.
+    points: PointTally => Points,
+    /// The basis of intervals.
+    slices: SliceTally => Slices,
+}

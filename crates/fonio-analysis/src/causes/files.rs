@@ -1,0 +1,452 @@
+//! The files behind the I/O: requests and bytes by file and kind of data, and who caused them.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{ByteCount, Content, Request, Unit};
+use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::names::FILES_MAX;
+use crate::figures::facts::{Facts, Frame};
+use crate::question::Question;
+use crate::question::context::Ending;
+use crate::question::ratio::ratio;
+use crate::question::seen::Seen;
+use crate::question::threads::Threads;
+
+/// Requests by file and kind of data. Present if the recording shows these for at least one request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Files {
+    /// Each file, and each kind of data without a file; most bytes first.
+    pub files: Vec<FileUse>,
+    /// Rows beyond the cap of 4096, which are not listed.
+    pub files_beyond_cap: u64,
+    /// Requests and bytes by kind of data, in a fixed order.
+    pub contents: Vec<ContentUse>,
+    /// Share of the bytes read and written whose kind of data is unknown; absent without such bytes.
+    pub unknown_share: Option<f64>,
+    /// Share of the bytes of files whose path is unknown; absent without bytes of files.
+    pub path_unknown_share: Option<f64>,
+    /// Share of the bytes read and written for which it is unknown who caused them; absent without such bytes.
+    pub cause_unknown_share: Option<f64>,
+}
+
+/// One file, or one kind of data without a file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileUse {
+    /// The last known path; absent if it is unknown, or if the data belong to no file.
+    pub path: Option<String>,
+    /// `major:minor` of the file system's device; absent if the data belong to no file.
+    pub device: Option<String>,
+    /// The inode number; absent if the data belong to no file, or to several files of the same path.
+    pub inode: Option<u64>,
+    /// The kind of data, as in the recording.
+    pub content: String,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// The process that caused most of the bytes; absent if that is unknown.
+    pub cause: Option<String>,
+    /// The systemd unit or container of that process, if it is known.
+    pub cause_unit: Option<String>,
+    /// The share of the bytes that this process caused.
+    pub cause_share: Option<f64>,
+}
+
+/// Requests of one kind of data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContentUse {
+    /// The kind of data, as in the recording.
+    pub content: String,
+    /// Requests.
+    pub requests: u64,
+    /// Write requests, without flushes and discards.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+impl Files {
+    /// Returns the number of write requests with this kind of data.
+    pub fn writes_of(&self, content: Content) -> u64 {
+        let row = self.contents.iter().find(|row| row.content == content.name());
+        row.map_or(0, |row| row.writes)
+    }
+}
+
+/// The most rows in the table.
+const LISTED_MAX: usize = 4096;
+/// The largest number of processes distinguished for one file.
+const CAUSES_MAX: usize = 8;
+
+/// Every kind of data, in the order of the table.
+const CONTENTS: [Content; 8] = [
+    Content::Data,
+    Content::SqliteDb,
+    Content::SqliteJournal,
+    Content::SqliteWal,
+    Content::FsMetadata,
+    Content::FsJournal,
+    Content::Swap,
+    Content::Unknown,
+];
+
+/// A file by its number in the recording, or none; and the kind of data.
+type Key = (Option<u32>, Content);
+
+/// Counts by file.
+#[derive(Debug, Default)]
+pub(crate) struct FileTally {
+    counts: FxHashMap<Key, Count>,
+    total_bytes: ByteCount,
+    unknown_bytes: ByteCount,
+    cause_unknown_bytes: ByteCount,
+    /// Whether any request showed its file or kind of data.
+    is_shown: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Count {
+    requests: u64,
+    writes: u64,
+    read_bytes: ByteCount,
+    write_bytes: ByteCount,
+    /// Bytes by thread name and unit; `None` is unknown.
+    causes: Vec<(Option<Cause>, ByteCount)>,
+}
+
+/// The number of a thread's name, and of its unit.
+pub(crate) type Cause = (u32, Option<u32>);
+
+impl Count {
+    fn bytes(&self) -> ByteCount {
+        self.read_bytes + self.write_bytes
+    }
+
+    fn add_cause(&mut self, cause: Option<Cause>, bytes: ByteCount) {
+        if let Some((_, sum)) = self.causes.iter_mut().find(|(known, _)| *known == cause) {
+            *sum += bytes;
+        } else if self.causes.len() < CAUSES_MAX {
+            self.causes.push((cause, bytes));
+        }
+    }
+
+    fn absorb(&mut self, other: &Count) {
+        self.requests += other.requests;
+        self.writes += other.writes;
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
+        for (cause, bytes) in &other.causes {
+            self.add_cause(*cause, *bytes);
+        }
+    }
+}
+
+impl Question for FileTally {
+    type Answer = Option<Files>;
+
+    fn request(&mut self, row: &Request, seen: &Seen) {
+        let (file, content) = (row.file_id, row.content);
+        // Only a known cause counts: the thread that queued the request may be a worker.
+        let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
+        self.is_shown |= file.is_some() || content != Content::Unknown;
+        let bytes = if seen.has_data() { seen.bytes } else { ByteCount(0) };
+        self.total_bytes += bytes;
+        if content == Content::Unknown {
+            self.unknown_bytes += bytes;
+        }
+        if cause.is_none() {
+            self.cause_unknown_bytes += bytes;
+        }
+        let key = (file, content);
+        let fits = self.counts.len() < FILES_MAX || self.counts.contains_key(&key);
+        let count = self.counts.entry(if fits { key } else { (None, content) }).or_default();
+        count.requests += 1;
+        count.writes += u64::from(seen.class.is_write());
+        if seen.class.is_read() {
+            count.read_bytes += bytes;
+        } else {
+            count.write_bytes += bytes;
+        }
+        count.add_cause(cause, bytes);
+    }
+
+    fn finish(self, end: &mut Ending) -> Option<Files> {
+        let (names, threads) = (&end.context.files, &end.context.threads);
+        if !self.is_shown {
+            return None;
+        }
+        let mut kinds: Vec<ContentUse> = Vec::new();
+        for content in CONTENTS {
+            let mut sum = Count::default();
+            for ((_, of), count) in &self.counts {
+                if *of == content {
+                    sum.requests += count.requests;
+                    sum.writes += count.writes;
+                    sum.read_bytes += count.read_bytes;
+                    sum.write_bytes += count.write_bytes;
+                }
+            }
+            if sum.requests > 0 {
+                kinds.push(ContentUse {
+                    content: content.name().to_owned(),
+                    requests: sum.requests,
+                    writes: sum.writes,
+                    read_bytes: sum.read_bytes.0,
+                    write_bytes: sum.write_bytes.0,
+                });
+            }
+        }
+        let (mut of_files, mut without_path) = (ByteCount(0), ByteCount(0));
+        let mut rows: Vec<(FileUse, Count)> = Vec::new();
+        let mut places: FxHashMap<(String, Content), usize> = FxHashMap::default();
+        let mut sorted: Vec<(&Key, &Count)> = self.counts.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        for ((file, content), count) in sorted {
+            let name = names.of(*file);
+            if file.is_some() {
+                of_files += count.bytes();
+                if name.path.is_none() {
+                    without_path += count.bytes();
+                }
+            }
+            // A file that is deleted and made again, such as a journal, has several numbers.
+            if let Some(path) = &name.path {
+                let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
+                if let Some((row, sum)) = rows.get_mut(place) {
+                    row.inode = row.inode.filter(|inode| name.inode == Some(*inode));
+                    sum.absorb(count);
+                    continue;
+                }
+            }
+            let row = FileUse {
+                path: name.path,
+                device: name.device,
+                inode: name.inode,
+                content: content.name().to_owned(),
+                ..FileUse::default()
+            };
+            rows.push((row, count.clone()));
+        }
+        rows.sort_by(|(a, of_a), (b, of_b)| {
+            let key = |count: &Count| (count.bytes(), count.requests);
+            key(of_b).cmp(&key(of_a)).then_with(|| (&a.path, a.inode).cmp(&(&b.path, b.inode)))
+        });
+        let files_beyond_cap = rows.len().saturating_sub(LISTED_MAX) as u64;
+        rows.truncate(LISTED_MAX);
+        Some(Files {
+            files: rows.into_iter().map(|(row, count)| used(row, &count, threads)).collect(),
+            files_beyond_cap,
+            contents: kinds,
+            unknown_share: ratio(self.unknown_bytes, self.total_bytes),
+            path_unknown_share: ratio(without_path, of_files),
+            cause_unknown_share: ratio(self.cause_unknown_bytes, self.total_bytes),
+        })
+    }
+
+    fn figures(files: &Option<Files>, _: &Frame, facts: &mut Facts) {
+        let Some(files) = files else { return };
+        let share = files.unknown_share;
+        facts.put("files.unknown_share", "bytes of unknown content, share", Unit::Share, share);
+        let label = "bytes of files with unknown path, share";
+        facts.put("files.path_unknown_share", label, Unit::Share, files.path_unknown_share);
+        let share = files.cause_unknown_share;
+        facts.put("files.cause_unknown_share", "bytes with unknown cause, share", Unit::Share, share);
+        for (name, label, content) in [
+            ("files.journal_writes", "writes of a file system's journal", Content::FsJournal),
+            ("files.metadata_writes", "writes of a file system's metadata", Content::FsMetadata),
+            ("files.unknown_writes", "writes of unknown content", Content::Unknown),
+        ] {
+            facts.count(name, label, files.writes_of(content));
+        }
+        files.figures_of_writes(facts);
+    }
+}
+
+impl Files {
+    /// Adds the shares of metadata and logs in the bytes written, and the folder with the largest logs.
+    fn figures_of_writes(&self, facts: &mut Facts) {
+        let written: u64 = self.contents.iter().map(|row| row.write_bytes).sum();
+        let metadata = self.contents.iter().filter(|row| row.content == Content::FsMetadata.name());
+        let share = ratio(metadata.map(|row| row.write_bytes).sum(), written);
+        let label = "bytes of metadata, share of written";
+        facts.put("files.metadata_write_share", label, Unit::Share, share);
+        let is_log = |path: &String| path.contains(SYSTEM_LOG);
+        let logs = self.files.iter().filter(|row| row.path.as_ref().is_some_and(is_log));
+        let share = ratio(logs.map(|row| row.write_bytes).sum(), written);
+        let label = "bytes of the system's log, share of written";
+        facts.put("files.system_log_write_share", label, Unit::Share, share);
+        let mut folders: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in &self.files {
+            if let Some(folder) = row.path.as_deref().and_then(log_folder) {
+                *folders.entry(folder).or_default() += row.write_bytes;
+            }
+        }
+        let most = folders.into_iter().max_by_key(|(_, bytes)| *bytes);
+        let share = ratio(most.map_or(0, |(_, bytes)| bytes), written);
+        let label = "bytes of the logs in one folder, share of written";
+        facts.put("files.log_write_share", label, Unit::Share, share);
+        if let Some((folder, _)) = most {
+            facts.word("files.log_folder", folder);
+        }
+    }
+}
+
+/// The folder of logs that a file of a program other than journald lies in, such as `/var/log`.
+fn log_folder(path: &str) -> Option<&str> {
+    let ends = ["/log/", "/logs/"].iter().filter_map(|name| path.find(name).map(|at| at + name.len() - 1));
+    ends.min().map(|end| &path[..end]).filter(|_| path.starts_with('/') && !path.contains(SYSTEM_LOG))
+}
+
+/// In the paths of journald's files.
+const SYSTEM_LOG: &str = "/log/journal/";
+
+fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {
+    let mut most: Option<(Cause, ByteCount)> = None;
+    for (cause, bytes) in &count.causes {
+        if let Some(cause) = cause
+            && most.is_none_or(|(_, most)| *bytes > most)
+        {
+            most = Some((*cause, *bytes));
+        }
+    }
+    FileUse {
+        requests: count.requests,
+        read_bytes: count.read_bytes.0,
+        write_bytes: count.write_bytes.0,
+        cause: most.map(|((name, _), _)| threads.name(name).to_owned()),
+        cause_unit: most.and_then(|((_, unit), _)| Some(threads.unit(unit?).to_owned())),
+        cause_share: most.and_then(|(_, bytes)| ratio(bytes, count.bytes())),
+        ..row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::{DeviceId, File, Meta, RowSink, Thread, Timestamp};
+
+    use super::*;
+    use crate::analyser::Analyser;
+    use crate::analyser::tests::rows;
+    use crate::question::options::AnalysisOptions;
+
+    fn file(file_id: u32, from: u64, path: Option<&str>) -> File {
+        File {
+            file_id,
+            from: Timestamp(from),
+            device: Some(DeviceId::new(8, 1)),
+            inode: Some(u64::from(file_id) + 10),
+            path: path.map(str::to_owned),
+            content: Content::Data,
+        }
+    }
+
+    #[test]
+    fn files_by_bytes_with_who_caused_them() {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        let cgroup = Some("/system.slice/notes.service".to_owned());
+        for (tid, comm, cgroup) in [(1, "python3", cgroup), (2, "cp", None), (3, "kworker/0:1", None)] {
+            let comm = Some(comm.to_owned());
+            analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
+        }
+        // The first was renamed; the last two are a journal that was deleted and made again.
+        for row in [
+            file(1, 0, Some("/notes.tmp")),
+            file(1, 50, Some("/notes")),
+            file(2, 0, None),
+            file(3, 0, Some("/j")),
+            file(4, 0, Some("/j")),
+        ] {
+            analyser.file(&row).unwrap();
+        }
+        let mut rows = rows(&[
+            "W 0+16 d0 c30 t3",
+            "W 0+8 d30 c40 t3",
+            "R 0+64 d40 c60 t2",
+            "W 0+8 d60 c70 t1",
+            "W 0+8 d70 c80 t1",
+            "FF d90 c99 t1",
+            "W 0+8 d90 c99 t3",
+        ]);
+        for (row, (file, cause, content)) in rows.iter_mut().zip([
+            (Some(1), Some(1), Content::Data),
+            (Some(1), Some(2), Content::Data),
+            (Some(2), Some(2), Content::Data),
+            (Some(3), Some(1), Content::SqliteJournal),
+            (Some(4), Some(1), Content::SqliteJournal),
+            (None, None, Content::Unknown),
+            (None, None, Content::FsMetadata),
+        ]) {
+            (row.file_id, row.cause_tid, row.content) = (file, cause, content);
+        }
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        let analysis = analyser.finish(&Meta::default());
+        // Of 24 KiB written, 4 are metadata.
+        let facts = crate::verdict::facts::facts(&analysis);
+        assert_eq!(facts.value("files.metadata_write_share"), Some(4.0 / 24.0));
+        assert_eq!(facts.value("files.metadata_writes"), Some(1.0));
+        let files = analysis.files.unwrap();
+        let kib = |bytes: u64| bytes / 1024;
+        let short: Vec<_> = files
+            .files
+            .iter()
+            .map(|file| {
+                let by = file.cause.clone().unwrap_or_default() + file.cause_unit.as_deref().unwrap_or("");
+                let path = file.path.clone().unwrap_or_default();
+                (path, file.content.clone(), kib(file.read_bytes), kib(file.write_bytes), by)
+            })
+            .collect();
+        let row = |path: &str, content: &str, read, written, by: &str| {
+            (path.to_owned(), content.to_owned(), read, written, by.to_owned())
+        };
+        assert_eq!(
+            short,
+            [
+                row("", "data", 32, 0, "cp"),
+                row("/notes", "data", 0, 12, "python3notes.service"),
+                row("/j", "sqlite_journal", 0, 8, "python3notes.service"),
+                row("", "fs_metadata", 0, 4, ""),
+                row("", "unknown", 0, 0, ""),
+            ]
+        );
+        assert_eq!(files.files[1].cause_share, Some(8.0 / 12.0));
+        assert_eq!((files.files[1].inode, files.files[2].inode), (Some(11), None));
+        assert_eq!(files.unknown_share, Some(0.0));
+        assert_eq!(files.cause_unknown_share, Some(4.0 / 56.0));
+        assert_eq!(files.path_unknown_share, Some(32.0 / 52.0));
+        let kinds: Vec<_> =
+            files.contents.iter().map(|kind| (kind.content.as_str(), kind.requests, kind.writes)).collect();
+        assert_eq!(
+            kinds,
+            [("data", 3, 2), ("sqlite_journal", 2, 2), ("fs_metadata", 1, 1), ("unknown", 1, 0)]
+        );
+        assert_eq!((files.writes_of(Content::Data), files.writes_of(Content::FsJournal)), (2, 0));
+    }
+
+    #[test]
+    fn a_trace_without_files_has_no_such_table() {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        rows(&["W 0+16 d0 c30 t3"]).iter().for_each(|row| analyser.request(row).unwrap());
+        assert_eq!(analyser.finish(&Meta::default()).files, None);
+    }
+
+    #[test]
+    fn a_folder_of_logs_is_known_by_its_name() {
+        for (path, expected) in [
+            ("/var/log/nginx/access.log", Some("/var/log")),
+            ("/home/a/logs/b/log/c", Some("/home/a/logs")),
+            ("/var/log/journal/1/system.journal", None),
+            ("/var/lib/logstash/x", None),
+            ("/log", None),
+            ("var/log/x", None),
+        ] {
+            assert_eq!(log_folder(path), expected, "{path}");
+        }
+    }
+}

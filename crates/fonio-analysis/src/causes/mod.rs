@@ -1,0 +1,6 @@
+//! The causes of requests: processes and files.
+
+pub mod files;
+pub(crate) mod names;
+pub mod process;
+pub(crate) mod processes;

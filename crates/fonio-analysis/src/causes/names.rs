@@ -1,0 +1,46 @@
+//! The names of files over time.
+
+use fonio_core::File;
+use rustc_hash::FxHashMap;
+
+/// The most files whose names are kept.
+pub(super) const FILES_MAX: usize = 1 << 20;
+
+/// The last known names of files, by the file's number in the recording.
+#[derive(Debug, Default)]
+pub(crate) struct FileNames {
+    names: FxHashMap<u32, Name>,
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Name {
+    pub(super) path: Option<String>,
+    pub(super) device: Option<String>,
+    pub(super) inode: Option<u64>,
+}
+
+impl FileNames {
+    /// Notes the name of a file; a later one replaces it.
+    pub(crate) fn add(&mut self, row: &File) {
+        if self.names.len() >= FILES_MAX && !self.names.contains_key(&row.file_id) {
+            return;
+        }
+        let name = self.names.entry(row.file_id).or_default();
+        name.path = row.path.clone().or_else(|| name.path.take());
+        name.device = row.device.map(|device| device.to_string()).or_else(|| name.device.take());
+        name.inode = row.inode.or(name.inode);
+    }
+
+    /// The path of a file, or its inode number if the path is unknown.
+    pub(crate) fn path(&self, file: u32) -> Option<String> {
+        let name = self.names.get(&file)?;
+        let numbered = || Some(format!("inode {} on {}", name.inode?, name.device.as_deref()?));
+        name.path.clone().or_else(numbered)
+    }
+
+    /// What is known of a file; nothing of a file without rows.
+    pub(super) fn of(&self, file: Option<u32>) -> Name {
+        file.and_then(|file| self.names.get(&file).cloned()).unwrap_or_default()
+    }
+}

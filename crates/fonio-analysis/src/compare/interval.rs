@@ -1,0 +1,357 @@
+//! When a difference is claimed between two values, and the run times of repeated runs.
+//!
+//! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No difference" is
+//! claimed only if the interval rules out a doubling and a halving; otherwise the data are insufficient, and the answer
+//! is unknown.
+
+use fonio_core::statistics::sample::{self, Spread};
+use fonio_core::statistics::welch::{Interval, KnownMean};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::statistics::estimate::Bounds;
+use crate::compare::statistics::{holm, student};
+
+/// A difference of less than 5 percent is not reported: two runs of the same thing differ by as much, because of the
+/// location of files and the device's past. Ours.
+pub const LEAST_EFFECT: f64 = 1.05;
+
+/// If the interval reaches this ratio, or its inverse, it cannot separate equal from different. Ours.
+const TOO_WIDE: f64 = 2.0;
+
+/// The least number of runs for an interval: the spread of two is a guess.
+pub const RUNS_MIN: usize = 3;
+
+/// The change from a first value to a second.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// The second over the first; absent if one of them is unknown or the first is 0.
+    pub ratio: Option<f64>,
+    /// Lower end of the ratio's interval; absent if there is none.
+    pub low: Option<f64>,
+    /// Upper end; also absent if no greater ratio is ruled out.
+    pub high: Option<f64>,
+    /// The confidence of the interval, 0 to 1; it grows with the number of figures tested together.
+    pub confidence: Option<f64>,
+    /// The answer.
+    pub answer: Answer,
+    /// The reason for an unknown answer.
+    pub unknown: Option<Unknown>,
+}
+
+/// The meaning of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Less than the first, by more than 5 percent.
+    Lower,
+    /// More than the first, by more than 5 percent.
+    Higher,
+    /// No difference was found; a doubling or a halving would have been.
+    NoDifference,
+    /// The data are insufficient.
+    Unknown,
+}
+
+/// The reason for an unknown answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// One of the two was not measured.
+    NotMeasured,
+    /// One of the two has fewer than three runs.
+    TooFewRuns,
+    /// There is a single recording of each, and the figure has one value per recording.
+    OneValueEach,
+    /// After autocorrelation the recording is worth fewer than eight independent pieces.
+    TooFewPieces,
+    /// The interval reaches from less than half to more than double.
+    TooWide,
+}
+
+impl Unknown {
+    /// The reason in the words of tables.
+    pub fn words(self) -> &'static str {
+        match self {
+            Unknown::NotMeasured => "not measured in both",
+            Unknown::TooFewRuns => "needs three runs of each",
+            Unknown::OneValueEach => "one run each: no interval",
+            Unknown::TooFewPieces => "too short to tell",
+            Unknown::TooWide => "varies too much to tell",
+        }
+    }
+}
+
+impl Change {
+    /// An unknown answer with its reason. `ratio` is the observed ratio, if there is one.
+    pub(crate) fn unknown(ratio: Option<f64>, why: Unknown) -> Change {
+        Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
+    }
+
+    /// The change according to an interval of the ratio at `level`.
+    pub(crate) fn of_ratio(ratio: Bounds, level: f64) -> Change {
+        let Bounds { low, value, high } = ratio;
+        let (answer, unknown) = if low > LEAST_EFFECT {
+            (Answer::Higher, None)
+        } else if high < 1.0 / LEAST_EFFECT {
+            (Answer::Lower, None)
+        } else if low > 1.0 / TOO_WIDE && high < TOO_WIDE {
+            (Answer::NoDifference, None)
+        } else {
+            (Answer::Unknown, Some(Unknown::TooWide))
+        };
+        Change {
+            ratio: Some(value),
+            low: Some(low),
+            high: Some(high).filter(|high| high.is_finite()),
+            confidence: Some(1.0 - level),
+            answer,
+            unknown,
+        }
+    }
+
+    /// Whether a difference is claimed.
+    pub fn is_claimed(&self) -> bool {
+        matches!(self.answer, Answer::Lower | Answer::Higher)
+    }
+}
+
+/// The geometric mean of positive values; `None` if there are none, or if one is not positive.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
+    possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
+}
+
+/// Compares the runs with each of several fixes with the runs without, and tests all fixes together (Holm).
+///
+/// Run `r` of a fix is compared with run `r` without it: both belong to round `r`, which had one seed and one state of
+/// the machine. The interval is Student's t of the logarithms of the rounds' ratios. The ratio is the fix over the
+/// base: a run time ratio below 1 is faster.
+///
+/// # Panics
+///
+/// If a fix has a different number of rounds from its base, or a run time is not positive.
+pub fn compare_rounds(pairs: &[(&[f64], &[f64])]) -> Vec<Change> {
+    let ratios: Vec<Vec<f64>> = pairs
+        .iter()
+        .map(|(base, fix)| {
+            assert_eq!(base.len(), fix.len(), "every round runs both");
+            assert!(base.iter().chain(*fix).all(|time| *time > 0.0), "a run takes time");
+            base.iter().zip(*fix).map(|(base, fix)| libm::log(fix / base)).collect()
+        })
+        .collect();
+    let at = |index: usize, level: f64| paired(&ratios[index], level);
+    let levels =
+        holm::levels(crate::compare::statistics::FAMILY_LEVEL, &vec![1.0; pairs.len()], |index, level| {
+            at(index, level).is_claimed()
+        });
+    levels.iter().enumerate().map(|(index, level)| at(index, *level)).collect()
+}
+
+fn paired(logarithms: &[f64], level: f64) -> Change {
+    let middle = mean(logarithms);
+    let ratio = (!logarithms.is_empty()).then(|| libm::exp(middle));
+    if logarithms.len() < RUNS_MIN {
+        return Change::unknown(ratio, Unknown::TooFewRuns);
+    }
+    let half = student::two_sided(level, logarithms.len() as f64 - 1.0) * variance_of_mean(logarithms).sqrt();
+    let bounds =
+        Bounds { low: libm::exp(middle - half), value: libm::exp(middle), high: libm::exp(middle + half) };
+    Change::of_ratio(bounds, level)
+}
+
+/// Returns how many rounds bring the interval of a run time's ratio within `factor` of the ratio, judged from the rounds of
+/// a pilot: at least as many as the pilot had, at most `most`. `None` for a pilot of fewer than three rounds.
+///
+/// `together` is the number of ratios that are tested together: the interval is as strict as Holm's method may demand of
+/// it. A pilot of few rounds shows too small a spread as easily as too large a one, so the planning takes the upper end of
+/// the spread's one-sided 80 percent interval (Browne 1995 advises this for sample sizes from pilots).
+pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, most: usize) -> Option<usize> {
+    let ratios: Vec<f64> = base.iter().zip(fix).map(|(base, fix)| libm::log(fix / base)).collect();
+    if ratios.len() < RUNS_MIN {
+        return None;
+    }
+    let deviation = deviation_of_pilot(&ratios);
+    let variance = deviation * deviation;
+    let level = crate::compare::statistics::FAMILY_LEVEL / together.max(1) as f64;
+    let wanted = libm::log(factor);
+    let enough = |rounds: &usize| {
+        let rounds = *rounds as f64;
+        student::two_sided(level, rounds - 1.0) * (variance / rounds).sqrt() <= wanted
+    };
+    Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
+}
+
+/// The standard deviation to plan with after a pilot of at least three values: the upper end of its one-sided 80 percent
+/// interval.
+pub(crate) fn deviation_of_pilot(values: &[f64]) -> f64 {
+    let (count, freedom) = (values.len() as f64, values.len() as f64 - 1.0);
+    (variance_of_mean(values) * count * freedom / chi_squared_lower_fifth(freedom)).sqrt()
+}
+
+/// The 20 percent quantile of the chi-squared distribution (Wilson and Hilferty 1931; within 1 percent from 2 degrees of
+/// freedom on).
+fn chi_squared_lower_fifth(freedom: f64) -> f64 {
+    const NORMAL_LOWER_FIFTH: f64 = -0.841_621;
+    let spread = 2.0 / (9.0 * freedom);
+    let root = 1.0 - spread + NORMAL_LOWER_FIFTH * spread.sqrt();
+    freedom * root * root * root
+}
+
+/// The mean of runs, with half of its 95 percent interval (Student's t) if there are at least three.
+pub fn mean_of_runs(values: &[f64]) -> (f64, Option<f64>) {
+    let half = (values.len() >= RUNS_MIN).then(|| {
+        student::two_sided(crate::compare::statistics::FAMILY_LEVEL, values.len() as f64 - 1.0)
+            * variance_of_mean(values).sqrt()
+    });
+    (mean(values), half)
+}
+
+/// The ratio of unpaired runs on two sides, on the logarithm (Welch's t); on the values themselves if one is 0.
+pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
+    let ratio = geometric_mean(first).zip(geometric_mean(other)).map(|(first, other)| other / first);
+    if first.len() < RUNS_MIN || other.len() < RUNS_MIN {
+        return Change::unknown(ratio, Unknown::TooFewRuns);
+    }
+    let Some(ratio) = ratio else {
+        let bounds = welch(first, other, level);
+        return Change::of_difference(bounds, mean(first) == 0.0 && mean(other) == 0.0, level);
+    };
+    let logarithms = |values: &[f64]| values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>();
+    let Bounds { low, high, .. } = welch(&logarithms(first), &logarithms(other), level);
+    Change::of_ratio(Bounds { low: libm::exp(low), value: ratio, high: libm::exp(high) }, level)
+}
+
+impl Change {
+    /// The change according to an interval of the difference. It is for values with a 0 among them, for which a ratio
+    /// is meaningless.
+    pub(crate) fn of_difference(difference: Bounds, both_zero: bool, level: f64) -> Change {
+        let answer = match difference {
+            _ if both_zero => Answer::NoDifference,
+            Bounds { low, .. } if low > 0.0 => Answer::Higher,
+            Bounds { high, .. } if high < 0.0 => Answer::Lower,
+            _ => Answer::Unknown,
+        };
+        let unknown = (answer == Answer::Unknown).then_some(Unknown::TooWide);
+        Change { ratio: None, low: None, high: None, confidence: Some(1.0 - level), answer, unknown }
+    }
+}
+
+/// The mean of `other` minus that of `first`, with Welch's interval.
+fn welch(first: &[f64], other: &[f64], level: f64) -> Bounds {
+    let known = |runs: &[f64]| KnownMean::of(runs).expect("three runs or more");
+    let Interval { low, value, high } = known(first).difference(&known(other), level);
+    Bounds { low, value, high }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    sample::mean(values).unwrap_or(f64::NAN)
+}
+
+/// The variance of the mean of at least two values.
+fn variance_of_mean(values: &[f64]) -> f64 {
+    Spread::of(values).map_or(f64::NAN, |spread| spread.variance_of_mean())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: Option<f64>, wanted: f64) {
+        assert!(found.is_some_and(|found| (found - wanted).abs() < 5e-4), "{found:?}, not {wanted}");
+    }
+
+    #[test]
+    fn rounds_are_paired() {
+        // Rounds of 10, 20 and 40 s for each fix: unpaired, nothing is found; paired, a halving without any spread.
+        let base = [10.0, 20.0, 40.0];
+        let change = &compare_rounds(&[(&base, &[5.0, 10.0, 20.0])])[0];
+        assert_eq!((change.answer, change.confidence), (Answer::Lower, Some(0.95)));
+        near(change.ratio, 0.5);
+        near(change.low, 0.5);
+        assert_eq!(compare_runs(&base, &[5.0, 10.0, 20.0], 0.05).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn the_interval_of_a_ratio_by_hand() {
+        // Logarithms of the ratios: -0.1, 0, 0.1: mean 0, standard error 0.0577, t with 2 degrees 4.303: 0.2484.
+        let fix: Vec<f64> = [-0.1f64, 0.0, 0.1].iter().map(|value| libm::exp(*value)).collect();
+        let change = &compare_rounds(&[(&[1.0; 3], &fix)])[0];
+        near(change.ratio, 1.0);
+        near(change.low, 0.7800);
+        near(change.high, 1.2820);
+        assert_eq!(change.answer, Answer::NoDifference);
+    }
+
+    #[test]
+    fn answers() {
+        let of = |low, high| Change::of_ratio(Bounds { low, value: 1.0, high }, 0.05);
+        for (low, high, answer) in [
+            (1.06, 1.5, Answer::Higher),
+            (1.04, 1.5, Answer::NoDifference),
+            (0.5, 0.9, Answer::Lower),
+            (0.5, 0.96, Answer::Unknown),
+            (0.6, 1.9, Answer::NoDifference),
+            (0.4, 1.1, Answer::Unknown),
+            (0.9, f64::INFINITY, Answer::Unknown),
+        ] {
+            assert_eq!(of(low, high).answer, answer, "{low} to {high}");
+            assert_eq!(of(low, high).unknown.is_some(), answer == Answer::Unknown);
+        }
+        assert_eq!(of(0.9, f64::INFINITY).high, None);
+    }
+
+    #[test]
+    fn many_fixes_are_held_together() {
+        // The difference of one fix is found if it is tested alone, but not next to nineteen that do nothing.
+        let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
+        let nothing = [1.01, 0.99, 1.0, 1.02];
+        assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);
+        let mut many: Vec<(&[f64], &[f64])> = vec![(&base, &fix)];
+        many.extend([(&base[..], &nothing[..]); 19]);
+        let together = compare_rounds(&many);
+        assert_eq!(together[0].answer, Answer::NoDifference);
+        assert!(together[0].confidence.unwrap() > 0.99);
+    }
+
+    #[test]
+    fn too_few_runs_show_nothing() {
+        for rounds in 0..RUNS_MIN {
+            let change = &compare_rounds(&[(&vec![2.0; rounds][..], &vec![1.0; rounds][..])])[0];
+            assert_eq!((change.answer, change.unknown), (Answer::Unknown, Some(Unknown::TooFewRuns)));
+            assert_eq!(compare_runs(&vec![2.0; rounds], &[1.0; 5], 0.05).answer, Answer::Unknown);
+        }
+        assert_eq!(mean_of_runs(&[1.0, 3.0]), (2.0, None));
+    }
+
+    #[test]
+    fn runs_of_nothing() {
+        assert_eq!(compare_runs(&[0.0; 3], &[0.0; 3], 0.05).answer, Answer::NoDifference);
+        assert_eq!(compare_runs(&[0.0; 3], &[9.0, 10.0, 11.0], 0.05).answer, Answer::Higher);
+        assert_eq!(compare_runs(&[9.0, 10.0, 11.0], &[0.0; 3], 0.05).answer, Answer::Lower);
+        assert_eq!(compare_runs(&[0.0; 3], &[0.0, 0.0, 1.0], 0.05).answer, Answer::Unknown);
+    }
+
+    #[test]
+    fn a_difference_must_lie_beyond_nothing() {
+        let of = |low, high| Change::of_difference(Bounds { low, value: 0.0, high }, false, 0.05).answer;
+        assert_eq!((of(-2.0, 0.0), of(0.0, 2.0)), (Answer::Unknown, Answer::Unknown));
+        assert_eq!((of(-2.0, -0.1), of(0.1, 2.0)), (Answer::Lower, Answer::Higher));
+    }
+
+    #[test]
+    fn rounds_by_a_pilot() {
+        let base = [10.0, 10.0, 10.0];
+        assert_eq!(rounds_needed(&base, &[5.0, 5.0, 5.0], 1.25, 1, 20), Some(3));
+        // Ratios that spread by 0.2, or by 0.42 with the pilot's uncertainty: t * 0.42 / root(n) is below 0.223 from 17
+        // rounds on.
+        let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
+        assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 40), Some(17));
+        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");
+        assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 4), Some(4));
+        assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 1, 4), None);
+        // Tables: 0.446 for 2 degrees of freedom, 2.343 for 5.
+        assert!((chi_squared_lower_fifth(2.0) - 0.446).abs() < 0.01);
+        assert!((chi_squared_lower_fifth(5.0) - 2.343).abs() < 0.02);
+    }
+}

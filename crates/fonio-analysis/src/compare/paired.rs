@@ -1,0 +1,177 @@
+//! Whether a setting has an effect on a machine in use: pairs of slices of time, one of each pair with the setting, in an
+//! order that was drawn at random.
+//!
+//! The figure is the time for which threads were blocked on storage, per second. The ratio of each pair counts, so that a
+//! load that grows or shrinks over time cancels out. A difference is claimed if the interval of the ratio does not hold 1, and the ratio is at least 5 percent from it.
+//! The interval holds after every pair at once, so one may stop whenever one likes ([`statistics`](crate::compare::statistics),
+//! `sequential`).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::interval::{self, LEAST_EFFECT, RUNS_MIN};
+use crate::compare::statistics::estimate::Bounds;
+use crate::compare::statistics::{FAMILY_LEVEL, sequential};
+
+/// The ratio of an effect that is worth knowing: a reduction by 20 percent. Ours.
+pub const EFFECT: f64 = 0.8;
+
+/// The least number of pairs that show a difference, however clear it is.
+pub const PAIRS_MIN: usize = 6;
+
+/// Added to both times of a pair, in seconds per second: 0.1 ms in each second is nothing that anybody notices, and the ratio
+/// of two times around 0 says nothing.
+pub const FLOOR: f64 = 1e-4;
+
+/// The most pairs for which the need is computed.
+const PAIRS_MAX: usize = 1000;
+
+/// What pairs of slices show.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Paired {
+    /// The number of pairs.
+    pub pairs: usize,
+    /// The ratio of a typical pair, with the setting over without it; absent without pairs.
+    pub ratio: Option<f64>,
+    /// Lower end of its interval; absent if no smaller ratio is ruled out.
+    pub low: Option<f64>,
+    /// Upper end; absent if no greater ratio is ruled out.
+    pub high: Option<f64>,
+    /// The confidence of the interval, 0 to 1, after all pairs together.
+    pub confidence: f64,
+    /// The answer.
+    pub answer: PairedAnswer,
+    /// The pairs with which four of five tests show an effect of 20 percent, judged from the variation of these; absent
+    /// with fewer than three pairs, and if it is more than 1000.
+    pub pairs_needed: Option<usize>,
+}
+
+/// The answer of pairs of slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PairedAnswer {
+    /// Less time with the setting.
+    Lower,
+    /// More time with the setting.
+    Higher,
+    /// No difference was shown, and one of 20 percent is ruled out.
+    LittleDifference,
+    /// No difference was shown.
+    NotShown,
+}
+
+impl PairedAnswer {
+    /// Whether more pairs would not change the answer, so that the test can end.
+    pub fn is_final(self) -> bool {
+        self != PairedAnswer::NotShown
+    }
+
+    /// Whether a difference is claimed.
+    pub fn is_claimed(self) -> bool {
+        matches!(self, PairedAnswer::Lower | PairedAnswer::Higher)
+    }
+}
+
+/// Compares pairs of times in seconds per second: without the setting, and with it.
+///
+/// # Panics
+///
+/// If a time is negative or not a number.
+pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
+    let ratios = log_ratios(pairs);
+    let mut paired = Paired {
+        pairs: pairs.len(),
+        ratio: None,
+        low: None,
+        high: None,
+        confidence: 1.0 - FAMILY_LEVEL,
+        answer: PairedAnswer::NotShown,
+        pairs_needed: pairs_needed(&ratios),
+    };
+    if ratios.is_empty() {
+        return paired;
+    }
+    let Bounds { low, value, high } = sequential::interval(&ratios, FAMILY_LEVEL);
+    paired.ratio = Some(libm::exp(value));
+    paired.low = low.is_finite().then(|| libm::exp(low));
+    paired.high = high.is_finite().then(|| libm::exp(high));
+    let (least, effect) = (libm::log(LEAST_EFFECT), -libm::log(EFFECT));
+    paired.answer = if high < 0.0 && value < -least {
+        PairedAnswer::Lower
+    } else if low > 0.0 && value > least {
+        PairedAnswer::Higher
+    } else if -effect < low && high < effect {
+        PairedAnswer::LittleDifference
+    } else {
+        PairedAnswer::NotShown
+    };
+    paired
+}
+
+/// The logarithm of each pair's ratio, with the setting over without it.
+fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
+    let ratio = |&(without, with): &(f64, f64)| {
+        assert!(without >= 0.0 && with >= 0.0, "a time is at least 0");
+        libm::log((with + FLOOR) / (without + FLOOR))
+    };
+    pairs.iter().map(ratio).collect()
+}
+
+/// The pairs that an effect of 20 percent needs. The variation of few pairs is easily too small by chance, so its upper end
+/// counts ([`interval::rounds_needed`] does the same).
+fn pairs_needed(ratios: &[f64]) -> Option<usize> {
+    if ratios.len() < RUNS_MIN {
+        return None;
+    }
+    let deviation = interval::deviation_of_pilot(ratios);
+    sequential::needed(libm::log(EFFECT), deviation, FAMILY_LEVEL, PAIRS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_clear_pairs_show_a_difference_and_five_do_not() {
+        let with = |pairs: usize, factor: f64| {
+            let pairs: Vec<(f64, f64)> =
+                (0..pairs).map(|at| (0.1 + 0.01 * at as f64, factor * (0.1 + 0.01 * at as f64))).collect();
+            compare_pairs(&pairs)
+        };
+        assert_eq!(with(PAIRS_MIN - 1, 0.5).answer, PairedAnswer::NotShown);
+        let halved = with(PAIRS_MIN, 0.5);
+        assert_eq!((halved.answer, halved.pairs_needed), (PairedAnswer::Lower, Some(6)));
+        let ratio = halved.ratio.expect("there are pairs");
+        assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
+        assert_eq!(with(6, 2.0).answer, PairedAnswer::Higher);
+        assert_eq!(with(6, 1.0).answer, PairedAnswer::LittleDifference);
+    }
+
+    #[test]
+    fn nothing_and_times_around_nothing_show_nothing() {
+        let none = compare_pairs(&[]);
+        assert_eq!((none.answer, none.ratio, none.pairs_needed), (PairedAnswer::NotShown, None, None));
+        assert_eq!(compare_pairs(&[(0.0, 0.0); 10]).answer, PairedAnswer::LittleDifference);
+        // Microseconds per second differ by a factor, and nobody is blocked.
+        assert_eq!(compare_pairs(&[(1e-6, 4e-6); 10]).answer, PairedAnswer::LittleDifference);
+    }
+
+    #[test]
+    fn an_interval_that_the_pairs_do_not_bound_is_open() {
+        let few = compare_pairs(&[(0.1, 0.2), (0.3, 0.2)]);
+        assert_eq!((few.low, few.high, few.answer), (None, None, PairedAnswer::NotShown));
+    }
+
+    #[test]
+    fn a_load_that_varies_more_needs_more_pairs() {
+        let needed = |spread: f64| {
+            let pairs: Vec<(f64, f64)> =
+                [1.0, -1.0, 0.5, -0.5].iter().map(|side| (0.1, 0.1 * libm::exp(side * spread))).collect();
+            compare_pairs(&pairs).pairs_needed
+        };
+        assert_eq!(needed(0.001), Some(6));
+        let (some, more) = (needed(0.2).expect("not too many"), needed(0.5).expect("not too many"));
+        assert!(6 < some && 2 * some < more, "{some} {more}");
+        assert_eq!(needed(20.0), None);
+    }
+}

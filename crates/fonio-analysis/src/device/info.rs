@@ -1,0 +1,82 @@
+//! The devices with requests.
+
+use fonio_core::DeviceId;
+use fonio_core::meta::{Device, Mount};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A device with requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceInfo {
+    /// `major:minor`.
+    pub device: String,
+    /// The name, for example `mmcblk0`, if it is known.
+    pub name: Option<String>,
+    /// The model, if it is known.
+    pub model: Option<String>,
+    /// The I/O scheduler, if it is known.
+    pub scheduler: Option<String>,
+    /// The I/O schedulers that it can have, if they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schedulers: Vec<String>,
+    /// Whether it is a disk with rotating platters, if the kernel reports that.
+    pub rotational: Option<bool>,
+    /// The read-ahead in KiB, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead_kb: Option<u32>,
+    /// The mount point of an ext3 or ext4 on it that commits its journal as often as by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits_often: Option<String>,
+    /// The mount point of a file system on it that writes access times: without noatime and lazytime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_access_times: Option<String>,
+    /// The mount point of a file system on it without the option discard, if the device can discard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_discard: Option<String>,
+    /// Requests.
+    pub requests: u64,
+}
+
+/// The first mount of an ext3 or ext4 without a longer commit interval than the default of 5 s.
+fn commits_often(mounts: &[Mount]) -> Option<String> {
+    let is_default = |mount: &&Mount| {
+        let commit = mount.options.iter().find_map(|option| option.strip_prefix("commit="));
+        matches!(mount.fs.as_str(), "ext3" | "ext4") && commit.is_none_or(|seconds| seconds == "5")
+    };
+    Some(mounts.iter().find(is_default)?.at.clone())
+}
+
+/// The first mount that can be written and has none of these options.
+fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
+    let has = |mount: &Mount, option: &str| mount.options.iter().any(|other| other == option);
+    let lacks = |mount: &&Mount| !has(mount, "ro") && !options.iter().any(|option| has(mount, option));
+    Some(mounts.iter().find(lacks)?.at.clone())
+}
+
+impl DeviceInfo {
+    /// The device as far as the recording describes it.
+    pub(crate) fn of(id: DeviceId, known: Option<&Device>, requests: u64) -> DeviceInfo {
+        let device = id.to_string();
+        let Some(known) = known else { return DeviceInfo { device, requests, ..DeviceInfo::default() } };
+        let can_discard = known.discard_granularity_bytes.is_some_and(|bytes| bytes > 0);
+        DeviceInfo {
+            device,
+            name: known.name.clone(),
+            model: known.model.clone(),
+            scheduler: known.scheduler.clone(),
+            schedulers: known.schedulers.clone(),
+            rotational: known.rotational,
+            read_ahead_kb: known.read_ahead_kb,
+            commits_often: commits_often(&known.mounts),
+            writes_access_times: mounted_without(&known.mounts, &["noatime", "lazytime"]),
+            without_discard: mounted_without(&known.mounts, &["discard", "discard=async"])
+                .filter(|_| can_discard),
+            requests,
+        }
+    }
+
+    /// The name, or `major:minor` if it is unknown.
+    pub(crate) fn shown(&self) -> &str {
+        self.name.as_ref().unwrap_or(&self.device)
+    }
+}

@@ -1,0 +1,187 @@
+//! The share of the time that is I/O: the sum of latencies and the busy time over the span (the block-trace study's
+//! Figure 7 and Table III).
+
+use fonio_core::{Nanos, Request, Timestamp, Unit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Below this share, storage is light: section IV.D of the block-trace study.
+pub const LIGHT_BELOW: f64 = 0.09;
+/// From this share on, storage is heavy. Ours: the study gives no second threshold; its heavy group begins at 16.8
+/// percent and its moderate one ends at 13.4.
+pub const HEAVY_FROM: f64 = 0.15;
+
+/// The weight of storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// The sum of latencies is below 9 percent of the span.
+    Light,
+    /// The sum of latencies is between these bounds.
+    Moderate,
+    /// The sum of latencies is at least 15 percent of the span.
+    Heavy,
+}
+
+/// The I/O share by latency and by busy time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IoShare {
+    /// All devices together; absent if nothing completed or the span is empty.
+    pub all: Option<Share>,
+    /// Each device.
+    pub devices: Vec<DeviceShare>,
+    /// Requests whose issue the source does not show; their time counts from queueing.
+    pub counted_from_queueing: u64,
+}
+
+/// One I/O share, by latency and by busy time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Share {
+    /// The sum of service times over the span, as in the study; it exceeds 1 if requests overlap.
+    pub latency_sum_share: f64,
+    /// Time with at least one request in flight over the span; never above 1.
+    pub busy_union_share: f64,
+    /// The sum of service times, in nanoseconds.
+    pub latency_sum_ns: u64,
+    /// Time with at least one request in flight, in nanoseconds.
+    pub busy_union_ns: u64,
+    /// The level according to `latency_sum_share`.
+    pub level: Level,
+}
+
+/// One device's share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceShare {
+    /// Index into `devices` of the analysis.
+    pub device: u32,
+    /// The share.
+    pub share: Share,
+}
+
+use crate::figures::facts::{Facts, Frame};
+use crate::question::Question;
+use crate::question::context::Ending;
+use crate::question::ratio::{at, ratio};
+use crate::question::seen::Seen;
+
+/// Sums the latency and the time in flight.
+#[derive(Debug, Default)]
+pub(crate) struct ShareTally {
+    all: Union,
+    devices: Vec<Union>,
+    from_queueing: u64,
+}
+
+#[derive(Debug, Default)]
+struct Union {
+    latency_sum: Nanos,
+    busy: Nanos,
+    busy_until: Timestamp,
+}
+
+impl Question for ShareTally {
+    type Answer = IoShare;
+
+    #[inline]
+    fn request(&mut self, _: &Request, seen: &Seen) {
+        let Some((start, end)) = seen.flight else { return };
+        self.from_queueing += u64::from(seen.service.is_none());
+        at(&mut self.devices, seen.device).add(start, end);
+        self.all.latency_sum += end - start;
+        self.all.busy += seen.busy.map_or(Nanos(0), |(from, until)| until - from);
+    }
+
+    fn finish(self, end: &mut Ending) -> IoShare {
+        let span = end.duration();
+        IoShare {
+            all: self.all.finish(span),
+            devices: (self.devices.iter().enumerate())
+                .filter_map(|(device, union)| {
+                    Some(DeviceShare { device: device as u32, share: union.finish(span)? })
+                })
+                .collect(),
+            counted_from_queueing: self.from_queueing,
+        }
+    }
+
+    fn figures(io_share: &IoShare, frame: &Frame, facts: &mut Facts) {
+        if let Some(all) = &io_share.all {
+            let share = all.latency_sum_share;
+            facts.put("io_share.latency_sum", "requests in flight, mean", Unit::Number, share);
+            facts.put("io_share.busy_union", "devices busy", Unit::Share, all.busy_union_share);
+            let time = all.busy_union_ns as f64;
+            facts.put("io_share.busy_time", "devices busy, time", Unit::Ns, time);
+        }
+        for row in &io_share.devices {
+            let Some(device) = frame.device(row.device) else { continue };
+            let name = |figure: &str| format!("device[{device}].{figure}");
+            let share = row.share.busy_union_share;
+            facts.put(name("busy_union"), format!("{device}, busy"), Unit::Share, share);
+            let time = row.share.busy_union_ns as f64;
+            facts.put(name("busy_time"), format!("{device}, busy time"), Unit::Ns, time);
+        }
+    }
+}
+
+impl Union {
+    #[inline]
+    fn add(&mut self, start: Timestamp, end: Timestamp) {
+        self.latency_sum += end - start;
+        // Requests come in the order of their start, so the end of one interval is the only open state.
+        let from = start.max(self.busy_until);
+        if end > from {
+            self.busy += end - from;
+            self.busy_until = end;
+        }
+    }
+
+    fn finish(&self, span: Nanos) -> Option<Share> {
+        let latency_sum_share = ratio(self.latency_sum, span).filter(|share| *share > 0.0)?;
+        Some(Share {
+            latency_sum_share,
+            busy_union_share: ratio(self.busy, span)?,
+            latency_sum_ns: self.latency_sum.0,
+            busy_union_ns: self.busy.0,
+            level: match latency_sum_share {
+                share if share < LIGHT_BELOW => Level::Light,
+                share if share < HEAVY_FROM => Level::Moderate,
+                _ => Level::Heavy,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::tests::analyse;
+
+    #[test]
+    fn overlapping_requests_on_two_devices() {
+        let share =
+            analyse(&["R 0+8 d0 c40", "R 0+8 d20 c60", "R 0+8 dev1 d50 c80", "R 0+8 d100 c1000"]).io_share;
+        let all = share.all.unwrap();
+        assert_eq!((all.latency_sum_ns, all.busy_union_ns), (1_010_000, 980_000));
+        assert_eq!((all.latency_sum_share, all.busy_union_share, all.level), (1.01, 0.98, Level::Heavy));
+        let devices: Vec<_> =
+            share.devices.iter().map(|d| (d.device, d.share.busy_union_ns, d.share.level)).collect();
+        assert_eq!(devices, [(0, 960_000, Level::Heavy), (1, 30_000, Level::Light)]);
+    }
+
+    #[test]
+    fn levels() {
+        let level = |share_permille: u64| {
+            let union = Union { latency_sum: Nanos(share_permille), ..Union::default() };
+            union.finish(Nanos(1000)).unwrap().level
+        };
+        let levels = [89, 90, 149, 150].map(level);
+        assert_eq!(levels, [Level::Light, Level::Moderate, Level::Moderate, Level::Heavy]);
+    }
+
+    #[test]
+    fn without_issue_time_counts_from_queueing() {
+        let share = analyse(&["R 0+8 q0 c50", "R 0+8 q50 c100"]).io_share;
+        assert_eq!(share.counted_from_queueing, 2);
+        assert_eq!(share.all.unwrap().busy_union_share, 1.0);
+    }
+}

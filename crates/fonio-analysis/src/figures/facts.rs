@@ -1,0 +1,133 @@
+//! Collects the figures of an analysis, and the words that sentences mention.
+//!
+//! A figure is declared once, where its question puts it here: its name, its label, its unit, its direction and its value.
+
+use std::collections::BTreeMap;
+
+use fonio_core::{Better, Unit};
+
+use super::Figure;
+use crate::causes::process::Processes;
+use crate::device::info::DeviceInfo;
+use crate::distribution::Distribution;
+
+/// Figures and words, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) figures: BTreeMap<String, Figure>,
+    /// Names that sentences mention: of a process, a zone or an interface.
+    pub(crate) words: BTreeMap<String, String>,
+}
+
+/// The parts of an analysis that figures of several questions refer to.
+pub(crate) struct Frame<'a> {
+    pub(crate) devices: &'a [DeviceInfo],
+    pub(crate) processes: &'a Processes,
+    /// Whether any event or gap is known to be lost.
+    pub(crate) has_loss: bool,
+}
+
+impl Frame<'_> {
+    /// The number of requests of all devices.
+    pub(crate) fn requests(&self) -> u64 {
+        self.devices.iter().map(|device| device.requests).sum()
+    }
+
+    /// The name of a device by its place.
+    pub(crate) fn device(&self, place: u32) -> Option<&str> {
+        self.devices.get(place as usize).map(DeviceInfo::shown)
+    }
+}
+
+impl Facts {
+    /// Adds a figure without a direction: it explains others.
+    pub(crate) fn put(
+        &mut self,
+        name: impl Into<String>,
+        label: impl Into<String>,
+        unit: Unit,
+        value: impl Into<Option<f64>>,
+    ) {
+        self.add(Figure::new(name, label, unit, None, value.into()));
+    }
+
+    /// Adds a figure that people feel: lower is better. A service time can rise, and a rate can fall, because the work was
+    /// done with fewer requests, so these have no direction.
+    pub(crate) fn felt(
+        &mut self,
+        name: impl Into<String>,
+        label: impl Into<String>,
+        unit: Unit,
+        value: impl Into<Option<f64>>,
+    ) {
+        self.add(Figure::new(name, label, unit, Some(Better::Lower), value.into()));
+    }
+
+    /// Adds a count without a direction.
+    pub(crate) fn count(
+        &mut self,
+        name: impl Into<String>,
+        label: impl Into<String>,
+        value: impl Into<Option<u64>>,
+    ) {
+        self.put(name, label, Unit::Count, value.into().map(|value| value as f64));
+    }
+
+    /// Adds each statistic of a distribution without a direction.
+    pub(crate) fn distribution(&mut self, name: &str, of: &str, unit: Unit, distribution: &Distribution) {
+        self.statistics(name, of, unit, None, distribution);
+    }
+
+    /// Adds each statistic of a distribution that people feel.
+    pub(crate) fn felt_distribution(
+        &mut self,
+        name: &str,
+        of: &str,
+        unit: Unit,
+        distribution: &Distribution,
+    ) {
+        self.statistics(name, of, unit, Some(Better::Lower), distribution);
+    }
+
+    fn statistics(&mut self, name: &str, of: &str, unit: Unit, better: Option<Better>, d: &Distribution) {
+        self.count(format!("{name}.count"), format!("{of}, number"), d.count);
+        for (part, label, value) in [
+            ("mean", "mean", Some(d.mean)),
+            ("min", "minimum", Some(d.min as f64)),
+            ("p50", "median", d.p50.map(|value| value as f64)),
+            ("p80", "80th percentile", d.p80.map(|value| value as f64)),
+            ("p90", "90th percentile", d.p90.map(|value| value as f64)),
+            ("p95", "95th percentile", d.p95.map(|value| value as f64)),
+            ("p99", "99th percentile", d.p99.map(|value| value as f64)),
+            ("p999", "99.9th percentile", d.p999.map(|value| value as f64)),
+            ("p9999", "99.99th percentile", d.p9999.map(|value| value as f64)),
+            ("max", "maximum", d.max.map(|value| value as f64)),
+            ("sum", "sum", Some(d.sum as f64)),
+        ] {
+            self.add(Figure::new(format!("{name}.{part}"), format!("{of}, {label}"), unit, better, value));
+        }
+        let over = d.p999.zip(d.p50.filter(|p50| *p50 > 0)).map(|(p999, p50)| p999 as f64 / p50 as f64);
+        let label = format!("99.9th percentile over median, {of}");
+        self.add(Figure::new(format!("{name}.p999_over_p50"), label, Unit::Ratio, better, over));
+    }
+
+    fn add(&mut self, figure: Figure) {
+        self.figures.insert(figure.name.clone(), figure);
+    }
+
+    /// Adds a word that sentences mention.
+    pub(crate) fn word(&mut self, name: &str, word: &str) {
+        self.words.insert(name.to_owned(), word.to_owned());
+    }
+
+    /// The value of a figure, if it is known.
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        self.figures.get(name)?.value
+    }
+
+    /// A figure with its unit, or a word, if it is known.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        let figure = self.figures.get(name).filter(|figure| figure.value.is_some());
+        figure.map(|figure| figure.text.as_str()).or_else(|| self.words.get(name).map(String::as_str))
+    }
+}

@@ -1,0 +1,5 @@
+//! Changes over time, in bins of equal width.
+
+pub(crate) mod bins;
+pub mod series;
+pub mod slices;

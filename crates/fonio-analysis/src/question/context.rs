@@ -1,0 +1,232 @@
+//! The state that several questions read: times, devices, names, and counts that are kept once.
+
+use fonio_core::{DeviceId, Flags, Meta, Nanos, Request, Timestamp};
+use rustc_hash::FxHashMap;
+
+use super::flush::FlushFinder;
+use super::loss::{Loss, LostInSpan};
+use super::options::AnalysisOptions;
+use super::seen::Seen;
+use super::span::{Span, SpanSource};
+use super::threads::Threads;
+use crate::causes::names::FileNames;
+use crate::causes::process::ProcessCounts;
+use crate::device::info::DeviceInfo;
+use crate::filter::FilterOptions;
+use crate::requests::class::Class;
+use crate::requests::times::{ResponseTally, ServiceTally};
+
+/// The state that several questions read.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) threads: Threads,
+    pub(crate) files: FileNames,
+    pub(crate) service: ServiceTally,
+    pub(crate) response: ResponseTally,
+    pub(crate) processes: ProcessCounts,
+    filter: Option<FilterOptions>,
+    flushes: FlushFinder,
+    /// When the recording began, according to its producer.
+    began: Option<Timestamp>,
+    /// The end of the filter's time range; requests in flight are cut there.
+    cut: Timestamp,
+    first: Option<Timestamp>,
+    last: Timestamp,
+    /// The time of the last row in table order.
+    at: Timestamp,
+    /// The end of the last stretch of time with a request in flight on any device.
+    busy_until: Timestamp,
+    devices: Vec<DeviceId>,
+    device_numbers: FxHashMap<DeviceId, usize>,
+    last_device: usize,
+    device_requests: Vec<u64>,
+}
+
+/// The end of the rows: what each question needs for its answer.
+pub(crate) struct Ending<'a> {
+    pub(crate) meta: &'a Meta,
+    pub(crate) span: Span,
+    /// The end of the span on the recording's clock.
+    pub(crate) ended: Timestamp,
+    /// The events lost within the span.
+    pub(crate) lost: LostInSpan,
+    /// The number of values that may be missing from a distribution.
+    pub(crate) loss: Loss,
+    /// Whether a filter left out requests of the span.
+    pub(crate) is_filtered: bool,
+    /// The place of each process's number in the table of processes.
+    pub(crate) places: Vec<u32>,
+    pub(crate) context: Context,
+}
+
+impl Context {
+    pub(crate) fn new(options: &AnalysisOptions) -> Context {
+        Context {
+            threads: Threads::default(),
+            files: FileNames::default(),
+            service: ServiceTally::default(),
+            response: ResponseTally::default(),
+            processes: ProcessCounts::default(),
+            filter: options.filter.clone(),
+            flushes: FlushFinder::new(options.fua_counts_as_flush),
+            began: None,
+            cut: Timestamp(u64::MAX),
+            first: None,
+            last: Timestamp(0),
+            at: Timestamp(0),
+            busy_until: Timestamp(0),
+            devices: Vec::new(),
+            device_numbers: FxHashMap::default(),
+            last_device: 0,
+            device_requests: Vec::new(),
+        }
+    }
+
+    /// Sets when the recording began; returns the start of the span.
+    pub(crate) fn begin_at(&mut self, at: Timestamp) -> Timestamp {
+        self.began = Some(at);
+        let (from, until) = match &self.filter {
+            Some(filter) => filter.range(at),
+            None => (at, Timestamp(u64::MAX)),
+        };
+        self.cut = until;
+        from
+    }
+
+    /// The span to which waits are cut.
+    pub(crate) fn span_of_waits(&self) -> (Timestamp, Timestamp) {
+        let began = self.began.unwrap_or_default();
+        (self.filter.as_ref().map_or(began, |filter| filter.range(began).0), self.cut)
+    }
+
+    /// Computes the values of a request that several questions need.
+    #[inline]
+    pub(crate) fn see(&mut self, row: &Request) -> Seen {
+        let time = row.order_time();
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
+        // The questions rely on the table's order; a row out of order takes the time of the row before it.
+        self.at = self.at.max(time);
+        let begins = row.issued.or(row.queued);
+        let flight = begins.zip(row.completed).and_then(|(_, completed)| {
+            let end = completed.min(self.cut);
+            (end >= self.at).then_some((self.at, end))
+        });
+        self.last = self.last.max(time).max(row.completed.unwrap_or_default());
+        let process_time = row.queued.unwrap_or(time);
+        let tid = row.cause_tid.or(row.tid);
+        let device = self.device_number(row.device);
+        let class = Class::of(row);
+        let seen = Seen {
+            id: row.request_id,
+            device,
+            op: row.op,
+            class,
+            flags: row.flags,
+            sector: row.sector,
+            bytes: row.bytes,
+            queued: row.queued,
+            at: self.at,
+            flight,
+            busy: flight.and_then(|(start, end)| self.stretch(start, end)),
+            service: row.service(),
+            response: row.response(),
+            queue: row.queue(),
+            process: self.threads.name_at(tid, process_time),
+            unit: tid.and_then(|tid| self.threads.unit_at(tid, process_time)),
+            flush: self.flushes.find(device, (row.op, class, row.flags), self.at, row.queued),
+        };
+        self.service.add(&seen);
+        self.response.add(&seen, row.flags_known.contains(Flags::READAHEAD));
+        self.processes.add(&seen);
+        seen
+    }
+
+    /// The part of an interval after all earlier intervals; intervals come in the order of their start.
+    #[inline]
+    fn stretch(&mut self, start: Timestamp, end: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        assert!(start <= end, "a flight ends after it begins");
+        let from = start.max(self.busy_until);
+        if end <= from {
+            return None;
+        }
+        self.busy_until = end;
+        Some((from, end))
+    }
+
+    #[inline]
+    fn device_number(&mut self, id: DeviceId) -> usize {
+        if self.devices.get(self.last_device) != Some(&id) {
+            self.last_device = *self.device_numbers.entry(id).or_insert_with(|| {
+                self.devices.push(id);
+                self.device_requests.push(0);
+                self.devices.len() - 1
+            });
+        }
+        self.device_requests[self.last_device] += 1;
+        self.last_device
+    }
+
+    /// The devices with requests, by number.
+    pub(crate) fn devices(&self, meta: &Meta) -> Vec<DeviceInfo> {
+        let known: FxHashMap<DeviceId, _> = meta.devices.iter().map(|device| (device.id, device)).collect();
+        let devices = self.devices.iter().zip(&self.device_requests);
+        devices.map(|(id, requests)| DeviceInfo::of(*id, known.get(id).copied(), *requests)).collect()
+    }
+
+    /// Ends the rows.
+    pub(crate) fn end(self, meta: &Meta) -> Ending<'_> {
+        assert!(self.devices.len() == self.device_requests.len(), "each device has a count");
+        let (span, ended) = self.span(meta);
+        let lost = LostInSpan::of(meta, &span);
+        Ending {
+            meta,
+            span,
+            ended,
+            loss: lost.loss(),
+            lost,
+            is_filtered: self.filter.as_ref().is_some_and(FilterOptions::is_partial),
+            places: self.processes.places(&self.threads),
+            context: self,
+        }
+    }
+
+    /// The span, and its end on the recording's clock.
+    fn span(&self, meta: &Meta) -> (Span, Timestamp) {
+        let known = meta.began.zip(meta.ended);
+        let seen = self.first.map(|first| (first, self.last.max(first)));
+        let (began, ended) = match (known, seen) {
+            (Some(known), Some(seen)) => (known.0.min(seen.0), known.1.max(seen.1)),
+            (Some(span), None) | (None, Some(span)) => span,
+            (None, None) => (Timestamp(0), Timestamp(0)),
+        };
+        let source = if known.is_some() { SpanSource::Recording } else { SpanSource::Requests };
+        let filter = self.filter.as_ref().filter(|filter| filter.has_range());
+        let (began, ended, source) = match filter {
+            Some(filter) => {
+                let (from, until) = filter.range(self.began.unwrap_or(began));
+                (began.max(from), ended.min(until), SpanSource::Filter)
+            }
+            None => (began, ended, source),
+        };
+        let ended = ended.max(began);
+        (Span { began_ns: began.0, duration_ns: (ended - began).0, source }, ended)
+    }
+}
+
+impl<'a> Ending<'a> {
+    /// The end of a recording without requests.
+    #[cfg(test)]
+    pub(crate) fn without_requests(meta: &'a Meta) -> Ending<'a> {
+        Context::new(&AnalysisOptions::default()).end(meta)
+    }
+
+    /// The start of the span on the recording's clock.
+    pub(crate) fn began(&self) -> Timestamp {
+        Timestamp(self.span.began_ns)
+    }
+
+    /// The length of the span.
+    pub(crate) fn duration(&self) -> Nanos {
+        Nanos(self.span.duration_ns)
+    }
+}

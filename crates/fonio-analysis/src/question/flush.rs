@@ -1,0 +1,56 @@
+//! Finds flushes: each one once, whether it is a request of its own or a flag of a write.
+
+use fonio_core::{Flags, Op, Timestamp};
+
+use super::ratio::at;
+use crate::requests::class::Class;
+
+/// The form of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// A flush request.
+    Request,
+    /// A write with preflush.
+    Preflush,
+    /// A write with FUA, if an option counts it.
+    Fua,
+}
+
+/// Finds flushes in requests in table order.
+#[derive(Debug, Default)]
+pub(crate) struct FlushFinder {
+    fua_counts: bool,
+    /// For each device, the time of the last flush request, until a write with preflush claims it.
+    last_requests: Vec<Option<Timestamp>>,
+}
+
+impl FlushFinder {
+    pub(crate) fn new(fua_counts: bool) -> FlushFinder {
+        FlushFinder { fua_counts, last_requests: Vec::new() }
+    }
+
+    /// The flush that a request is, if it is one: `time` is that in the table, `queued` that of its queueing.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        device: usize,
+        (op, class, flags): (Op, Class, Flags),
+        time: Timestamp,
+        queued: Option<Timestamp>,
+    ) -> Option<Flush> {
+        if op == Op::Flush {
+            *at(&mut self.last_requests, device) = Some(time);
+            return Some(Flush::Request);
+        }
+        if !class.is_write() || flags.0 & (Flags::PREFLUSH | Flags::FUA).0 == 0 {
+            return None;
+        }
+        if flags.contains(Flags::PREFLUSH) {
+            let request = at(&mut self.last_requests, device).take();
+            // The block layer issued this write's flush as a request of its own.
+            let is_counted = request.is_some_and(|at| queued.is_none_or(|queued| at >= queued));
+            return (!is_counted).then_some(Flush::Preflush);
+        }
+        self.fua_counts.then_some(Flush::Fua)
+    }
+}

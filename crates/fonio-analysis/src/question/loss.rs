@@ -1,0 +1,115 @@
+//! Where events were lost, and how many values that can have cost.
+//!
+//! A lost event can be the completion of a request that was seen, or the only trace of a request that was not: every
+//! lost event costs at most one request its latency. It is unknown which requests these are, so they may all be the
+//! slowest ones of any group. If anything was lost, requests that were seen without a value (because their completion
+//! was lost, or a gap cut them off) are missing too.
+
+use fonio_core::Meta;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::span::Span;
+
+/// The most places listed.
+const PLACES_MAX: usize = 50;
+
+/// A place where events were lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LostPlace {
+    /// The processor whose buffer lost them; absent if the source does not show it.
+    pub cpu: Option<u32>,
+    /// The last instant known to be complete, from the start of the span.
+    pub after_ns: u64,
+    /// The first instant known to be complete again.
+    pub before_ns: u64,
+    /// The number of lost events; absent if only the gap is known.
+    pub events: Option<u64>,
+}
+
+/// The number of values that may be missing from a distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    Nothing,
+    UpTo(u64),
+    Unknown,
+}
+
+impl Loss {
+    /// Adds requests that were seen without a value.
+    pub(crate) fn and(self, without: u64) -> Loss {
+        match self {
+            Loss::UpTo(events) => Loss::UpTo(events.saturating_add(without)),
+            other => other,
+        }
+    }
+
+    /// The loss for a value that every lost event can change in an unknown way.
+    pub(crate) fn beyond_bounds(self) -> Loss {
+        if self == Loss::Nothing { self } else { Loss::Unknown }
+    }
+}
+
+/// The events lost within the span.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LostInSpan {
+    /// The number of events known to be lost.
+    pub(crate) events: u64,
+    /// Gaps of unknown size, and the sum of their lengths.
+    pub(crate) uncounted: u64,
+    pub(crate) uncounted_ns: u64,
+    /// The number of all gaps.
+    pub(crate) gaps: u64,
+    /// The largest gaps, in time order.
+    pub(crate) places: Vec<LostPlace>,
+}
+
+impl LostInSpan {
+    pub(crate) fn of(meta: &Meta, span: &Span) -> LostInSpan {
+        let lost = &meta.lost;
+        let (began, ended) = (span.began_ns, span.began_ns.saturating_add(span.duration_ns));
+        let located = lost.gaps_beyond == 0
+            && lost.gaps.iter().map(|gap| gap.count.unwrap_or(0)).fold(0, u64::saturating_add) == lost.events;
+        let inside = |at: &&fonio_core::LostEvents| at.after.0 <= ended && at.before.0 >= began;
+        let gaps: Vec<_> = lost.gaps.iter().filter(inside).collect();
+        let places = gaps.iter().map(|gap| LostPlace {
+            cpu: gap.cpu,
+            after_ns: gap.after.0.clamp(began, ended) - began,
+            before_ns: gap.before.0.clamp(began, ended) - began,
+            events: gap.count,
+        });
+        let mut places: Vec<LostPlace> = places.collect();
+        let uncounted_ns = places
+            .iter()
+            .filter(|place| place.events.is_none())
+            .map(|place| place.before_ns.saturating_sub(place.after_ns))
+            .fold(0, u64::saturating_add);
+        // Gaps of unknown size come first.
+        places.sort_by_key(|place| std::cmp::Reverse(place.events.unwrap_or(u64::MAX)));
+        places.truncate(PLACES_MAX);
+        places.sort_by_key(|place| (place.after_ns, place.before_ns, place.cpu));
+        let known = gaps.iter().filter_map(|gap| gap.count).fold(0, u64::saturating_add);
+        let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
+        LostInSpan {
+            events: if located { known } else { lost.events },
+            // A gap without a number whose events were counted by other means is not one of the uncounted gaps.
+            uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
+            uncounted_ns,
+            gaps: gaps.len() as u64 + lost.gaps_beyond,
+            places,
+        }
+    }
+
+    /// Whether any event or gap is known to be lost.
+    pub(crate) fn is_any(&self) -> bool {
+        self.events > 0 || self.uncounted > 0
+    }
+
+    pub(crate) fn loss(&self) -> Loss {
+        match (self.uncounted, self.events) {
+            (0, 0) => Loss::Nothing,
+            (0, events) => Loss::UpTo(events),
+            _ => Loss::Unknown,
+        }
+    }
+}

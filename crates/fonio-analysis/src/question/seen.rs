@@ -1,0 +1,47 @@
+//! A request with the values that several questions need, computed once.
+
+use fonio_core::{ByteCount, Flags, Nanos, Op, Sector, Timestamp};
+
+use super::flush::Flush;
+use crate::requests::class::Class;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: u64,
+    /// Index of the device.
+    pub(crate) device: usize,
+    pub(crate) op: Op,
+    pub(crate) class: Class,
+    pub(crate) flags: Flags,
+    pub(crate) sector: Option<Sector>,
+    pub(crate) bytes: ByteCount,
+    pub(crate) queued: Option<Timestamp>,
+    /// Issued, else queued, else completed: its time in the table, never earlier than that of the request before it.
+    pub(crate) at: Timestamp,
+    /// The start and the end of its flight: issue (else queueing) to completion, cut at the end of the filter's time
+    /// range.
+    pub(crate) flight: Option<(Timestamp, Timestamp)>,
+    /// The part of the flight in which no earlier request of any device is in flight.
+    pub(crate) busy: Option<(Timestamp, Timestamp)>,
+    pub(crate) service: Option<Nanos>,
+    pub(crate) response: Option<Nanos>,
+    pub(crate) queue: Option<Nanos>,
+    /// Index of the process.
+    pub(crate) process: u32,
+    /// Number of the unit of that process, if it is known.
+    pub(crate) unit: Option<u32>,
+    /// The flush that it is, if it is one.
+    pub(crate) flush: Option<Flush>,
+}
+
+impl Seen {
+    /// Whether the request moves data.
+    pub(crate) fn has_data(&self) -> bool {
+        self.class.is_read() || self.class.is_write()
+    }
+
+    /// Time from issue to completion; from queueing to completion if the source shows no issue.
+    pub(crate) fn time_in_flight(&self) -> Nanos {
+        self.flight.map_or(Nanos(0), |(start, end)| end - start)
+    }
+}

@@ -1,0 +1,28 @@
+//! The span to which rates and shares refer.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The span to which rates and shares refer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Span {
+    /// Its start in nanoseconds of the recording's clock. Every other time in the analysis counts from here.
+    pub began_ns: u64,
+    /// Its length in nanoseconds.
+    pub duration_ns: u64,
+    /// The source of the span.
+    pub source: SpanSource,
+}
+
+/// The source of the span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SpanSource {
+    /// The recording's own start and end.
+    Recording,
+    /// The filter's time range, within the recording.
+    Filter,
+    /// First to last instant of the requests: shorter than the recording, so shares are upper bounds.
+    #[default]
+    Requests,
+}

@@ -1,0 +1,213 @@
+//! The kinds of request that the studies distinguish, and the groups in which tables list them.
+
+use fonio_core::{Flags, Op, Request};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The kind of a request. Every request has exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum Class {
+    /// A read that is not known to be readahead.
+    Read,
+    /// A read before a program asks for the data.
+    Readahead,
+    /// A synchronous write: a program waits for it.
+    WriteSync,
+    /// Write-back: a write that no program waits for.
+    WriteAsync,
+    /// A write that the source shows neither as synchronous nor as asynchronous.
+    WriteUnknown,
+    /// A flush request without data.
+    Flush,
+    /// A discard or secure erase.
+    Discard,
+    /// Write zeroes, zone management, passthrough.
+    Other,
+}
+
+impl Class {
+    /// Every class, in the order in which tables list them.
+    pub const ALL: [Class; 8] = [
+        Class::Read,
+        Class::Readahead,
+        Class::WriteSync,
+        Class::WriteAsync,
+        Class::WriteUnknown,
+        Class::Flush,
+        Class::Discard,
+        Class::Other,
+    ];
+    /// The number of classes.
+    pub const COUNT: usize = Class::ALL.len();
+
+    /// The class of a request.
+    pub fn of(request: &Request) -> Class {
+        match request.op {
+            Op::Read if request.flags.contains(Flags::READAHEAD) => Class::Readahead,
+            Op::Read => Class::Read,
+            Op::Write | Op::ZoneAppend if request.flags.contains(Flags::SYNC) => Class::WriteSync,
+            Op::Write | Op::ZoneAppend if request.flags_known.contains(Flags::SYNC) => Class::WriteAsync,
+            Op::Write | Op::ZoneAppend => Class::WriteUnknown,
+            Op::Flush => Class::Flush,
+            Op::Discard | Op::SecureErase => Class::Discard,
+            Op::WriteZeroes | Op::ZoneManagement | Op::Other => Class::Other,
+        }
+    }
+
+    /// The name in JSON and in figures.
+    pub fn name(self) -> &'static str {
+        Group::from(self).name()
+    }
+
+    /// One request of the class, in words: "a synchronous write".
+    pub fn one(self) -> &'static str {
+        match self {
+            Class::Read => "a read",
+            Class::Readahead => "a readahead request",
+            Class::WriteSync => "a synchronous write",
+            Class::WriteAsync => "a write-back request",
+            Class::WriteUnknown => "a write",
+            Class::Flush => "a flush",
+            Class::Discard => "a discard",
+            Class::Other => "a request",
+        }
+    }
+
+    /// Whether requests of the class carry data to the host.
+    pub fn is_read(self) -> bool {
+        matches!(self, Class::Read | Class::Readahead)
+    }
+
+    /// Whether requests of the class carry data to the device.
+    pub fn is_write(self) -> bool {
+        matches!(self, Class::WriteSync | Class::WriteAsync | Class::WriteUnknown)
+    }
+}
+
+/// A row of a table: one class, or several together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// All requests.
+    All,
+    /// Reads and readahead.
+    Reads,
+    /// Reads that are not known to be readahead.
+    Read,
+    /// Reads before a program asks for the data.
+    Readahead,
+    /// All writes.
+    Writes,
+    /// Synchronous writes.
+    WriteSync,
+    /// Write-back.
+    WriteAsync,
+    /// Writes that the source shows neither as synchronous nor as asynchronous.
+    WriteUnknown,
+    /// Flush requests without data.
+    Flush,
+    /// Discards and secure erases.
+    Discard,
+    /// Write zeroes, zone management, passthrough.
+    Other,
+}
+
+impl Group {
+    /// Every group, in the order in which tables list them.
+    pub const ALL: [Group; 11] = [
+        Group::All,
+        Group::Reads,
+        Group::Read,
+        Group::Readahead,
+        Group::Writes,
+        Group::WriteSync,
+        Group::WriteAsync,
+        Group::WriteUnknown,
+        Group::Flush,
+        Group::Discard,
+        Group::Other,
+    ];
+
+    /// The name in JSON and in figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::All => "all",
+            Group::Reads => "reads",
+            Group::Read => "read",
+            Group::Readahead => "readahead",
+            Group::Writes => "writes",
+            Group::WriteSync => "write_sync",
+            Group::WriteAsync => "write_async",
+            Group::WriteUnknown => "write_unknown",
+            Group::Flush => "flush",
+            Group::Discard => "discard",
+            Group::Other => "other",
+        }
+    }
+
+    /// Its requests, in the plural, as labels of figures say it.
+    pub(crate) fn requests(self) -> &'static str {
+        match self {
+            Group::All => "requests",
+            Group::Reads => "reads",
+            Group::Read => "reads without readahead",
+            Group::Readahead => "readahead",
+            Group::Writes => "writes",
+            Group::WriteSync => "synchronous writes",
+            Group::WriteAsync => "write-back",
+            Group::WriteUnknown => "writes of unknown kind",
+            Group::Flush => "flushes",
+            Group::Discard => "discards",
+            Group::Other => "other requests",
+        }
+    }
+
+    /// The group before a noun, as labels of figures say it: `sync write response`.
+    pub(crate) fn adjective(self) -> &'static str {
+        match self {
+            Group::All => "request",
+            Group::Reads => "read",
+            Group::Read => "read (without readahead)",
+            Group::Readahead => "readahead",
+            Group::Writes => "write",
+            Group::WriteSync => "sync write",
+            Group::WriteAsync => "write-back",
+            Group::WriteUnknown => "write (of unknown kind)",
+            Group::Flush => "flush",
+            Group::Discard => "discard",
+            Group::Other => "other",
+        }
+    }
+
+    /// The classes of its requests.
+    pub(crate) fn classes(self) -> impl Iterator<Item = Class> {
+        Class::ALL.into_iter().filter(move |class| self.includes(*class))
+    }
+
+    /// Whether requests of `class` belong to it.
+    pub fn includes(self, class: Class) -> bool {
+        match self {
+            Group::All => true,
+            Group::Reads => class.is_read(),
+            Group::Writes => class.is_write(),
+            single => single == Group::from(class),
+        }
+    }
+}
+
+impl From<Class> for Group {
+    fn from(class: Class) -> Group {
+        match class {
+            Class::Read => Group::Read,
+            Class::Readahead => Group::Readahead,
+            Class::WriteSync => Group::WriteSync,
+            Class::WriteAsync => Group::WriteAsync,
+            Class::WriteUnknown => Group::WriteUnknown,
+            Class::Flush => Group::Flush,
+            Class::Discard => Group::Discard,
+            Class::Other => Group::Other,
+        }
+    }
+}

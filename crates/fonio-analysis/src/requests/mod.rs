@@ -1,0 +1,10 @@
+//! Requests: their number, sizes and latencies.
+
+pub mod class;
+pub mod latency;
+pub mod point;
+pub mod points;
+pub mod size_latency;
+pub mod sizes;
+pub(crate) mod times;
+pub mod totals;

@@ -1,0 +1,133 @@
+//! Single requests for scatter plots: a sample chosen by a hash of the request's id, and the slowest.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fonio_core::{Nanos, Request};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::point::Point;
+
+/// Sampled requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Points {
+    /// The number of requests that the sample represents.
+    pub of_requests: u64,
+    /// The sample, in table order: every request if there are few, else those with the smallest hash of their id.
+    pub sample: Vec<Point>,
+    /// The slowest by response (by service if that is unknown), slowest first.
+    pub slowest: Vec<Point>,
+}
+
+use crate::question::Question;
+use crate::question::context::Ending;
+use crate::question::mix::mix;
+use crate::question::options::AnalysisOptions;
+use crate::question::seen::Seen;
+
+/// The number of slowest requests kept.
+const SLOWEST: usize = 1000;
+
+/// Samples requests: those with the smallest hashes (a uniform sample without a random number), and the slowest.
+#[derive(Debug, Default)]
+pub(crate) struct PointTally {
+    sample_max: usize,
+    of_requests: u64,
+    /// Hash and point; up to twice as many as wanted, before the half with the greater hashes is dropped.
+    sample: Vec<(u64, Point)>,
+    /// Points with this hash or a greater one are no longer wanted.
+    bound: u64,
+    /// By latency, then the lower id first; the least slow on top.
+    slow: BinaryHeap<Reverse<(Nanos, Reverse<u64>, u32)>>,
+    slow_points: Vec<Point>,
+}
+
+impl PointTally {
+    /// Drops the half with the greater hashes. A heap would move something for every point; this moves each point a few
+    /// times in total.
+    #[cold]
+    fn drop_half(&mut self) {
+        if self.sample.len() > self.sample_max {
+            let (_, first_dropped, _) =
+                self.sample.select_nth_unstable_by_key(self.sample_max, |(hash, _)| *hash);
+            self.bound = first_dropped.0;
+            self.sample.truncate(self.sample_max);
+        }
+    }
+}
+
+impl Question for PointTally {
+    type Answer = Points;
+
+    fn with(options: &AnalysisOptions) -> PointTally {
+        PointTally { sample_max: options.sample_points as usize, bound: u64::MAX, ..PointTally::default() }
+    }
+
+    #[inline]
+    fn request(&mut self, _: &Request, seen: &Seen) {
+        self.of_requests += 1;
+        let hash = mix(seen.id);
+        if hash < self.bound {
+            self.sample.push((hash, Point::of(seen)));
+            if self.sample.len() > 2 * self.sample_max {
+                self.drop_half();
+            }
+        }
+        let Some(latency) = seen.response.or(seen.service) else { return };
+        if self.slow_points.len() < SLOWEST {
+            self.slow.push(Reverse((latency, Reverse(seen.id), self.slow_points.len() as u32)));
+            self.slow_points.push(Point::of(seen));
+        } else if let Some(mut top) =
+            self.slow.peek_mut().filter(|top| (latency, Reverse(seen.id)) > (top.0.0, top.0.1))
+        {
+            let place = top.0.2;
+            self.slow_points[place as usize] = Point::of(seen);
+            *top = Reverse((latency, Reverse(seen.id), place));
+        }
+    }
+
+    fn finish(mut self, end: &mut Ending) -> Points {
+        self.drop_half();
+        let mut sample: Vec<Point> = self.sample.into_iter().map(|(_, point)| point).collect();
+        for point in sample.iter_mut().chain(&mut self.slow_points) {
+            point.place(end.began(), &end.places);
+        }
+        sample.sort_by_key(|point| (point.at_ns, point.request_id));
+        self.slow_points
+            .sort_by_key(|point| (Reverse(point.response_ns.or(point.service_ns)), point.request_id));
+        Points { of_requests: self.of_requests, sample, slowest: self.slow_points }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyser::Analyser;
+    use crate::analyser::tests::request;
+    use fonio_core::{Meta, RowSink};
+
+    #[test]
+    fn least_hashes_and_slowest() {
+        let rows: Vec<_> = (0..5000u64)
+            .map(|id| request(id, &format!("R 0+8 d{} c{}", id * 10, id * 10 + id * 7 % 997)))
+            .collect();
+        let mut analyser =
+            Analyser::new(AnalysisOptions { sample_points: 100, ..AnalysisOptions::default() });
+        rows.iter().for_each(|row| analyser.request(row).unwrap());
+        let points = analyser.finish(&Meta::default()).points;
+
+        let mut by_hash: Vec<u64> = (0..5000).collect();
+        by_hash.sort_by_key(|id| mix(*id));
+        let mut expected = by_hash[..100].to_vec();
+        expected.sort_unstable();
+        assert_eq!(points.sample.iter().map(|point| point.request_id).collect::<Vec<_>>(), expected);
+
+        let mut slowest: Vec<(Reverse<u64>, u64)> =
+            rows.iter().map(|row| (Reverse(row.service().unwrap().0), row.request_id)).collect();
+        slowest.sort_unstable();
+        let found = points.slowest.iter().map(|point| (Reverse(point.service_ns.unwrap()), point.request_id));
+        assert_eq!(found.collect::<Vec<_>>(), slowest[..SLOWEST]);
+        assert_eq!(points.of_requests, 5000);
+    }
+}

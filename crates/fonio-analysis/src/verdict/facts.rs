@@ -1,0 +1,159 @@
+//! All figures and words of an analysis: those of the questions, and those that need several answers.
+
+use fonio_core::Unit;
+
+use super::{fixes, storage};
+use crate::analyser::Analysis;
+use crate::device::info::DeviceInfo;
+use crate::figures::Figure;
+use crate::figures::facts::Facts;
+use crate::filter::FilterOptions;
+use crate::question::ratio::ratio;
+
+impl Analysis {
+    /// Every figure, by name. Figures of a group, process or device that the recording does not have are not listed.
+    pub fn figures(&self) -> Vec<Figure> {
+        facts(self).figures.into_values().collect()
+    }
+}
+
+/// The figures and words of an analysis.
+pub(crate) fn facts(analysis: &Analysis) -> Facts {
+    let mut facts = Facts::default();
+    analysis.figures_of_questions(&mut facts);
+    of_recording(&mut facts, analysis);
+    of_devices(&mut facts, analysis);
+    storage::put(&mut facts, analysis);
+    fixes::put(&mut facts, analysis);
+    facts
+}
+
+fn of_recording(facts: &mut Facts, analysis: &Analysis) {
+    facts.count("command.recorded", "a command was recorded", u64::from(analysis.has_command));
+    let duration = analysis.span.duration_ns as f64;
+    facts.put("span.duration", "length of the recording", Unit::Ns, duration);
+    let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
+    facts.count("source.requests", "the source shows requests", u64::from(!is_sampled));
+    let filter = analysis.filter.as_ref();
+    let is_present = filter.is_some_and(|filter| !filter.is_empty());
+    facts.count("filter.present", "a filter is set", u64::from(is_present));
+    let is_partial = filter.is_some_and(FilterOptions::is_partial);
+    facts.count("filter.partial", "the filter leaves requests out", u64::from(is_partial));
+}
+
+/// The major number of loop devices (`Documentation/admin-guide/devices.txt`).
+const LOOP_MAJOR: &str = "7:";
+
+fn of_devices(facts: &mut Facts, analysis: &Analysis) {
+    let requests = |which: fn(&DeviceInfo) -> bool| {
+        let devices = analysis.devices.iter().filter(|device| which(device));
+        ratio(devices.map(|device| device.requests).sum(), analysis.totals.requests)
+    };
+    // Devices known to rotate. A device of unknown kind counts as flash, fonio's subject.
+    let share = requests(|device| device.rotational == Some(true));
+    facts.put("devices.rotating_share", "requests to rotating disks, share", Unit::Share, share);
+    let share = requests(|device| device.device.starts_with(LOOP_MAJOR));
+    facts.put("devices.loop_share", "requests to loop devices, share", Unit::Share, share);
+    for device in &analysis.devices {
+        let shown = device.shown();
+        facts.count(format!("device[{shown}].requests"), format!("{shown}, requests"), device.requests);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use fonio_core::Better;
+
+    #[test]
+    fn every_figure_has_a_label_of_its_own() {
+        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        for figure in everything_twice().into_iter().flat_map(|analysis| analysis.figures()) {
+            let Figure { name, label, .. } = figure;
+            assert!(label != name && !label.contains('_'), "{name} has no label");
+            if let Some(other) = seen.insert(label.clone(), name.clone()).filter(|other| *other != name) {
+                panic!("{name} and {other} are both called {label:?}");
+            }
+        }
+        assert!(seen.len() > 200, "{} figures", seen.len());
+    }
+
+    fn everything_twice() -> [Analysis; 2] {
+        use crate::analyser::tests::everything;
+        [everything(0), everything(60_000)]
+    }
+
+    /// The names of the figures and words of a recording that has everything.
+    pub(crate) fn names_of_everything() -> BTreeSet<String> {
+        use crate::analyser::tests::{analyse_rows, everything, request};
+        // Some words name values that a recording does not show.
+        let mut bare = request(0, "W 0+8 d0 c10");
+        bare.flags_known = fonio_core::Flags::NONE;
+        let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
+        let words = [everything(0), everything(60_000), bare].map(|analysis| facts(&analysis).words);
+        figures_of_everything().into_iter().chain(words.into_iter().flat_map(BTreeMap::into_keys)).collect()
+    }
+
+    /// The names of the figures alone.
+    pub(crate) fn figures_of_everything() -> BTreeSet<String> {
+        use crate::analyser::tests::everything;
+        [everything(0), everything(60_000)]
+            .iter()
+            .flat_map(|analysis| facts(analysis).figures.into_keys())
+            .collect()
+    }
+
+    /// Checks `docs/figures.md`; `UPDATE_EXPECT=1 cargo test` regenerates it.
+    #[test]
+    fn the_published_list_is_up_to_date() {
+        use crate::analyser::tests::everything;
+        const INTRODUCTION: &str = "\
+# Figures
+
+The names that `--budget` takes. `fonio report RECORDING --figures` prints them with their values. A figure that the
+recording does not show is *unknown*.
+
+- `NAME` is the name of a process, device, thermal zone or network interface, or the path of a database.
+- `STATISTIC` is `count`, `mean`, `min`, `p50` (median), `p80`, `p90`, `p95`, `p99`, `p999` (99.9th percentile), `p9999`,
+  `max`, `sum` or `p999_over_p50`. The unit is that of the values; `count` is a number, `p999_over_p50` a ratio.
+- \"Better\" is the direction that `fonio compare` calls an improvement.
+
+| name | meaning | unit | better |
+|---|---|---|---|
+";
+        let mut all: BTreeMap<String, Figure> = BTreeMap::new();
+        for analysis in [everything(0), everything(60_000)] {
+            let figures = facts(&analysis).figures;
+            for figure in figures.values() {
+                // One subject represents all subjects, and the median represents all statistics of a distribution.
+                let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
+                    (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
+                    (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),
+                    (None, Some((of, _))) if figures.contains_key(&format!("{of}.p50")) => continue,
+                    _ => figure.name.clone(),
+                };
+                all.entry(name).or_insert_with(|| figure.clone());
+            }
+        }
+        let mut text = INTRODUCTION.to_owned();
+        for (name, figure) in &all {
+            // The label begins with the name of the subject.
+            let subject = figure.name.split_once('[').and_then(|(_, rest)| Some(rest.rsplit_once(']')?.0));
+            let meaning = match (name.strip_suffix(".STATISTIC"), subject) {
+                (Some(_), _) => figure.label.trim_end_matches(", median"),
+                (None, Some(subject)) => figure.label[subject.len()..].trim_start_matches(", "),
+                (None, None) => &figure.label,
+            };
+            let unit = serde_json::to_value(figure.unit).unwrap();
+            let better = match figure.better {
+                None => "",
+                Some(Better::Lower) => "lower",
+                Some(Better::Higher) => "higher",
+            };
+            text += &format!("| `{name}` | {meaning} | {} | {better} |\n", unit.as_str().unwrap());
+        }
+        expect_test::expect_file!["../../../../docs/figures.md"].assert_eq(&text);
+    }
+}

@@ -1,0 +1,47 @@
+//! A finding: a sentence that explains figures.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::figures::Figure;
+
+/// The severity of a finding; greater ones come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// For information.
+    #[default]
+    Note,
+    /// It has a cost.
+    Low,
+    /// It has a cost that users may notice.
+    Medium,
+    /// It has a cost that users notice.
+    High,
+    /// The figures cannot be trusted, or data is at risk.
+    Critical,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The rule's stable name in kebab-case.
+    pub id: String,
+    /// Its rank: 1 is the most important.
+    pub rank: u32,
+    /// Its severity.
+    pub severity: Severity,
+    /// The fact, with figures.
+    pub sentence: String,
+    /// The figures on which it rests.
+    pub evidence: Vec<Figure>,
+    /// The consequence for the users of the machine.
+    pub consequence: String,
+    /// Possible fixes. One that can be made with fonio has the command in backquotes.
+    pub fixes: Vec<String>,
+    /// The first of these commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The source of the rule: a paper's section, or `ours`.
+    pub source: String,
+}

@@ -1,0 +1,429 @@
+//! Findings: ranked sentences that explain the figures, made by rules that are data (`findings.toml`).
+
+use serde::Deserialize;
+
+use super::facts::facts;
+use super::finding::{Finding, Severity};
+use crate::analyser::Analysis;
+use crate::figures::facts::Facts;
+
+/// The share of requests that went to disks known to rotate; advice for flash does not fit them.
+const ROTATING: &str = "devices.rotating_share";
+/// The share of requests that went to loop devices, whose medium is unknown.
+const LOOP: &str = "devices.loop_share";
+
+/// Figures that stand for the time that programs waited, in a recording without the waits of threads; and the sentence
+/// that says so.
+const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
+const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
+
+/// Figures that are too low where the waits of some threads are missing; and the sentence that says so.
+const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
+const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
+
+/// What a verdict says of waits that were sampled.
+const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
+
+/// The rules, as data.
+const RULES: &str = include_str!("../findings.toml");
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    rule: Vec<Rule>,
+    verdict: Vec<Verdict>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    id: String,
+    severity: Severity,
+    /// The figure that ranks findings of the same severity.
+    #[serde(default)]
+    impact: Option<String>,
+    when: Vec<Condition>,
+    #[serde(default)]
+    any: Vec<Condition>,
+    sentence: String,
+    evidence: Vec<String>,
+    consequence: String,
+    fixes: Vec<String>,
+    /// Fixes that are added unless most requests went to disks known to rotate, or to loop devices.
+    #[serde(default)]
+    flash_fixes: Vec<String>,
+    source: String,
+    /// Why the thresholds have their values: for readers of the rules, and part of the source if it is ours.
+    threshold: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Verdict {
+    id: String,
+    severity: Severity,
+    when: Vec<Condition>,
+    #[serde(default)]
+    any: Vec<Condition>,
+    sentence: String,
+}
+
+/// A condition such as `figure >= 0.15`.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Condition {
+    figure: String,
+    relation: Relation,
+    value: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Less,
+    AtMost,
+    Equal,
+    AtLeast,
+    More,
+}
+
+impl TryFrom<String> for Condition {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Condition, String> {
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let &[figure, relation, value] = parts.as_slice() else {
+            return Err(format!("{text:?} is not `figure relation value`"));
+        };
+        let relation = match relation {
+            "<" => Relation::Less,
+            "<=" => Relation::AtMost,
+            "==" => Relation::Equal,
+            ">=" => Relation::AtLeast,
+            ">" => Relation::More,
+            _ => return Err(format!("{relation:?} is not a relation")),
+        };
+        let value = value.replace('_', "");
+        let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
+        Ok(Condition { figure: figure.to_owned(), relation, value })
+    }
+}
+
+impl Condition {
+    fn holds(&self, facts: &Facts) -> bool {
+        facts.value(&self.figure).is_some_and(|value| match self.relation {
+            Relation::Less => value < self.value,
+            Relation::AtMost => value <= self.value,
+            Relation::Equal => value == self.value,
+            Relation::AtLeast => value >= self.value,
+            Relation::More => value > self.value,
+        })
+    }
+}
+
+fn fires(when: &[Condition], any: &[Condition], facts: &Facts) -> bool {
+    when.iter().all(|condition| condition.holds(facts))
+        && (any.is_empty() || any.iter().any(|condition| condition.holds(facts)))
+}
+
+/// Fills in a sentence; `None` if it needs an unknown value.
+fn fill(template: &str, facts: &Facts) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some(at) = rest.find(['{', '[']) {
+        text.push_str(&rest[..at]);
+        let close = if rest[at..].starts_with('{') { '}' } else { ']' };
+        let end = at + rest[at..].find(close)?;
+        let inner = &rest[at + 1..end];
+        match close {
+            '}' => text.push_str(facts.text(inner)?),
+            _ => text.push_str(&fill(inner, facts).unwrap_or_default()),
+        }
+        rest = &rest[end + 1..];
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+fn rules() -> Rules {
+    toml::from_str(RULES).expect("the embedded rules are read by a test")
+}
+
+/// Adds the verdict and the findings to an analysis.
+pub(crate) fn judge(analysis: &mut Analysis) {
+    let rules = rules();
+    let facts = facts(analysis);
+    let mut fired = rules.verdict.iter().filter(|verdict| fires(&verdict.when, &verdict.any, &facts));
+    let (verdict, sentence) = fired
+        .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
+        .expect("the last verdict needs nothing");
+    let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
+    // The recording of a launch has the waits of its threads, and a verdict of its own on them.
+    let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
+    let is_low = |condition: &Condition| {
+        WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Less
+    };
+    let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
+    let is_partial = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_partial);
+    analysis.verdict = if is_inferred && !has_waits {
+        format!("{sentence} {NO_WAITS}")
+    } else if is_sampled {
+        format!("{sentence} {SAMPLED}")
+    } else if is_partial && verdict.when.iter().any(is_low) {
+        format!("{sentence} {NO_WAITS_FOR_THREADS}")
+    } else {
+        sentence
+    };
+    analysis.verdict_id.clone_from(&verdict.id);
+    analysis.verdict_severity = verdict.severity;
+    analysis.findings = findings(rules, &facts);
+}
+
+/// The command of fonio in a fix, unless the fix depends on something that the recording does not show.
+fn command(fix: &str) -> Option<String> {
+    if fix.starts_with("If ") {
+        return None;
+    }
+    let (_, rest) = fix.split_once("`fonio fix ")?;
+    let (words, _) = rest.split_once('`')?;
+    words.starts_with("apply ").then(|| format!("fonio fix {words}"))
+}
+
+fn findings(rules: Rules, facts: &Facts) -> Vec<Finding> {
+    let mut ranked = Vec::new();
+    let few = |name: &str| facts.value(name).is_none_or(|share| share < 0.5);
+    let flash = few(ROTATING) && few(LOOP);
+    for rule in rules.rule {
+        if !fires(&rule.when, &rule.any, facts) {
+            continue;
+        }
+        let (Some(sentence), Some(consequence)) =
+            (fill(&rule.sentence, facts), fill(&rule.consequence, facts))
+        else {
+            continue;
+        };
+        let flash_fixes = rule.flash_fixes.into_iter().filter(|_| flash);
+        let fixes: Vec<String> =
+            rule.fixes.into_iter().chain(flash_fixes).filter_map(|fix| fill(&fix, facts)).collect();
+        let impact = rule.impact.and_then(|name| facts.value(&name)).unwrap_or(0.0);
+        let ours = rule.source.contains("ours") || rule.threshold.contains("ours");
+        let source =
+            if ours { format!("{}; threshold: {}", rule.source, rule.threshold) } else { rule.source };
+        ranked.push((
+            impact,
+            Finding {
+                id: rule.id,
+                rank: 0,
+                severity: rule.severity,
+                sentence,
+                evidence: (rule.evidence.iter())
+                    .filter_map(|name| {
+                        facts.figures.get(name).filter(|figure| figure.value.is_some()).cloned()
+                    })
+                    .collect(),
+                consequence,
+                command: fixes.iter().find_map(|fix| command(fix)),
+                fixes,
+                source,
+            },
+        ));
+    }
+    // The sort is stable: equal findings stay in the order of the rules.
+    ranked.sort_by(|(impact, a), (other, b)| b.severity.cmp(&a.severity).then(other.total_cmp(impact)));
+    let number =
+        |(place, (_, finding)): (usize, (f64, Finding))| Finding { rank: place as u32 + 1, ..finding };
+    ranked.into_iter().enumerate().map(number).collect()
+}
+
+#[cfg(test)]
+mod loads;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::figures::Figure;
+    use fonio_core::Unit;
+
+    /// For each rule and verdict, figures that make it fire and figures that do not.
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Fixture {
+        fires: BTreeMap<String, f64>,
+        silent: BTreeMap<String, f64>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(super) struct Fixtures {
+        rule: BTreeMap<String, Fixture>,
+        verdict: BTreeMap<String, Fixture>,
+        pub(super) load: Vec<super::loads::Load>,
+    }
+
+    pub(super) fn fixtures() -> Fixtures {
+        toml::from_str(include_str!("../findings_fixtures.toml")).unwrap()
+    }
+
+    fn facts_of(figures: &BTreeMap<String, f64>) -> Facts {
+        let words = [
+            "process.name",
+            "temperature.zone",
+            "network.interface",
+            "validity.lost",
+            "validity.problem",
+            "long.op",
+            "long.process",
+            "long.device",
+            "long.requests",
+            "source.service_only",
+            "source.sync_unknown",
+            "storage.waited_words",
+            "blocked.program",
+            "blocked.doing",
+            "blocked.file",
+            "blocked.behind",
+            "blocked.behind_program",
+            "blocked.behind_file",
+            "blocked.bulk.program",
+            "blocked.long.waits",
+            "blocked.long.program",
+            "blocked.long.doing",
+            "blocked.long.behind",
+            "fix.scheduler",
+            "fix.read_scheduler",
+            "fix.writers_class",
+            "fix.read_ahead",
+            "fix.requests",
+            "fix.dirty_limit",
+            "fix.commit",
+            "fix.database",
+            "fix.unit_class",
+            "fix.unit_weight",
+            "fix.access_times",
+            "fix.trim",
+            "fix.log_folder",
+            "files.log_folder",
+            "fix.swap",
+        ];
+        Facts {
+            figures: figures
+                .iter()
+                .map(|(name, value)| (name.clone(), Figure::new(name, name, Unit::Ratio, None, Some(*value))))
+                .collect(),
+            words: words.map(|name| (name.to_owned(), format!("<{name}>"))).into(),
+        }
+    }
+
+    #[test]
+    fn every_rule_fires_and_keeps_silent() {
+        let fixtures = fixtures();
+        let ids: BTreeSet<String> = rules().rule.into_iter().map(|rule| rule.id).collect();
+        assert_eq!(
+            ids,
+            fixtures.rule.keys().cloned().collect(),
+            "each rule has a fixture, each fixture a rule"
+        );
+        for (id, fixture) in &fixtures.rule {
+            let fired = |figures| findings(rules(), &facts_of(figures)).into_iter().find(|f| f.id == *id);
+            let finding = fired(&fixture.fires).unwrap_or_else(|| panic!("{id} does not fire"));
+            assert!(!finding.sentence.contains(['{', '[', ']', '}']), "{}", finding.sentence);
+            assert!(finding.sentence.ends_with('.') && finding.consequence.ends_with('.'), "{finding:?}");
+            assert!(!finding.evidence.is_empty() && !finding.fixes.is_empty(), "{finding:?}");
+            assert!(fired(&fixture.silent).is_none(), "{id} fires where it should not");
+        }
+    }
+
+    #[test]
+    fn every_verdict_is_reached_and_left() {
+        let fixtures = fixtures();
+        let rules = rules();
+        let ids: Vec<&String> = rules.verdict.iter().map(|verdict| &verdict.id).collect();
+        assert_eq!(ids.iter().copied().collect::<BTreeSet<_>>(), fixtures.verdict.keys().collect());
+        let reached = |figures: &BTreeMap<String, f64>| {
+            let facts = facts_of(figures);
+            let fired = |verdict: &&Verdict| {
+                fires(&verdict.when, &verdict.any, &facts) && fill(&verdict.sentence, &facts).is_some()
+            };
+            rules.verdict.iter().find(fired).map(|verdict| verdict.id.clone()).unwrap()
+        };
+        for id in ids {
+            let fixture = &fixtures.verdict[id];
+            assert_eq!(reached(&fixture.fires), *id);
+            assert_ne!(reached(&fixture.silent), *id);
+        }
+    }
+
+    /// A misspelt figure would never match, and no other test would notice.
+    #[test]
+    fn rules_name_figures_that_exist() {
+        let rules = rules();
+        let known = crate::verdict::facts::tests::names_of_everything();
+        let mut named: Vec<&String> = Vec::new();
+        for rule in &rules.rule {
+            named.extend(rule.when.iter().chain(&rule.any).map(|condition| &condition.figure));
+            named.extend(rule.evidence.iter().chain(&rule.impact));
+        }
+        for verdict in &rules.verdict {
+            named.extend(verdict.when.iter().chain(&verdict.any).map(|condition| &condition.figure));
+        }
+        for name in named {
+            assert!(known.contains(name), "no analysis has the figure {name}");
+        }
+        // Which fixes are offered depends on the machine.
+        let offered = [
+            "read_scheduler",
+            "writers_class",
+            "commit",
+            "database",
+            "unit_class",
+            "unit_weight",
+            "access_times",
+            "trim",
+            "swap",
+        ];
+        let is_offered = |name: &str| name.strip_prefix("fix.").is_some_and(|fix| offered.contains(&fix));
+        let is_known = |name: &str| known.contains(name) || is_offered(name);
+        let fixes = rules.rule.iter().flat_map(|rule| rule.fixes.iter().chain(&rule.flash_fixes));
+        for sentence in rules
+            .rule
+            .iter()
+            .map(|r| &r.sentence)
+            .chain(rules.verdict.iter().map(|v| &v.sentence))
+            .chain(fixes)
+        {
+            for part in sentence.split('{').skip(1) {
+                let name = part.split('}').next().unwrap();
+                assert!(is_known(name), "no analysis has {name}, which a sentence names");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_parts_are_left_out() {
+        let facts = facts_of(&BTreeMap::from([("a".to_owned(), 2.0)]));
+        assert_eq!(fill("It is {a}[, or {b}][, at {a}].", &facts).as_deref(), Some("It is 2×, at 2×."));
+        assert_eq!(fill("It is {b}.", &facts), None);
+    }
+
+    #[test]
+    fn severity_then_impact_then_order() {
+        let figures = [
+            ("validity.ok", 1.0),
+            ("outstanding.waited", 0.5),
+            ("inferred.waited", 0.5),
+            ("storage.waited", 0.5),
+            ("outstanding.write_sync", 0.4),
+            ("outstanding.write_sync_of_waited", 0.8),
+            ("span.duration", 1e9),
+            ("wait.write_sync.mean", 1e6),
+            ("validity.errors", 1.0),
+            ("totals.requests", 9.0),
+        ];
+        let facts = facts_of(&figures.map(|(name, value)| (name.to_owned(), value)).into());
+        let found: Vec<(u32, String)> =
+            findings(rules(), &facts).into_iter().map(|finding| (finding.rank, finding.id)).collect();
+        let expected = [(1, "io-errors"), (2, "storage-heavy"), (3, "sync-writes-dominate")];
+        assert_eq!(found, expected.map(|(rank, id)| (rank, id.to_owned())));
+    }
+}

@@ -1,0 +1,347 @@
+//! Words for fixes: the command that makes a change on the recorded machine, or what to do where no command is known. The
+//! word for a scheduler, a read-ahead, a commit interval, access times or discards is absent if the change is already made
+//! there; the words for a unit are absent if the recorded scheduler would not heed them.
+
+use crate::analyser::Analysis;
+use crate::device::info::DeviceInfo;
+use crate::figures::facts::Facts;
+use crate::over_time::series::Series;
+
+/// Schedulers that put reads and synchronous writes before other writes.
+const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
+/// The scheduler that also holds writes back for a moment after a read, since another one often follows. It is not part of
+/// Linux, so a recording must say that the machine has it.
+const ISOLATES_READS: &str = "smartio";
+/// Schedulers that heed the class of a unit's I/O, and the one that heeds its weight.
+const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
+const HEEDS_WEIGHTS: &str = "bfq";
+/// What to do where the scheduler is not known.
+const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
+/// From this read-ahead on, more is hardly of use.
+const READ_AHEAD_KB: u32 = 512;
+const SECOND_NS: u64 = 1_000_000_000;
+/// The limit of dirty pages in MiB where the rate of the device is not known, and its bounds: with less, write-back cannot
+/// put writes together; more is of no use to memory of 1 GiB.
+const DIRTY_MIB_DEFAULT: u64 = 32;
+const DIRTY_MIB: (u64, u64) = (8, 256);
+/// Of files that belong to a database of SQLite in a rollback mode.
+const JOURNAL: &str = "-journal";
+
+pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
+    let busiest = analysis.devices.iter().max_by_key(|device| device.requests);
+    let device = busiest.filter(|device| device.requests * 2 >= analysis.totals.requests);
+    let unknown = DeviceInfo::default();
+    let device = device.unwrap_or(&unknown);
+    let node = device.name.as_ref().map(|name| format!("/dev/{name}"));
+    let command = |fix: &str, of: &str| format!("`fonio fix apply {fix} {}`", quoted(of));
+    let can_have =
+        |name: &&&str| device.schedulers.is_empty() || device.schedulers.iter().any(|has| has == **name);
+    let best = PREFER_READS.iter().find(can_have);
+    let another = |name: &str| match (&node, device.scheduler.as_deref()) {
+        (Some(node), Some(now)) => format!("{} (it has {now} now)", command(name, node)),
+        _ => "bfq or mq-deadline".to_owned(),
+    };
+    let now = device.scheduler.as_deref();
+    let scheduler = match (now, best) {
+        (Some(now), _) if PREFER_READS.contains(&now) || now == ISOLATES_READS => None,
+        (_, best) => best.map(|best| another(best)),
+    };
+    if let Some(words) = &scheduler {
+        facts.word("fix.scheduler", words);
+    }
+    let isolates = device.schedulers.iter().any(|name| name == ISOLATES_READS);
+    match now {
+        Some(ISOLATES_READS) => {}
+        Some(_) if isolates && node.is_some() => facts.word("fix.read_scheduler", &another(ISOLATES_READS)),
+        _ => {
+            if let Some(words) = &scheduler {
+                facts.word("fix.read_scheduler", words);
+            }
+            writers_class(facts, now, best.copied());
+        }
+    }
+    match (&node, device.read_ahead_kb) {
+        (_, Some(READ_AHEAD_KB..)) => {}
+        (Some(node), Some(now)) => {
+            facts.word("fix.read_ahead", &format!("{} (now {now} KiB)", command("read-ahead=512KiB", node)));
+        }
+        _ => facts.word("fix.read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+    }
+    match &node {
+        Some(node) => facts.word("fix.requests", &command("requests=16", node)),
+        None => facts.word("fix.requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
+    }
+    let is_zram = |device: &DeviceInfo| device.name.as_ref().is_some_and(|name| name.starts_with("zram"));
+    if !analysis.devices.iter().any(is_zram) {
+        facts.word("fix.swap", "`fonio fix apply swap-in-ram`");
+    }
+    facts.word("fix.dirty_limit", &dirty_limit(&analysis.series));
+    if let Some(dir) = &device.commits_often {
+        facts.word("fix.commit", &command("commit-30s", dir));
+    }
+    if let Some(dir) = &device.writes_access_times {
+        facts.word(
+            "fix.access_times",
+            &format!("{} or {}", command("noatime", dir), command("lazytime", dir)),
+        );
+    }
+    if let Some(folder) = facts.words.get("files.log_folder").cloned() {
+        facts.word("fix.log_folder", &command("folder-in-ram", &folder));
+    }
+    if let Some(dir) = &device.without_discard {
+        facts.word("fix.trim", &command("fstrim", dir));
+    }
+    // The unit whose requests were in the way, if it can be slowed down.
+    let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
+    match now {
+        Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
+        Some(_) => {}
+        None => facts.word("fix.ionice", HEEDED),
+    }
+    if !facts.words.contains_key("blocked.program") {
+        facts.word("fix.find_writer", "see the process table");
+    }
+    if let Some(unit) = &unit
+        && now.is_some_and(|name| HEED_CLASSES.contains(&name))
+    {
+        facts.word("fix.unit_class", &command("io-class=idle", unit));
+    }
+    if let Some(unit) = &unit
+        && now == Some(HEEDS_WEIGHTS)
+    {
+        facts.word("fix.unit_weight", &command("io-weight=50", unit));
+    }
+    // A transaction in a rollback mode syncs its journal and then the database.
+    let waits_for = facts.words.get("blocked.journal").or_else(|| facts.words.get("blocked.file"));
+    let database = waits_for.and_then(|file| file.strip_suffix(JOURNAL)).map(str::to_owned);
+    if let Some(database) = database {
+        facts.word("fix.database", &command("wal-full", &database));
+    }
+}
+
+/// The limit of dirty pages for about a second of writes, so that a sync that has to write them all takes no longer: at the
+/// highest rate of any second of the recording.
+fn dirty_limit(series: &Series) -> String {
+    let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
+    let most: u64 =
+        series.write_bytes.windows(bins).map(|second| second.iter().sum()).max().unwrap_or_default();
+    let command = |mib: u64| format!("`fonio fix apply dirty-limit={mib}MiB`");
+    if most == 0 {
+        return command(DIRTY_MIB_DEFAULT);
+    }
+    let rate = most as f64 / (bins as f64 * series.bin_ns as f64 / SECOND_NS as f64);
+    let mib = (rate / f64::from(1 << 20)).round() as u64;
+    let limit = mib.next_power_of_two().clamp(DIRTY_MIB.0, DIRTY_MIB.1);
+    format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
+}
+
+/// The class of the programs that write, which is what keeps their writes away from reads without [`ISOLATES_READS`]. `now`
+/// is the scheduler, `best` the one that is offered.
+fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
+    let heeds = |name: &str| HEED_CLASSES.contains(&name);
+    match now {
+        Some(now) if heeds(now) => facts.word("fix.writers_class", "`ionice -c idle`"),
+        Some(now) if !PREFER_READS.contains(&now) && best.is_some_and(heeds) => {
+            facts.word("fix.writers_class", "`ionice -c idle`, after the change of the scheduler");
+        }
+        Some(_) => {}
+        None => facts.word("fix.writers_class", HEEDED),
+    }
+}
+
+/// A path as a word for the shell.
+fn quoted(path: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/-_.,:@+".contains(letter);
+    if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(device: DeviceInfo, file: &str) -> Vec<(String, String)> {
+        let mut analysis = Analysis { devices: vec![device], ..Analysis::default() };
+        analysis.totals.requests = 1;
+        let mut facts = Facts::default();
+        facts.word("blocked.program", "notes");
+        facts.word("blocked.file", file);
+        put(&mut facts, &analysis);
+        facts.words.into_iter().filter(|(name, _)| name.starts_with("fix.")).collect()
+    }
+
+    #[test]
+    fn fixes_of_units_and_mounts_are_offered_where_they_have_an_effect() {
+        let named = |scheduler: &str, unit: &str, device: DeviceInfo| {
+            let scheduler = Some(scheduler.to_owned());
+            let mut analysis = Analysis {
+                devices: vec![DeviceInfo { scheduler, requests: 1, ..device }],
+                ..Analysis::default()
+            };
+            analysis.totals.requests = 1;
+            let mut facts = Facts::default();
+            facts.word("blocked.behind_unit", unit);
+            put(&mut facts, &analysis);
+            let names = ["unit_class", "unit_weight", "access_times", "trim"];
+            let word = |name: &str| facts.words.get(&format!("fix.{name}")).cloned();
+            names.iter().filter_map(|name| word(name)).collect::<Vec<_>>()
+        };
+        let plain = DeviceInfo::default;
+        let class = "`fonio fix apply io-class=idle backup.service`".to_owned();
+        let weight = "`fonio fix apply io-weight=50 backup.service`".to_owned();
+        assert_eq!(named("bfq", "backup.service", plain()), [class.clone(), weight]);
+        assert_eq!(named("mq-deadline", "backup.service", plain()), [class]);
+        assert!(named("none", "backup.service", plain()).is_empty());
+        assert!(named("bfq", "docker-0123.scope", plain()).is_empty());
+        let mounted = DeviceInfo {
+            writes_access_times: Some("/data".to_owned()),
+            without_discard: Some("/".to_owned()),
+            ..plain()
+        };
+        assert_eq!(
+            named("none", "x", mounted),
+            [
+                "`fonio fix apply noatime /data` or `fonio fix apply lazytime /data`",
+                "`fonio fix apply fstrim /`"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_scheduler_is_offered_only_if_the_kernel_has_it() {
+        let offered = |schedulers: &[&str], now: &str| {
+            let device = DeviceInfo {
+                name: Some("sda".to_owned()),
+                scheduler: Some(now.to_owned()),
+                schedulers: schedulers.iter().map(|name| (*name).to_owned()).collect(),
+                requests: 1,
+                ..DeviceInfo::default()
+            };
+            words(device, "x").into_iter().find(|(name, _)| name == "fix.scheduler").map(|(_, word)| word)
+        };
+        let best = |name: &str| Some(format!("`fonio fix apply {name} /dev/sda` (it has none now)"));
+        assert_eq!(offered(&["none", "mq-deadline", "bfq"], "none"), best("bfq"));
+        assert_eq!(offered(&["none", "mq-deadline", "kyber"], "none"), best("mq-deadline"));
+        assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
+        assert_eq!(offered(&["none"], "none"), None);
+        assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
+        // An earlier recording does not tell.
+        assert_eq!(offered(&[], "none"), best("bfq"));
+    }
+
+    #[test]
+    fn smartio_is_offered_where_the_kernel_has_it_and_else_the_class_of_writers() {
+        let told = |schedulers: &[&str], now: Option<&str>| {
+            let device = DeviceInfo {
+                name: Some("sda".to_owned()),
+                scheduler: now.map(str::to_owned),
+                schedulers: schedulers.iter().map(|name| (*name).to_owned()).collect(),
+                requests: 1,
+                ..DeviceInfo::default()
+            };
+            let words = words(device, "x");
+            ["fix.read_scheduler", "fix.writers_class"]
+                .map(|wanted| words.iter().find(|(name, _)| name == wanted).map(|(_, word)| word.clone()))
+        };
+        let fix =
+            |name: &str, now: &str| Some(format!("`fonio fix apply {name} /dev/sda` (it has {now} now)"));
+        let class = |after: &str| Some(format!("`ionice -c idle`{after}"));
+        assert_eq!(told(&["none", "bfq", "smartio"], Some("none")), [fix("smartio", "none"), None]);
+        assert_eq!(told(&["none", "bfq", "smartio"], Some("bfq")), [fix("smartio", "bfq"), None]);
+        assert_eq!(told(&["none", "bfq", "smartio"], Some("smartio")), [None, None]);
+        let after = class(", after the change of the scheduler");
+        assert_eq!(told(&["none", "bfq"], Some("none")), [fix("bfq", "none"), after.clone()]);
+        assert_eq!(told(&[], Some("none")), [fix("bfq", "none"), after]);
+        assert_eq!(told(&["none", "bfq"], Some("mq-deadline")), [None, class("")]);
+        assert_eq!(told(&["none", "kyber"], Some("none")), [fix("kyber", "none"), None]);
+        assert_eq!(told(&["none", "bfq", "kyber"], Some("kyber")), [None, None]);
+        assert_eq!(told(&["none"], Some("none")), [None, None]);
+        let heeded = class(", which the schedulers bfq and mq-deadline heed");
+        assert_eq!(told(&["none", "smartio"], None), [None, heeded]);
+    }
+
+    #[test]
+    fn the_dirty_limit_follows_the_rate_of_writes() {
+        let told = |bin_ns, write_mib: &[u64]| {
+            let write_bytes = write_mib.iter().map(|mib| mib << 20).collect();
+            dirty_limit(&Series { bin_ns, write_bytes, ..Series::default() })
+        };
+        let seen = |limit: u64, rate: u64| {
+            format!("`fonio fix apply dirty-limit={limit}MiB` (at most {rate} MiB/s were written here)")
+        };
+        assert_eq!(told(SECOND_NS, &[1, 20, 3]), seen(32, 20));
+        assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
+        assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
+        assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
+        // Nothing was written, or for less than a second.
+        for series in [&[0, 0][..], &[]] {
+            assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
+        }
+        assert_eq!(told(SECOND_NS / 4, &[5, 5]), "`fonio fix apply dirty-limit=32MiB`");
+    }
+
+    #[test]
+    fn commands_name_the_device_the_mount_and_the_database() {
+        let card = DeviceInfo {
+            name: Some("mmcblk0".to_owned()),
+            scheduler: Some("none".to_owned()),
+            read_ahead_kb: Some(128),
+            commits_often: Some("/data".to_owned()),
+            requests: 1,
+            ..DeviceInfo::default()
+        };
+        let tuned = DeviceInfo {
+            scheduler: Some("bfq".to_owned()),
+            read_ahead_kb: Some(512),
+            commits_often: None,
+            ..card.clone()
+        };
+        let told = |words: &[(&str, &str)]| -> Vec<(String, String)> {
+            words.iter().map(|(name, word)| (format!("fix.{name}"), (*word).to_owned())).collect()
+        };
+        let limit = ("dirty_limit", "`fonio fix apply dirty-limit=32MiB`");
+        let swap = ("swap", "`fonio fix apply swap-in-ram`");
+        assert_eq!(
+            words(card, "/data/notes.db-journal"),
+            told(&[
+                ("commit", "`fonio fix apply commit-30s /data`"),
+                ("database", "`fonio fix apply wal-full /data/notes.db`"),
+                limit,
+                ("read_ahead", "`fonio fix apply read-ahead=512KiB /dev/mmcblk0` (now 128 KiB)"),
+                ("read_scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
+                ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
+                ("scheduler", "`fonio fix apply bfq /dev/mmcblk0` (it has none now)"),
+                swap,
+                ("writers_class", "`ionice -c idle`, after the change of the scheduler"),
+            ])
+        );
+        let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
+        assert!(cases.iter().all(|(path, word)| quoted(path) == *word));
+        // What is there already is not offered.
+        assert_eq!(
+            words(tuned, "/data/notes.db-wal"),
+            told(&[
+                limit,
+                ("ionice", "`ionice -c idle`"),
+                ("requests", "`fonio fix apply requests=16 /dev/mmcblk0`"),
+                swap,
+                ("writers_class", "`ionice -c idle`"),
+            ])
+        );
+        let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
+        assert!(!words(zram, "x").iter().any(|(name, _)| name == "fix.swap"));
+        // A trace of another tool does not name the device.
+        assert_eq!(
+            words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
+            told(&[
+                limit,
+                ("ionice", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
+                ("read_ahead", "512 KiB or more in /sys/block/DEVICE/queue/read_ahead_kb"),
+                ("read_scheduler", "bfq or mq-deadline"),
+                ("requests", "a smaller /sys/block/DEVICE/queue/nr_requests"),
+                ("scheduler", "bfq or mq-deadline"),
+                swap,
+                ("writers_class", "`ionice -c idle`, which the schedulers bfq and mq-deadline heed"),
+            ])
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! Figures on which the verdict rests: the time for which programs waited for storage, or may have waited.
+
+use fonio_core::Unit;
+
+use crate::analyser::Analysis;
+use crate::figures::facts::Facts;
+use crate::question::ratio::ratio;
+use crate::waits::blocked::{Blocked, Role};
+
+/// Adds the time of the program of interest that waited longest; without waits, the time with requests for which
+/// programs may wait.
+pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
+    let span = Unit::Ns.format(analysis.span.duration_ns as f64);
+    let label = "time that programs waited for storage, or may have waited";
+    let Some(blocked) = &analysis.blocked else {
+        let Some(waited) = &analysis.outstanding.waited else { return };
+        facts.put("storage.waited", label, Unit::Share, waited.share);
+        let label = "time with a request that programs may wait for, without waits of threads";
+        facts.put("inferred.waited", label, Unit::Share, waited.share);
+        let longest = analysis.outstanding.response_ns.as_ref().and_then(|response| response.max);
+        let label = "longest response, without waits of threads";
+        facts.put("inferred.longest", label, Unit::Ns, longest.map(|ns| ns as f64));
+        let share = Unit::Share.format(waited.share);
+        let words = format!("programs may have been waiting for it for {share} of {span}");
+        facts.word("storage.waited_words", &words);
+        return;
+    };
+    let worst = blocked.worst(Role::OfInterest);
+    let share = worst.map_or(0.0, |program| program.worst.share);
+    facts.put("storage.waited", label, Unit::Share, share);
+    let bulk = blocked.worst(Role::BulkWork);
+    let apart = bulk.map(|bulk| format!("apart from bulk work ({}), ", bulk.full_name())).unwrap_or_default();
+    let words = match worst {
+        Some(_) => format!(
+            "{apart}no program was blocked on it for more than {} of {span}",
+            Unit::Share.format(share).trim_start_matches('<')
+        ),
+        None => format!("{apart}no program was blocked on it in {span}"),
+    };
+    facts.word("storage.waited_words", &words);
+    let label = "some tasks stalled on io, beyond the waits of all threads";
+    let unexplained = unexplained_pressure(blocked, analysis);
+    facts.put("blocked.unexplained_pressure", label, Unit::Share, unexplained);
+}
+
+/// The share of the time in which some task stalled on I/O, less the waits of all threads.
+fn unexplained_pressure(blocked: &Blocked, analysis: &Analysis) -> Option<f64> {
+    let io = analysis.machine.pressure.iter().find(|pressure| pressure.resource == "io")?;
+    let sum: u64 = blocked.programs.iter().map(|program| program.time_ns).sum();
+    Some((io.some_share? - ratio(sum, analysis.span.duration_ns)?).max(0.0))
+}

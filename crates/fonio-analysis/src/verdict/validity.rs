@@ -1,0 +1,557 @@
+//! Whether the figures can be trusted: missing, ambiguous or lost events, and values that the source could not show.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fonio_core::meta::SOURCE_PROCFS;
+use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity, Unit};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether the figures can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Validity {
+    /// False if the figures cannot be trusted; the command line then exits with 3.
+    pub ok: bool,
+    /// The reasons why not, one sentence each.
+    pub problems: Vec<String>,
+    /// Values that the source could not show, one sentence each; those figures are absent, not zero.
+    pub unknown: Vec<String>,
+    /// The first few errors in the input and how fonio handled them, one sentence each with file, record and byte.
+    pub input: Vec<String>,
+    /// Requests analysed.
+    pub requests: u64,
+    /// Requests with a service time.
+    pub with_service: u64,
+    /// Requests with a response time.
+    pub with_response: u64,
+    /// Requests whose issue was not seen, although they completed or the source shows no issues.
+    pub without_issue: u64,
+    /// Requests whose completion was not seen; those never issued are not among them.
+    pub without_completion: u64,
+    /// Of those without completion, the requests issued so shortly before the end of the recording that they may have
+    /// been in flight: within the longest service time, or a second.
+    #[serde(default)]
+    pub in_flight_at_end: u64,
+    /// Requests that were queued and never issued, in a recording that shows issues. No completion of theirs is missing.
+    #[serde(default)]
+    pub never_issued: u64,
+    /// Requests that complete before they are issued or queued: the source's times are damaged.
+    pub out_of_order_times: u64,
+    /// Requests that came after a later one: the source is not in table order.
+    pub out_of_order_rows: u64,
+    /// Requests that ended with an error.
+    pub errors: u64,
+    /// Events for which the assembler found more than one request.
+    pub ambiguous: u64,
+    /// Events known to be lost within the span. If `lost_uncounted` is not 0, there are more.
+    pub lost_events: u64,
+    /// Gaps that lost an unknown number of events, at least one each.
+    #[serde(default)]
+    pub lost_uncounted: u64,
+    /// Gaps in the span.
+    pub gaps: u64,
+    /// The largest gaps, in time order; those of unknown size count as large.
+    #[serde(default)]
+    pub lost_where: Vec<LostPlace>,
+    /// The assembler's counters, by name.
+    pub assembly: BTreeMap<String, u64>,
+}
+
+use crate::figures::facts::{Facts, Frame};
+use crate::question::Question;
+use crate::question::context::Ending;
+use crate::question::loss::LostPlace;
+use crate::question::ratio::ratio;
+use crate::question::seen::Seen;
+
+/// From this share of lost events on, the figures are too unreliable. Ours: at one in a hundred, the 99th percentile
+/// may lie among the lost events.
+const LOST_SHARE_MAX: f64 = 0.01;
+/// From this share of ambiguous pairs on, latencies may belong to other requests. Ours, for the same reason.
+const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
+/// From this share of requests without completion on, the figures leave out too much. Ours: the end of a capture cuts
+/// off a queue full of requests, not every tenth request.
+const INCOMPLETE_SHARE_MAX: f64 = 0.1;
+/// Up to this many completions may be missing: those of a full queue.
+const QUEUE_FULL: u64 = 64;
+/// A device may pause for this long, for example in garbage collection, before the completion of a request in flight
+/// counts as missed.
+const PAUSE_MAX_NS: u64 = 1_000_000_000;
+/// The most incomplete requests whose times are kept; if there are more, only the latest are judged.
+const INCOMPLETE_MAX: usize = 64 * 1024;
+/// The least number of events that a request leaves in a trace: issue and completion.
+const EVENTS_OF_REQUEST: u64 = 2;
+
+/// The diagnostic of a completion whose issue was not seen.
+const UNISSUED: &str = "completions-without-issue";
+/// The format of fonio's own recordings.
+const LIVE: &str = "tracefs";
+/// The most diagnostics shown; the recording holds them all.
+const INPUT_MAX: usize = 20;
+
+/// Counts missing, ambiguous and lost events.
+#[derive(Debug, Default)]
+pub(crate) struct ValidityTally {
+    requests: u64,
+    with_service: u64,
+    with_response: u64,
+    with_queue: u64,
+    with_process: u64,
+    with_requeues: u64,
+    without_issue: u64,
+    without_completion: u64,
+    unissued: u64,
+    /// Issue times of the latest requests without completion.
+    incomplete: VecDeque<u64>,
+    service_max: u64,
+    out_of_order_times: u64,
+    out_of_order_rows: u64,
+    errors: u64,
+    input: Vec<String>,
+    /// Diagnostics of requests whose issue was not seen.
+    unissued_input: Vec<String>,
+}
+
+impl Question for ValidityTally {
+    type Answer = Validity;
+
+    fn diagnostic(&mut self, row: &Diagnostic) {
+        let input = if row.code == UNISSUED { &mut self.unissued_input } else { &mut self.input };
+        if input.len() < INPUT_MAX && row.severity >= Severity::Warning {
+            input.push(sentence(row));
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, row: &Request, seen: &Seen) {
+        self.requests += 1;
+        self.with_service += u64::from(seen.service.is_some());
+        self.with_response += u64::from(seen.response.is_some());
+        self.with_queue += u64::from(row.queued.is_some());
+        self.with_process += u64::from(row.tid.is_some() || row.cause_tid.is_some());
+        self.with_requeues += u64::from(row.requeues.is_some());
+        self.without_issue += u64::from(row.issued.is_none());
+        self.without_completion += u64::from(row.completed.is_none());
+        self.service_max = self.service_max.max(row.service().map_or(0, |service| service.0));
+        if row.completed.is_none() {
+            self.add_incomplete(row);
+        }
+        let early = row.completed.is_some_and(|completed| {
+            row.issued.is_some_and(|issued| completed < issued)
+                || row.queued.is_some_and(|queued| completed < queued)
+        }) || matches!((row.queued, row.issued), (Some(queued), Some(issued)) if issued < queued);
+        self.out_of_order_times += u64::from(early);
+        self.out_of_order_rows += u64::from(row.order_time() < seen.at);
+        self.errors += u64::from(row.error.is_some_and(|error| error != 0));
+    }
+
+    fn finish(self, end: &mut Ending) -> Validity {
+        let (meta, span, lost) = (end.meta, &end.span, &end.lost);
+        let ambiguous = (meta.assembly.iter())
+            .filter(|(name, _)| name.contains("ambiguous"))
+            .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+        let shows_issue = self.without_issue < self.requests;
+        let never_issued = if shows_issue { self.unissued } else { 0 };
+        let without_completion = self.without_completion - never_issued;
+        let in_flight_at_end = self.in_flight_at_end(meta);
+        let missing = without_completion.saturating_sub(in_flight_at_end);
+        let mut problems = Vec::new();
+        // A live recording without any activity is a valid answer; a trace without requests usually lacks the events.
+        let is_live = [LIVE, SOURCE_PROCFS].contains(&meta.source.format.as_str());
+        let idle = self.requests == 0 && is_live && lost.gaps == 0 && lost.events == 0;
+        if self.requests == 0 {
+            if !idle {
+                problems.push("There are no requests to analyse.".to_owned());
+            }
+        } else if self.without_completion == self.requests {
+            problems.push("No completion was seen, so nothing is known about latency.".to_owned());
+        } else if missing > QUEUE_FULL {
+            let issued = self.requests - never_issued;
+            let share = ratio(missing, issued).unwrap_or(0.0);
+            if share >= INCOMPLETE_SHARE_MAX {
+                problems.push(format!("The completions of {missing} of {issued} requests were not seen."));
+            }
+        }
+        let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
+        if ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
+            problems.push(format!(
+                "{} were lost while recording, beside {} requests that were seen.",
+                lost_in_words(lost.events, lost.uncounted),
+                self.requests
+            ));
+        } else if lost.uncounted > 0
+            && ratio(lost.uncounted_ns, span.duration_ns).is_none_or(|share| share >= LOST_SHARE_MAX)
+        {
+            problems.push(format!(
+                "{} were lost while recording, over {} of {}.",
+                sentence_case(&lost_in_words(lost.events, lost.uncounted)),
+                Unit::Ns.format(lost.uncounted_ns as f64),
+                Unit::Ns.format(span.duration_ns as f64)
+            ));
+        }
+        if ratio(ambiguous, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
+            problems.push(format!(
+                "{ambiguous} events fit more than one of the {} requests, so latencies may be those of others.",
+                self.requests
+            ));
+        }
+        if ratio(self.out_of_order_times, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
+            problems.push(format!(
+                "{} of {} requests complete or are issued before they begin: the clock of the source is damaged.",
+                self.out_of_order_times, self.requests
+            ));
+        }
+        Validity {
+            ok: problems.is_empty(),
+            problems,
+            unknown: if self.requests == 0 { Vec::new() } else { self.unknown(end) },
+            input: self.input(meta),
+            requests: self.requests,
+            with_service: self.with_service,
+            with_response: self.with_response,
+            without_issue: self.without_issue - never_issued,
+            without_completion,
+            in_flight_at_end,
+            never_issued,
+            out_of_order_times: self.out_of_order_times,
+            out_of_order_rows: self.out_of_order_rows,
+            errors: self.errors,
+            ambiguous,
+            lost_events: lost.events,
+            lost_uncounted: lost.uncounted,
+            gaps: lost.gaps,
+            lost_where: lost.places.clone(),
+            assembly: meta.assembly.clone(),
+        }
+    }
+
+    fn figures(validity: &Validity, _: &Frame, facts: &mut Facts) {
+        facts.count("validity.ok", "valid measurement", u64::from(validity.ok));
+        facts.count("validity.lost_events", "lost events", validity.lost_events);
+        let label = "losses of an unknown number of events";
+        facts.count("validity.lost_uncounted", label, validity.lost_uncounted);
+        facts.count("validity.loss", "events were lost", u64::from(validity.has_loss()));
+        facts.word("validity.lost", &validity.lost_in_words());
+        facts.count("validity.ambiguous", "ambiguous events", validity.ambiguous);
+        let share = ratio(validity.ambiguous, validity.requests);
+        let label = "ambiguous events, share of requests";
+        facts.put("validity.ambiguous_share", label, Unit::Share, share);
+        facts.felt("validity.errors", "requests with an error", Unit::Count, validity.errors as f64);
+        let label = "requests without completion";
+        facts.count("validity.without_completion", label, validity.without_completion);
+        let issued = validity.requests.saturating_sub(validity.never_issued);
+        let share = ratio(validity.without_completion, issued);
+        let label = "requests without completion, share";
+        facts.put("validity.without_completion_share", label, Unit::Share, share);
+        if let Some(problem) = validity.problems.first() {
+            facts.word("validity.problem", problem.trim_end_matches('.'));
+        }
+    }
+}
+
+impl ValidityTally {
+    /// The diagnostics that users should see. When a live recording begins, requests are in flight whose completions it sees;
+    /// that says nothing about its quality.
+    fn input(&self, meta: &Meta) -> Vec<String> {
+        let unissued = meta.assembly.get(&UNISSUED.replace('-', "_")).copied().unwrap_or(0);
+        let is_usual = meta.source.format == LIVE && unissued <= QUEUE_FULL;
+        let unissued = self.unissued_input.iter().filter(|_| !is_usual);
+        self.input.iter().chain(unissued).take(INPUT_MAX).cloned().collect()
+    }
+
+    #[cold]
+    fn add_incomplete(&mut self, row: &Request) {
+        let Some(issued) = row.issued else {
+            self.unissued += u64::from(row.queued.is_some() || row.inserted.is_some());
+            return;
+        };
+        if self.incomplete.len() == INCOMPLETE_MAX {
+            self.incomplete.pop_front();
+        }
+        self.incomplete.push_back(issued.0);
+    }
+
+    /// Requests that may have been in flight when the recording ended.
+    fn in_flight_at_end(&self, meta: &Meta) -> u64 {
+        let Some(ended) = meta.ended else { return 0 };
+        let since = ended.0.saturating_sub(self.service_max.max(PAUSE_MAX_NS));
+        self.incomplete.iter().filter(|issued| **issued >= since).count() as u64
+    }
+
+    fn unknown(&self, end: &Ending) -> Vec<String> {
+        let response = &end.context.response;
+        let lists_requeues = end.meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name());
+        let cases = [
+            (self.with_queue == 0, "The source shows no queueing: queue time and response are unknown."),
+            (
+                self.without_issue == self.requests,
+                "The source shows no issue: service time is unknown, and requests count as in flight from queueing.",
+            ),
+            (self.with_process == 0, "The source does not show which thread a request belongs to."),
+            (
+                self.with_requeues == 0 && !lists_requeues,
+                "The source does not show whether requests were requeued.",
+            ),
+            (!response.is_sync_known(), "The source does not show which writes are synchronous."),
+            (!response.is_readahead_known(), "The source does not show which reads are readahead."),
+        ];
+        cases.into_iter().filter(|(unknown, _)| *unknown).map(|(_, sentence)| sentence.to_owned()).collect()
+    }
+}
+
+impl Validity {
+    /// Whether any event or gap is known to be lost.
+    pub fn has_loss(&self) -> bool {
+        self.lost_events > 0 || self.lost_uncounted > 0
+    }
+
+    /// The number of lost events, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown
+    /// number of events`; `no event` if none is known to be lost.
+    pub fn lost_in_words(&self) -> String {
+        lost_in_words(self.lost_events, self.lost_uncounted)
+    }
+}
+
+fn lost_in_words(events: u64, uncounted: u64) -> String {
+    let number = Unit::Count.format(events as f64);
+    match (events, uncounted) {
+        (0, 0) => "no event".to_owned(),
+        (1, 0) => "1 event".to_owned(),
+        (_, 0) => format!("{number} events"),
+        (0, _) => "an unknown number of events".to_owned(),
+        // Each gap of unknown size lost at least one event.
+        _ => format!("more than {number} events"),
+    }
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn sentence(row: &Diagnostic) -> String {
+    let mut place = row.file.clone().unwrap_or_default();
+    for (what, at) in [("record", row.record), ("byte", row.offset)] {
+        if let Some(at) = at {
+            let comma = if place.is_empty() { "" } else { ", " };
+            place = format!("{place}{comma}{what} {at}");
+        }
+    }
+    let colon = if place.is_empty() { "" } else { ": " };
+    // Some messages have the number.
+    let has_number =
+        row.message.split(|letter: char| !letter.is_ascii_digit()).any(|word| word == row.count.to_string());
+    let times = if row.count > 1 && !has_number { format!(" ({} times)", row.count) } else { String::new() };
+    format!("{place}{colon}{}{times}", row.message)
+}
+
+#[cfg(test)]
+mod tests {
+    use fonio_core::meta::Lost;
+    use fonio_core::{LostEvents, Meta, RowSink, Timestamp};
+
+    use crate::analyser::Analyser;
+    use crate::analyser::tests::{analyse_rows, request, rows};
+    use crate::filter::FilterOptions;
+    use crate::question::options::AnalysisOptions;
+
+    fn gap(count: Option<u64>, after: u64, before: u64) -> LostEvents {
+        LostEvents { cpu: Some(0), count, after: Timestamp(after), before: Timestamp(before) }
+    }
+
+    fn meta(lost: u64, ambiguous: u64) -> Meta {
+        let mut meta = Meta { lost: Lost { events: lost, ..Lost::default() }, ..Meta::default() };
+        meta.assembly.insert("completions_ambiguous".to_owned(), ambiguous);
+        meta
+    }
+
+    #[test]
+    fn what_makes_a_measurement_invalid() {
+        let whole: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let mut cut = whole.clone();
+        cut[880..].iter_mut().for_each(|row| row.completed = None);
+        let mut open = whole.clone();
+        open.iter_mut().for_each(|row| row.completed = None);
+        for (rows, lost, ambiguous, ok) in [
+            (&whole, 0, 0, true),
+            (&whole, 19, 9, true),
+            (&whole, 21, 0, false),
+            (&whole, 0, 10, false),
+            (&cut, 0, 0, false),
+            (&open, 0, 0, false),
+        ] {
+            let validity = analyse_rows(rows, &meta(lost, ambiguous)).validity;
+            assert_eq!(validity.ok, ok, "{:?}", validity.problems);
+            assert_eq!(validity.problems.is_empty(), ok);
+        }
+    }
+
+    /// When the recording ends, a scheduler is full of writes, next to a device that has completed everything issued to
+    /// it.
+    #[test]
+    fn what_is_never_issued_misses_no_completion() {
+        let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
+        let queued = (100..400).map(|id| request(id, &format!("W 0+8 q{id}")));
+        let rows: Vec<_> = done.chain(queued).collect();
+        let validity = analyse_rows(&rows, &Meta::default()).validity;
+        assert!(validity.ok, "{:?}", validity.problems);
+        assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
+        // If a source shows no issues, this cannot be known.
+        let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
+        assert!(!validity.ok);
+        assert_eq!(
+            (validity.never_issued, validity.without_completion, validity.without_issue),
+            (0, 300, 300)
+        );
+    }
+
+    #[test]
+    fn what_is_in_flight_at_the_end_is_not_lost() {
+        let mut rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        rows[500..].iter_mut().for_each(|row| row.completed = None);
+        let ended = |at| Meta { ended: Some(fonio_core::Timestamp(at)), ..Meta::default() };
+        let validity = analyse_rows(&rows, &ended(1_000_000)).validity;
+        assert!(validity.ok, "{:?}", validity.problems);
+        assert_eq!((validity.in_flight_at_end, validity.without_completion), (500, 500));
+        let validity = analyse_rows(&rows, &ended(1_000_900_000)).validity;
+        assert!(!validity.ok);
+        assert_eq!((validity.in_flight_at_end, validity.without_completion), (100, 500));
+    }
+
+    #[test]
+    fn loss_of_unknown_size_is_neither_one_nor_nothing() {
+        let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        // The rows span 1 ms. The number of events lost in the gap of 1 us, or of 100 us, is unknown.
+        for (until, ok) in [(501_000, true), (600_000, false)] {
+            let mut meta = Meta::default();
+            meta.lost.add(gap(None, 500_000, until));
+            let analysis = analyse_rows(&rows, &meta);
+            let validity = &analysis.validity;
+            assert_eq!((validity.lost_events, validity.lost_uncounted, validity.ok), (0, 1, ok));
+            assert_eq!(validity.lost_in_words(), "an unknown number of events");
+            let service = analysis.latency.groups[0].service_ns.as_ref().unwrap();
+            assert_eq!((service.max, service.p50, service.p99), (None, None, None));
+            let missing = service.missing.as_ref().unwrap();
+            assert_eq!((missing.at_most, missing.max_at_least, missing.p50), (None, 1000, None));
+            let figures = analysis.figures();
+            let longest = figures.iter().find(|figure| figure.name == "latency.all.service.max").unwrap();
+            assert_eq!((longest.value, longest.text.as_str()), (None, "unknown"));
+        }
+        let mut meta = Meta::default();
+        meta.lost.add(gap(None, 1, 2));
+        meta.lost.add(gap(Some(3), 1, 2));
+        assert_eq!(analyse_rows(&rows, &meta).validity.lost_in_words(), "more than 3 events");
+    }
+
+    #[test]
+    fn what_was_lost_outside_a_time_range_does_not_matter() {
+        let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let mut meta =
+            Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(1_000_000)), ..Meta::default() };
+        meta.lost.add(gap(Some(700), 900_000, 1_000_000));
+        let within = |until_ns| {
+            let filter = FilterOptions { until_ns, ..FilterOptions::default() };
+            let options = AnalysisOptions { filter: Some(filter), ..AnalysisOptions::default() };
+            let mut analyser = Analyser::new(options);
+            analyser.began(Timestamp(0)).unwrap();
+            rows.iter().filter(|row| until_ns.is_none_or(|until| row.order_time().0 < until)).for_each(
+                |row| {
+                    analyser.request(row).unwrap();
+                },
+            );
+            analyser.finish(&meta)
+        };
+        let (all, part) = (within(None), within(Some(800_000)));
+        assert_eq!(
+            (all.validity.lost_events, all.validity.ok, all.validity.lost_where.len()),
+            (700, false, 1)
+        );
+        assert_eq!(
+            (part.validity.lost_events, part.validity.ok, part.validity.lost_where.len()),
+            (0, true, 0)
+        );
+        assert!(part.latency.groups[0].service_ns.as_ref().unwrap().max.is_some());
+    }
+
+    #[test]
+    fn a_source_that_lists_requeues_and_shows_none_had_none() {
+        let rows = rows(&["R 0+8 d0 c1"]);
+        let mut meta = Meta::default();
+        let requeues = |meta: &Meta| {
+            let analysis = analyse_rows(&rows, meta);
+            let denied = analysis.validity.unknown.iter().any(|sentence| sentence.contains("requeued"));
+            (analysis.queueing.requeues.map(|requeues| requeues.requeues), denied)
+        };
+        assert_eq!(requeues(&meta), (None, true));
+        meta.source.shows = vec!["issue".to_owned(), "requeue".to_owned()];
+        assert_eq!(requeues(&meta), (Some(0), false));
+    }
+
+    #[test]
+    fn an_idle_device_is_an_answer() {
+        let mut meta = Meta::default();
+        assert!(!analyse_rows(&[], &meta).validity.ok);
+        meta.source.format = "tracefs".to_owned();
+        let analysis = analyse_rows(&[], &meta);
+        assert!(analysis.validity.ok);
+        expect_test::expect!["Not enough was recorded: no request reached a device in 0 ns."]
+            .assert_eq(&analysis.verdict);
+    }
+
+    #[test]
+    fn diagnostics_name_their_place() {
+        let row = fonio_core::Diagnostic {
+            severity: fonio_core::Severity::Warning,
+            code: "truncated-record".to_owned(),
+            message: "The last record is cut off; it is left out.".to_owned(),
+            file: Some("a.blktrace.0".to_owned()),
+            record: Some(7),
+            offset: Some(336),
+            count: 2,
+        };
+        expect_test::expect![
+            "a.blktrace.0, record 7, byte 336: The last record is cut off; it is left out. (2 times)"
+        ]
+        .assert_eq(&super::sentence(&row));
+    }
+
+    #[test]
+    fn requests_in_flight_at_the_beginning_of_a_recording_are_usual() {
+        let told = |format: &str, count: u64| {
+            let mut analyser = Analyser::new(AnalysisOptions::default());
+            let row = fonio_core::Diagnostic {
+                severity: fonio_core::Severity::Warning,
+                code: super::UNISSUED.to_owned(),
+                message: "a completion fits nothing".to_owned(),
+                file: None,
+                record: None,
+                offset: None,
+                count,
+            };
+            analyser.diagnostic(&row).unwrap();
+            let mut meta = Meta::default();
+            meta.source.format = format.to_owned();
+            meta.assembly.insert("completions_without_issue".to_owned(), count);
+            analyser.finish(&meta).validity.input.len()
+        };
+        assert_eq!((told("tracefs", 3), told("tracefs", 65), told("blktrace", 3)), (0, 1, 1));
+    }
+
+    #[test]
+    fn what_the_source_could_not_show() {
+        let mut rows = rows(&["R 0+8 d0 c1", "W 0+8 d1 c2"]);
+        rows.iter_mut().for_each(|row| row.flags_known = fonio_core::Flags::NONE);
+        let validity = analyse_rows(&rows, &Meta::default()).validity;
+        assert!(validity.ok);
+        expect_test::expect![[r#"
+            [
+                "The source shows no queueing: queue time and response are unknown.",
+                "The source does not show which thread a request belongs to.",
+                "The source does not show whether requests were requeued.",
+                "The source does not show which writes are synchronous.",
+                "The source does not show which reads are readahead.",
+            ]
+        "#]]
+        .assert_debug_eq(&validity.unknown);
+    }
+}

@@ -1,0 +1,222 @@
+//! Whose requests were outstanding while a thread waited.
+
+use std::cmp::Reverse;
+
+use fonio_core::Content;
+use rustc_hash::FxHashMap;
+
+use super::Behind;
+use super::count::Kept;
+use crate::question::threads::Threads;
+
+/// The largest number of owners distinguished during one wait, and the largest number of files of one owner. Further ones
+/// count in the sum only.
+const OWNERS_MAX: usize = 64;
+const FILES_MAX: usize = 8;
+/// The number of owners listed.
+const LISTED: usize = 5;
+/// From this share of an owner's requests on, its file is named.
+const FILE_FROM: f64 = 0.5;
+
+/// The process that caused a request: the number of its name, and of its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Owner {
+    pub(crate) process: u32,
+    pub(crate) unit: Option<u32>,
+    /// Whether the waiting process is the owner.
+    pub(crate) is_own: bool,
+}
+
+/// The data of a request: its file, and the kind of data.
+pub(crate) type FileContent = (Option<u32>, Content);
+
+/// Request time by owner, in parts that sum to any number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Owners {
+    known: FxHashMap<Owner, Part>,
+    /// The time of owners beyond the largest number.
+    beyond: f64,
+}
+
+/// The request time of one owner.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    time: f64,
+    /// By file and kind of data, in the order in which they came.
+    files: Vec<(FileContent, f64)>,
+}
+
+impl Part {
+    fn add(&mut self, of: FileContent, time: f64) {
+        self.time += time;
+        if let Some((_, sum)) = self.files.iter_mut().find(|(known, _)| *known == of) {
+            *sum += time;
+        } else if self.files.len() < FILES_MAX {
+            self.files.push((of, time));
+        }
+    }
+
+    /// The file and kind of data with most of the time; the first of equal ones.
+    fn most(&self) -> Option<(FileContent, f64)> {
+        self.files.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most })
+    }
+}
+
+impl Owners {
+    #[cfg(test)]
+    pub(super) fn by_process(&self) -> std::collections::BTreeMap<u32, u64> {
+        self.known.iter().map(|(owner, part)| (owner.process, part.time as u64)).collect()
+    }
+
+    fn add(&mut self, owner: Owner, of: FileContent, time: f64) {
+        if self.known.len() < OWNERS_MAX || self.known.contains_key(&owner) {
+            self.known.entry(owner).or_default().add(of, time);
+        } else {
+            self.beyond += time;
+        }
+    }
+
+    /// In a fixed order, because sums of floats depend on it.
+    fn sorted(&self) -> Vec<(&Owner, &Part)> {
+        let mut sorted: Vec<(&Owner, &Part)> = self.known.iter().collect();
+        sorted.sort_by_key(|(owner, _)| **owner);
+        sorted
+    }
+
+    fn sum(&self) -> f64 {
+        self.sorted().iter().map(|(_, part)| part.time).sum::<f64>() + self.beyond
+    }
+
+    /// The time of the waiting process's own requests.
+    fn own(&self) -> f64 {
+        self.sorted().iter().filter(|(owner, _)| owner.is_own).map(|(_, part)| part.time).sum()
+    }
+
+    /// Adds the shares of `other`, weighted by the length of its wait.
+    pub(super) fn absorb(&mut self, other: &Owners, wait_ns: u64) {
+        let sum = other.sum();
+        if sum <= 0.0 {
+            return;
+        }
+        let weight = wait_ns as f64 / sum;
+        for (owner, part) in other.sorted() {
+            let of_files: f64 = part.files.iter().map(|(_, time)| time).sum();
+            for (of, time) in &part.files {
+                self.add(*owner, *of, time * weight);
+            }
+            if part.time > of_files {
+                self.add(*owner, (None, Content::Unknown), (part.time - of_files) * weight);
+            }
+        }
+        self.beyond += other.beyond * weight;
+    }
+
+    /// The largest shares, with names.
+    pub(super) fn told(&self, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Vec<Behind> {
+        let sum = self.sum();
+        if sum <= 0.0 {
+            return Vec::new();
+        }
+        let mut sorted = self.sorted();
+        sorted.sort_by(|(_, a), (_, b)| b.time.total_cmp(&a.time));
+        let told = |(owner, part): (&Owner, &Part)| {
+            let most = part.most().filter(|(_, time)| *time >= FILE_FROM * part.time);
+            Behind {
+                process: threads.name(owner.process).to_owned(),
+                unit: owner.unit.map(|unit| threads.unit(unit).to_owned()),
+                file: most.and_then(|((file, _), _)| path(file?)),
+                content: most.map_or(Content::Unknown, |((_, content), _)| content).name().to_owned(),
+                is_own: owner.is_own,
+                share: part.time / sum,
+            }
+        };
+        sorted.into_iter().take(LISTED).map(told).collect()
+    }
+}
+
+/// The waits during which requests are counted.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    waits: Vec<Watched>,
+    /// For each wait, the latest end of it and of all waits that began earlier.
+    latest: Vec<u64>,
+    is_ready: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// The thread's number and that of its name.
+    key: (u32, u32),
+    pid: u32,
+    wait: Kept,
+    /// Request time by device.
+    devices: Vec<(usize, Owners)>,
+}
+
+impl Watch {
+    /// The most threads whose waits are watched. A thread is in one wait at a time, so this bounds the work for each
+    /// request.
+    pub(super) const THREADS_MAX: usize = 64;
+
+    pub(super) fn new(waits: Vec<((u32, u32), u32, Kept)>) -> Watch {
+        let mut waits: Vec<Watched> = waits
+            .into_iter()
+            .map(|(key, pid, wait)| Watched { key, pid, wait, devices: Vec::new() })
+            .collect();
+        waits.sort_unstable_by_key(|watched| (watched.wait.began, watched.key));
+        let latest = waits.iter().scan(0, |latest, watched| {
+            *latest = watched.wait.ended.max(*latest);
+            Some(*latest)
+        });
+        Watch { latest: latest.collect(), waits, is_ready: true }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// Adds a request that was outstanding in `(start, end)` on the device with this index.
+    #[inline]
+    pub(super) fn request(
+        &mut self,
+        (start, end): (u64, u64),
+        device: usize,
+        pid: Option<u32>,
+        (owner, of): (Owner, FileContent),
+    ) {
+        let later = self.waits.partition_point(|watched| watched.wait.began < end);
+        for at in (0..later).rev() {
+            if self.latest[at] <= start {
+                break;
+            }
+            let watched = &mut self.waits[at];
+            let overlap = end.min(watched.wait.ended).saturating_sub(start.max(watched.wait.began));
+            if overlap > 0 {
+                watched.add(device, Owner { is_own: pid == Some(watched.pid), ..owner }, of, overlap);
+            }
+        }
+    }
+
+    /// Whose requests were outstanding during the wait of a thread that began then; `None` if it is unknown for which
+    /// device it waited.
+    ///
+    /// It waited for the device on which its own process had requests. Without these, only a single device is certain.
+    pub(super) fn behind(&self, key: (u32, u32), began: u64) -> Option<Owners> {
+        let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
+        let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;
+        let most = watched.devices.iter().map(|(device, owners)| (owners.own(), Reverse(*device), owners));
+        let (time, _, owners) = most.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+        (time > 0.0 || watched.devices.len() == 1).then(|| owners.clone())
+    }
+}
+
+impl Watched {
+    fn add(&mut self, device: usize, owner: Owner, of: FileContent, time: u64) {
+        let known = self.devices.iter().position(|(known, _)| *known == device);
+        let place = known.unwrap_or_else(|| {
+            self.devices.push((device, Owners::default()));
+            self.devices.len() - 1
+        });
+        self.devices[place].1.add(owner, of, time as f64);
+    }
+}

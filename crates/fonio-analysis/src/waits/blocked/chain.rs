@@ -1,0 +1,322 @@
+//! Waits for a thread that was blocked on storage: for a lock that it held, or for its answer.
+//!
+//! Such a wait counts as far as the other thread was blocked meanwhile. That thread can itself have waited for a third
+//! one, and so on. Waits come in the order of their beginnings, so a wait stays open here until one comes that begins after
+//! its end.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fonio_core::BlockedIn;
+use rustc_hash::FxHashMap;
+
+/// The most threads between the one that waits and the one that storage blocked.
+const LENGTH_MAX: usize = 4;
+/// The most waits open at once, and the most places remembered for one.
+const OPEN_MAX: usize = 1 << 16;
+const PLACES_MAX: usize = 8;
+
+/// Where storage blocked a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The numbers of the thread's name and unit.
+    pub(super) name: u32,
+    pub(super) unit: Option<u32>,
+    pub(super) operation: BlockedIn,
+    pub(super) file: Option<u32>,
+}
+
+/// A wait for another thread.
+#[derive(Clone, Debug)]
+pub(super) struct ForThread {
+    pub(super) key: (u32, u32),
+    pub(super) unit: Option<u32>,
+    pub(super) operation: BlockedIn,
+    /// Whether it is counted for its thread, or only explains waits for that thread.
+    is_counted: bool,
+    began: u64,
+    ended: u64,
+    waker: u32,
+    /// The time for which the other thread was blocked meanwhile; its beginning and its end.
+    pub(super) time: u64,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// The longest time for which it was blocked without a break.
+    longest: u64,
+    /// Where, with the time of each.
+    places: Vec<(Place, u64)>,
+}
+
+impl ForThread {
+    pub(super) fn new(
+        (key, unit): ((u32, u32), Option<u32>),
+        operation: BlockedIn,
+        (began, ended): (u64, u64),
+        waker: u32,
+    ) -> ForThread {
+        ForThread {
+            key,
+            unit,
+            operation,
+            is_counted: true,
+            began,
+            ended,
+            waker,
+            time: 0,
+            first: 0,
+            last: 0,
+            longest: 0,
+            places: Vec::new(),
+        }
+    }
+
+    /// The same wait, not counted for its thread.
+    pub(super) fn uncounted(self) -> ForThread {
+        ForThread { is_counted: false, ..self }
+    }
+
+    /// Adds the part of an interval that lies within the wait, and gives it.
+    fn add(&mut self, (began, ended): (u64, u64), place: Place) -> Option<(u64, u64)> {
+        // The intervals of a thread come in order. A part that has been counted is not counted again.
+        let from = began.max(self.began).max(self.last);
+        let until = ended.min(self.ended);
+        // Where neither has ended, the end of the recording is the end; it is not known here, so that this part is missing.
+        if from >= until || until == u64::MAX {
+            return None;
+        }
+        if self.time == 0 {
+            self.first = from;
+        }
+        self.time += until - from;
+        self.longest = self.longest.max(until - from);
+        self.last = until;
+        if let Some((_, time)) = self.places.iter_mut().find(|(known, _)| *known == place) {
+            *time += until - from;
+        } else if self.places.len() < PLACES_MAX {
+            self.places.push((place, until - from));
+        }
+        Some((from, until))
+    }
+
+    /// The time that counts as one wait: all of it if it is most of the wait, as with an answer that took several writes. A
+    /// shell that waits for a program for minutes feels at most each of its waits.
+    pub(super) fn felt(&self) -> u64 {
+        if self.time.saturating_mul(2) >= self.ended - self.began { self.time } else { self.longest }
+    }
+
+    /// The place of most of the time; the first of equal ones.
+    pub(super) fn place(&self) -> Option<Place> {
+        let most = self.places.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most });
+        most.map(|(place, _)| place)
+    }
+}
+
+/// The waits for other threads that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Chains {
+    open: FxHashMap<u64, ForThread>,
+    next: u64,
+    /// By the thread that was waited for.
+    by_waker: FxHashMap<u32, Vec<u64>>,
+    /// By end.
+    ends: BinaryHeap<Reverse<(u64, u64)>>,
+    /// The last interval in which each thread was blocked.
+    last: FxHashMap<u32, ((u64, u64), Place)>,
+    /// Waits that came when too many were open.
+    pub(super) beyond: u64,
+}
+
+impl Chains {
+    /// Gives the waits that ended before `time` and are counted, of those for a thread that was blocked.
+    pub(super) fn ended_before(&mut self, time: u64) -> Vec<ForThread> {
+        let mut ended = Vec::new();
+        while let Some(&Reverse((at, id))) = self.ends.peek()
+            && at <= time
+        {
+            self.ends.pop();
+            let Some(wait) = self.open.remove(&id) else { continue };
+            if let Some(ids) = self.by_waker.get_mut(&wait.waker) {
+                ids.retain(|known| *known != id);
+                if ids.is_empty() {
+                    self.by_waker.remove(&wait.waker);
+                }
+            }
+            if wait.time > 0 && wait.is_counted {
+                ended.push(wait);
+            }
+        }
+        ended
+    }
+
+    /// Takes an interval in which storage blocked a thread.
+    pub(super) fn blocked(&mut self, tid: u32, interval: (u64, u64), place: Place) {
+        self.thread_blocked(tid, interval, place, 0);
+    }
+
+    /// Takes a wait for another thread.
+    pub(super) fn waited(&mut self, mut wait: ForThread) {
+        if self.open.len() >= OPEN_MAX {
+            self.beyond += 1;
+            return;
+        }
+        let (id, tid) = (self.next, wait.key.0);
+        self.next += 1;
+        let earlier = self.last.get(&wait.waker).copied();
+        let part = earlier.and_then(|(interval, place)| Some((wait.add(interval, place)?, place)));
+        self.ends.push(Reverse((wait.ended, id)));
+        self.by_waker.entry(wait.waker).or_default().push(id);
+        self.open.insert(id, wait);
+        if let Some((part, place)) = part {
+            self.thread_blocked(tid, part, place, 1);
+        }
+    }
+
+    /// The thread was blocked, directly or behind the thread of `place`.
+    fn thread_blocked(&mut self, tid: u32, interval: (u64, u64), place: Place, length: usize) {
+        if self.last.len() < OPEN_MAX || self.last.contains_key(&tid) {
+            let last = self.last.entry(tid).or_insert((interval, place));
+            if interval.1 >= last.0.1 {
+                *last = (interval, place);
+            }
+        }
+        if length >= LENGTH_MAX {
+            return;
+        }
+        let Some(ids) = self.by_waker.get(&tid) else { return };
+        let mut behind = Vec::new();
+        for id in ids {
+            if let Some(wait) = self.open.get_mut(id)
+                && let Some(part) = wait.add(interval, place)
+            {
+                behind.push((wait.key.0, part));
+            }
+        }
+        for (tid, part) in behind {
+            self.thread_blocked(tid, part, place, length + 1);
+        }
+    }
+}
+
+/// The largest number of places for which one thread, or program, waited through others.
+const THROUGH_MAX: usize = 16;
+
+/// Adds time to a place of a short list. When the list is full, the file is forgotten.
+pub(super) fn add_place(places: &mut Vec<(Place, u64)>, place: Place, time: u64) {
+    if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
+        *sum = sum.saturating_add(time);
+    } else if places.len() >= THROUGH_MAX && place.file.is_some() {
+        add_place(places, Place { file: None, ..place }, time);
+    } else if places.len() < 2 * THROUGH_MAX {
+        places.push((place, time));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Option<u32> = Some(5);
+
+    fn place(tid: u32) -> Place {
+        Place { name: tid, unit: None, operation: BlockedIn::Fsync, file: FILE }
+    }
+
+    /// Gives `rows` to the chains in order: `tid began ended` for a thread that storage blocked, and `tid began ended waker`
+    /// for a wait. Returns tid, time, first, last and the blocked thread of each wait.
+    fn told(rows: &[&[u64]]) -> Vec<(u32, u64, u64, u64, u32)> {
+        let mut chains = Chains::default();
+        let mut ended = Vec::new();
+        for row in rows {
+            ended.extend(chains.ended_before(row[1]));
+            match *row {
+                [tid, began, until] => chains.blocked(*tid as u32, (*began, *until), place(*tid as u32)),
+                [tid, began, until, waker] => {
+                    let key = (*tid as u32, *tid as u32);
+                    let wait =
+                        ForThread::new((key, None), BlockedIn::OtherThread, (*began, *until), *waker as u32);
+                    chains.waited(wait);
+                }
+                _ => unreachable!(),
+            }
+        }
+        ended.extend(chains.ended_before(u64::MAX));
+        assert!(chains.by_waker.is_empty() && chains.open.is_empty());
+        let told =
+            |wait: ForThread| (wait.key.0, wait.time, wait.first, wait.last, wait.place().unwrap().name);
+        ended.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn the_time_of_the_other_thread_counts() {
+        type Told = (u32, u64, u64, u64, u32);
+        let cases: [(&[&[u64]], &[Told]); 7] = [
+            // The other thread was blocked twice while the first one waited, and once afterwards.
+            (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
+            // It was blocked before the wait began, and beyond its end.
+            (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),
+            // It was not blocked; or somebody else was.
+            (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
+            (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
+            // Two wait for it, one of them for longer.
+            (&[&[1, 10, 90, 2], &[3, 15, 30, 2], &[2, 20, 40]], &[(3, 10, 20, 30, 2), (1, 20, 20, 40, 2)]),
+            // A waits for B, which waits for C: in both orders of their beginnings.
+            (&[&[1, 10, 90, 2], &[2, 12, 80, 3], &[3, 20, 40]], &[(2, 20, 20, 40, 3), (1, 20, 20, 40, 3)]),
+            (&[&[2, 5, 80, 3], &[3, 6, 40], &[1, 10, 90, 2]], &[(2, 34, 6, 40, 3), (1, 30, 10, 40, 3)]),
+        ];
+        for (rows, expected) in cases {
+            assert_eq!(told(rows), expected, "{rows:?}");
+        }
+    }
+
+    /// A wait that a filter leaves out explains the waits for its thread, and is not told itself.
+    #[test]
+    fn a_link_that_is_not_counted_holds_the_chain() {
+        let wait = |tid: u32, interval, waker| {
+            ForThread::new(((tid, tid), None), BlockedIn::OtherThread, interval, waker)
+        };
+        let mut chains = Chains::default();
+        chains.waited(wait(1, (10, 90), 2));
+        chains.waited(wait(2, (12, 80), 3).uncounted());
+        chains.blocked(3, (20, 40), place(3));
+        let ended = chains.ended_before(u64::MAX);
+        assert_eq!(ended.len(), 1);
+        assert_eq!((ended[0].key.0, ended[0].time, ended[0].place()), (1, 20, Some(place(3))));
+    }
+
+    #[test]
+    fn short_waits_during_a_long_one_are_not_one_wait() {
+        let felt = |until| {
+            let mut chains = Chains::default();
+            chains.waited(ForThread::new(((1, 1), None), BlockedIn::OtherThread, (0, until), 2));
+            chains.blocked(2, (10, 30), place(2));
+            chains.blocked(2, (40, 80), place(2));
+            chains.ended_before(u64::MAX)[0].felt()
+        };
+        assert_eq!((felt(120), felt(121)), (60, 40));
+    }
+
+    /// At the end of a recording, a thread can wait for one that is blocked, and neither has ended.
+    #[test]
+    fn what_has_no_end_is_not_counted_for_ever() {
+        let end = u64::MAX;
+        assert_eq!(told(&[&[1, 10, end, 2], &[2, 20, end]]), []);
+        assert_eq!(told(&[&[1, 10, end, 2], &[2, 20, 30], &[2, 40, end]]), [(1, 10, 20, 30, 2)]);
+        assert_eq!(told(&[&[1, 10, 50, 2], &[2, 20, end]]), [(1, 30, 20, 50, 2)]);
+    }
+
+    /// Threads that wait for one another in a circle come to an end.
+    #[test]
+    fn a_circle_ends() {
+        let found = told(&[&[1, 0, 100, 2], &[2, 1, 100, 1], &[2, 10, 20]]);
+        assert_eq!(found, [(1, 10, 10, 20, 2), (2, 10, 10, 20, 2)]);
+    }
+
+    #[test]
+    fn a_chain_of_many_threads_has_a_longest_length() {
+        let waits: Vec<[u64; 4]> = (0..9).map(|tid| [tid, tid, 100, tid + 1]).collect();
+        let mut rows: Vec<&[u64]> = waits.iter().map(|row| &row[..]).collect();
+        rows.push(&[9, 50, 60]);
+        let tids: Vec<u32> = told(&rows).into_iter().map(|row| row.0).collect();
+        assert_eq!(tids, [5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,131 @@
+//! The waits of one thread: their sums, and the longest ones.
+
+use fonio_core::BlockedIn;
+use rustc_hash::FxHashMap;
+
+use super::chain::{Place, add_place};
+use super::is_felt;
+use crate::waits::outstanding::LONG;
+
+/// The largest number of files distinguished for one thread.
+const FILES_OF_THREAD: usize = 16;
+/// The longest waits of a thread for which we compute behind whom it waited.
+const KEPT: usize = 16;
+
+/// A thread: its number and its name's number, because numbers are used again.
+pub(super) type Key = (u32, u32);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Count {
+    pub(super) unit: Option<u32>,
+    pub(super) is_kernel: bool,
+    pub(super) waits: u64,
+    /// The waits with a row of their own.
+    pub(super) rows: u64,
+    pub(super) time: u64,
+    pub(super) longest: u64,
+    pub(super) long: u64,
+    pub(super) operations: FxHashMap<BlockedIn, (u64, u64)>,
+    /// By file: waits, time and longest.
+    pub(super) files: Vec<(u32, FileCount)>,
+    pub(super) kept: Vec<Kept>,
+    /// For waits for other threads: where those were blocked, and the time.
+    pub(super) through: Vec<(Place, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FileCount {
+    pub(super) waits: u64,
+    pub(super) time: u64,
+    pub(super) longest: u64,
+}
+
+/// One of the longest waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) began: u64,
+    pub(super) ended: u64,
+    pub(super) operation: BlockedIn,
+    pub(super) file: Option<u32>,
+    /// In a wait for another thread: the time for which that one was blocked, and where.
+    pub(super) through: Option<(u64, Place)>,
+    /// In such a wait: how much of that time counts as one wait.
+    pub(super) felt: u64,
+}
+
+impl Kept {
+    #[cfg(test)]
+    pub(super) fn new(began: u64, ended: u64) -> Kept {
+        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None, felt: 0 }
+    }
+
+    pub(super) fn time(&self) -> u64 {
+        self.through.map_or(self.ended - self.began, |(time, _)| time)
+    }
+
+    /// How long the thread stood still at a time.
+    pub(super) fn felt(&self) -> u64 {
+        if self.through.is_some() { self.felt } else { self.time() }
+    }
+}
+
+impl Count {
+    pub(super) fn add(&mut self, operation: BlockedIn, waits: u64, time: u64) {
+        self.is_kernel |= operation == BlockedIn::KernelThread;
+        self.waits += waits;
+        self.time = self.time.saturating_add(time);
+        let (count, sum) = self.operations.entry(operation).or_default();
+        *count += waits;
+        *sum = sum.saturating_add(time);
+    }
+
+    pub(super) fn add_wait(&mut self, wait: &Kept) {
+        let time = wait.time();
+        self.add(wait.operation, 1, time);
+        self.rows += 1;
+        self.longest = self.longest.max(wait.felt());
+        self.long += u64::from(wait.felt() >= LONG.0 && is_felt(wait.operation));
+        if let Some(file) = wait.file {
+            self.add_file(file, time);
+        }
+        if let Some((time, place)) = wait.through {
+            add_place(&mut self.through, place, time);
+        }
+    }
+
+    /// Ends the waits that have no end.
+    pub(super) fn end_open(&mut self, at: u64) {
+        let mut kept = std::mem::take(&mut self.kept);
+        let is_open = |wait: &&mut Kept| wait.ended == u64::MAX && wait.through.is_none();
+        for wait in kept.iter_mut().filter(is_open) {
+            wait.ended = at.max(wait.began);
+            self.add_wait(wait);
+        }
+        self.kept = kept;
+    }
+
+    fn add_file(&mut self, file: u32, time: u64) {
+        let known = self.files.iter().position(|(known, _)| *known == file);
+        let place = known.or_else(|| {
+            (self.files.len() < FILES_OF_THREAD).then(|| {
+                self.files.push((file, FileCount::default()));
+                self.files.len() - 1
+            })
+        });
+        let Some(place) = place else { return };
+        let count = &mut self.files[place].1;
+        count.waits += 1;
+        count.time += time;
+        count.longest = count.longest.max(time);
+    }
+
+    pub(super) fn keep(&mut self, wait: Kept) {
+        if self.kept.len() < KEPT {
+            self.kept.push(wait);
+        } else if let Some(shortest) = self.kept.iter_mut().min_by_key(|kept| kept.felt())
+            && shortest.felt() < wait.felt()
+        {
+            *shortest = wait;
+        }
+    }
+}

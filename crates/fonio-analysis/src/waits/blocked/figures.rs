@@ -1,0 +1,163 @@
+//! Figures and words of the threads that were blocked on storage.
+
+use fonio_core::Unit;
+
+use super::{Behind, Blocked, BlockedProgram, LongWaits, Role, Through};
+use crate::figures::facts::Facts;
+use crate::question::ratio::ratio;
+use crate::question::threads::UNKNOWN_NAME;
+
+/// From this share on, a sentence names the program whose requests were outstanding.
+const BEHIND_FROM: f64 = 0.3;
+
+impl Blocked {
+    /// The program of a role with the thread that was blocked for longest.
+    pub(crate) fn worst(&self, role: Role) -> Option<&BlockedProgram> {
+        self.programs.iter().find(|program| program.role == role)
+    }
+
+    /// Adds the figures of the program of interest that waited longest, and of the longest wait.
+    pub(super) fn figures(&self, facts: &mut Facts) {
+        let worst = self.worst(Role::OfInterest);
+        let share = |program: Option<&BlockedProgram>| program.map_or(0.0, |program| program.worst.share);
+        let label = "blocked on storage, the program that waited longest";
+        facts.put("blocked.worst", label, Unit::Share, share(worst));
+        let bulk = self.worst(Role::BulkWork);
+        let label = "blocked on storage, the bulk work that waited longest";
+        facts.put("blocked.bulk", label, Unit::Share, share(bulk));
+        if let Some(bulk) = bulk {
+            facts.word("blocked.bulk.program", &bulk.full_name());
+        }
+        if let Some(program) = worst {
+            // A program that waits for another thread waits behind the same requests as that thread.
+            let blocked_one = program.through.as_ref().and_then(|through| {
+                self.programs.iter().find(|other| other.name == through.name && other.unit == through.unit)
+            });
+            program.figures(&blocked_one.unwrap_or(program).behind, facts);
+        }
+        self.long.figures(facts);
+    }
+}
+
+impl BlockedProgram {
+    /// Adds the figures of a program; `behind` is whose requests were outstanding while it waited.
+    fn figures(&self, behind: &[Behind], facts: &mut Facts) {
+        facts.word("blocked.program", &self.full_name());
+        let label = "blocked on storage, time of that program's thread";
+        facts.put("blocked.time", label, Unit::Ns, self.worst.ns as f64);
+        let longest = self.longest_ns.map(|ns| ns as f64);
+        facts.put("blocked.longest", "longest wait for storage of that program", Unit::Ns, longest);
+        for (name, label, operations) in [
+            (
+                "blocked.fsync_share",
+                "in fsync or for the journal, share of its waits",
+                &["fsync", "journal"][..],
+            ),
+            (
+                "blocked.read_share",
+                "in reads, page faults and look-ups, share of its waits",
+                &["read", "page_fault", "metadata"],
+            ),
+            (
+                "blocked.dirty_limit_share",
+                "held back by the dirty limit, share of its waits",
+                &["dirty_limit"],
+            ),
+            ("blocked.swap_share", "reading back swapped memory, share of its waits", &["swap_in"]),
+        ] {
+            let of = self.operations.iter().filter(|row| operations.contains(&row.blocked_in.as_str()));
+            let share = ratio(of.map(|row| row.time_ns).sum(), self.time_ns);
+            facts.put(name, label, Unit::Share, share);
+        }
+        if let Some(operation) = self.operations.first() {
+            let file = self.file.as_ref().filter(|file| file.share >= 0.5).map(|file| file.path.as_str());
+            let doing = doing(&operation.blocked_in, file, self.through.as_ref());
+            facts.word("blocked.doing", &doing);
+            if let Some(file) = file {
+                facts.word("blocked.file", file);
+            }
+            if let Some(journal) = self.file.as_ref().and_then(|file| file.journal.as_ref()) {
+                facts.word("blocked.journal", journal);
+            }
+        }
+        if let Some(words) = behind_words(behind) {
+            facts.word("blocked.behind", &words);
+        }
+        if let Some(other) = first_other(behind) {
+            let label = "request time of another program during its waits, share";
+            facts.put("blocked.behind_share", label, Unit::Share, other.share);
+            facts.word("blocked.behind_program", &other.full_name());
+            if let Some(unit) = &other.unit {
+                facts.word("blocked.behind_unit", unit);
+            }
+            if let Some(file) = &other.file {
+                facts.word("blocked.behind_file", file);
+            }
+        }
+    }
+}
+
+impl LongWaits {
+    fn figures(&self, facts: &mut Facts) {
+        facts.count("blocked.long.count", "waits of 100 ms or longer", self.count);
+        let waits = if self.count == 1 { "wait" } else { "waits" };
+        facts.word("blocked.long.waits", &format!("{} {waits}", Unit::Count.format(self.count as f64)));
+        let Some(longest) = self.longest.first() else { return };
+        facts.put("blocked.long.longest", "longest wait", Unit::Ns, longest.time_ns as f64);
+        facts.put("blocked.long.at", "longest wait, begins at", Unit::Ns, longest.at_ns as f64);
+        facts.word("blocked.long.program", &longest.program);
+        let doing = doing(&longest.blocked_in, longest.file.as_deref(), longest.through.as_ref());
+        facts.word("blocked.long.doing", &doing);
+        if let Some(words) = behind_words(&longest.behind) {
+            facts.word("blocked.long.behind", &words);
+        }
+    }
+}
+
+/// The largest share of another program. A sentence cannot name an unknown process.
+fn first_other(behind: &[Behind]) -> Option<&Behind> {
+    behind.iter().find(|row| !row.is_own && row.process != UNKNOWN_NAME)
+}
+
+/// `71 % of the I/O outstanding meanwhile came from dd (backup.service) for /tmp/export.bin`.
+fn behind_words(behind: &[Behind]) -> Option<String> {
+    let other = first_other(behind).filter(|row| row.share >= BEHIND_FROM)?;
+    let file = other.file.as_ref().map(|file| format!(" for {file}")).unwrap_or_default();
+    let share = Unit::Share.format(other.share);
+    Some(format!("{share} of the I/O outstanding meanwhile came from {}{file}", other.full_name()))
+}
+
+/// The activity of a thread while it was blocked: `in fsync of /home/notes.db`, or `waiting for db, which was blocked in
+/// fsync of /home/notes.db`.
+pub fn doing(blocked_in: &str, file: Option<&str>, through: Option<&Through>) -> String {
+    match through {
+        Some(through) => {
+            let doing = operation(&through.blocked_in, through.file.as_deref());
+            format!("waiting for {}, which was blocked in {doing}", through.full_name())
+        }
+        None => format!("in {}", operation(blocked_in, file)),
+    }
+}
+
+/// An operation with its file: `fsync of /home/notes.db`.
+fn operation(blocked_in: &str, file: Option<&str>) -> String {
+    let (words, relation) = match blocked_in {
+        "fsync" => ("fsync", "of"),
+        "read" => ("reads", "of"),
+        "write" => ("writes", "to"),
+        "metadata" => ("looking up or changing names", "of"),
+        "page_fault" => ("page faults", "on"),
+        "swap_in" => ("reading back swapped memory", "for"),
+        "dirty_limit" => ("writes held back by the dirty limit", "to"),
+        "journal" => ("waiting for the file system's journal", "for"),
+        "kernel_thread" => ("the work of a kernel thread", "on"),
+        "other_thread" => ("waiting for another thread", "with"),
+        "async_io" => ("asynchronous I/O", "on"),
+        "other" => ("another system call", "on"),
+        _ => ("an unknown operation", "on"),
+    };
+    match file {
+        Some(file) => format!("{words} {relation} {file}"),
+        None => words.to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+//! The waits of all threads with one name.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use fonio_core::BlockedIn;
+use rustc_hash::FxHashMap;
+
+use super::behind::{Owners, Watch};
+use super::chain::{Place, add_place};
+use super::count::{Count, Key};
+use super::{Behind, BlockedProgram, FileShare, OperationTime, Role, Through};
+use crate::question::ratio::ratio;
+use crate::question::threads::Threads;
+use crate::waits::outstanding::TimeShare;
+
+/// The sum over the threads of one name, unit and role.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    pub(super) name: u32,
+    pub(super) unit: Option<u32>,
+    pub(super) role: Role,
+    pub(super) threads: u64,
+    pub(super) waits: u64,
+    pub(super) time: u64,
+    /// The time of the thread that was blocked for longest, and that thread.
+    pub(super) worst: (u64, u32),
+    pub(super) longest: u64,
+    pub(super) long: u64,
+    pub(super) operations: Vec<(BlockedIn, u64, u64)>,
+    pub(super) files: FxHashMap<u32, u64>,
+    pub(super) owners: Owners,
+    pub(super) through: Vec<(Place, u64)>,
+}
+
+impl Program {
+    pub(super) fn absorb(&mut self, key: Key, count: &Count, watch: &Watch) {
+        self.threads += 1;
+        self.waits += count.waits;
+        self.time = self.time.saturating_add(count.time);
+        if count.time > self.worst.0 {
+            self.worst = (count.time, key.0);
+        }
+        self.longest = self.longest.max(count.longest);
+        self.long += count.long;
+        for (&operation, &(waits, time)) in &count.operations {
+            let place = at_operation(&mut self.operations, operation);
+            place.1 += waits;
+            place.2 = place.2.saturating_add(time);
+        }
+        for (file, of_file) in &count.files {
+            *self.files.entry(*file).or_default() += of_file.time;
+        }
+        for &(place, time) in &count.through {
+            add_place(&mut self.through, place, time);
+        }
+        for kept in &count.kept {
+            if let Some(owners) = watch.behind(key, kept.began) {
+                self.owners.absorb(&owners, kept.time());
+            }
+        }
+    }
+
+    pub(super) fn told(
+        &self,
+        span_ns: u64,
+        threads: &Threads,
+        path: &dyn Fn(u32) -> Option<String>,
+        told: &dyn Fn(&Owners) -> Vec<Behind>,
+    ) -> BlockedProgram {
+        let mut operations = self.operations.clone();
+        operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
+        let worst_ns = self.worst.0.min(span_ns);
+        BlockedProgram {
+            name: threads.name(self.name).to_owned(),
+            unit: self.unit.map(|unit| threads.unit(unit).to_owned()),
+            role: self.role,
+            threads: self.threads,
+            waits: self.waits,
+            time_ns: self.time,
+            worst_tid: self.worst.1,
+            worst: TimeShare { ns: worst_ns, share: ratio(worst_ns, span_ns).unwrap_or(0.0) },
+            longest_ns: (self.longest > 0).then_some(self.longest),
+            long: self.long,
+            operations: (operations.into_iter())
+                .map(|(operation, waits, time_ns)| OperationTime {
+                    blocked_in: operation.name().to_owned(),
+                    waits,
+                    time_ns,
+                })
+                .collect(),
+            file: self.most_waited_file(path),
+            behind: told(&self.owners),
+            through: None,
+        }
+    }
+
+    /// The file for which it waited longest. The files of a database of SQLite count together, since each transaction waits for
+    /// several of them.
+    fn most_waited_file(&self, path: &dyn Fn(u32) -> Option<String>) -> Option<FileShare> {
+        let all: u64 = self.files.values().sum();
+        // A file that is deleted and made again has several numbers, and one path.
+        let mut times: BTreeMap<String, u64> = BTreeMap::new();
+        for (file, time) in &self.files {
+            if let Some(path) = path(*file) {
+                *times.entry(path).or_default() += time;
+            }
+        }
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        for (file, time) in &times {
+            let of = database_of(file).filter(|database| times.contains_key(*database)).unwrap_or(file);
+            *sums.entry(of).or_default() += time;
+        }
+        let (file, time) = sums.into_iter().max_by_key(|(file, time)| (*time, Reverse(*file)))?;
+        let journal = Some(format!("{file}-journal")).filter(|journal| times.contains_key(journal));
+        Some(FileShare { path: file.to_owned(), share: ratio(time, all)?, journal })
+    }
+
+    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits. With a file if
+    /// they waited for one in at least half of the time for which the file is known.
+    pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
+        if !self.is_through_others() {
+            return None;
+        }
+        let mut whose: Vec<(Place, u64)> = Vec::new();
+        for (place, time) in &self.through {
+            let of_any_file = Place { file: None, ..*place };
+            match whose.iter_mut().find(|(known, _)| *known == of_any_file) {
+                Some((_, sum)) => *sum = sum.saturating_add(*time),
+                None => whose.push((of_any_file, *time)),
+            }
+        }
+        let (most, _) = whose.into_iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
+        // A file that is deleted and made again has several numbers, and one path.
+        let mut paths: BTreeMap<String, u64> = BTreeMap::new();
+        for (place, time) in self.through.iter().filter(|(place, _)| Place { file: None, ..*place } == most) {
+            if let Some(path) = told(*place).file {
+                *paths.entry(path).or_default() += time;
+            }
+        }
+        let known: u64 = paths.values().sum();
+        let file = paths.into_iter().find(|(_, time)| 2 * u128::from(*time) >= u128::from(known));
+        Some(Through { file: file.map(|(path, _)| path), ..told(most) })
+    }
+
+    /// Whether it spent at least half of its time in waits for other threads.
+    pub(super) fn is_through_others(&self) -> bool {
+        let time: u64 = self.through.iter().map(|(_, time)| time).sum();
+        time > 0 && 2 * u128::from(time) >= u128::from(self.time)
+    }
+}
+
+/// The database of which this could be the rollback journal or the WAL, by its name.
+fn database_of(file: &str) -> Option<&str> {
+    ["-journal", "-wal"].iter().find_map(|end| file.strip_suffix(end))
+}
+
+pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Through {
+    Through {
+        name: threads.name(place.name).to_owned(),
+        unit: place.unit.map(|unit| threads.unit(unit).to_owned()),
+        blocked_in: place.operation.name().to_owned(),
+        file: place.file.and_then(path),
+    }
+}
+
+fn at_operation(
+    operations: &mut Vec<(BlockedIn, u64, u64)>,
+    wanted: BlockedIn,
+) -> &mut (BlockedIn, u64, u64) {
+    let known = operations.iter().position(|(operation, ..)| *operation == wanted);
+    let place = known.unwrap_or_else(|| {
+        operations.push((wanted, 0, 0));
+        operations.len() - 1
+    });
+    &mut operations[place]
+}

@@ -1,0 +1,407 @@
+//! Counts the waits of each thread.
+
+use std::cmp::Reverse;
+
+use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
+use fonio_core::{BlockedCount, Request, Thread, Timestamp, Wait};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::behind::{Owner, Owners, Watch};
+use super::chain::{Chains, ForThread, Place};
+use super::count::{Count, FileCount, Kept, Key};
+use super::program::{Program, through};
+use super::{Blocked, BlockedFile, BlockedProgram, Interval, LongWait, LongWaits, Role, is_felt, named};
+use crate::figures::facts::{Facts, Frame};
+use crate::filter::FilterOptions;
+use crate::question::Question;
+use crate::question::context::{Context, Ending};
+use crate::question::options::AnalysisOptions;
+use crate::question::seen::Seen;
+use crate::question::threads::Threads;
+use crate::waits::outstanding::LONG;
+
+/// The most threads followed.
+const THREADS_MAX: usize = 1 << 16;
+/// The most processes between a thread and the command that started it.
+const GENERATIONS_MAX: usize = 64;
+/// The most programs listed.
+const PROGRAMS_MAX: usize = 1024;
+/// The most files listed.
+const FILES_LISTED: usize = 1024;
+/// The number of long waits listed.
+const LONG_LISTED: usize = 10;
+/// The most intervals listed.
+const INTERVALS_MAX: usize = 4096;
+/// Bulk work: requests of at least this size on average, …
+const BULK_SIZE: u64 = 128 * 1024;
+/// … at least this much in all (more than programs and their libraries read at a start), …
+const BULK_BYTES: u64 = 64 << 20;
+/// … and at least this much in each second of the span. All three are ours.
+const BULK_BYTES_PER_S: u64 = 1 << 20;
+
+/// Collects the waits.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedTally {
+    threads: FxHashMap<Key, Count>,
+    beyond: u64,
+    /// Requests and bytes by the thread that caused them.
+    caused: FxHashMap<u32, (u64, u64)>,
+    /// The process of each thread, and the parent of each process.
+    pids: FxHashMap<u32, u32>,
+    parents: FxHashMap<u32, u32>,
+    watch: Watch,
+    chains: Chains,
+    /// Whether there was a wait or a count: the recording has the waits of all threads.
+    is_known: bool,
+    /// Whether the filter leaves requests out. Behind whom threads waited is then unknown.
+    is_filtered: bool,
+}
+
+/// The waits for a file, and those of the program that waited longest for it: time, name and unit.
+type OfFile = (FileCount, (u64, u32, Option<u32>));
+
+impl Question for BlockedTally {
+    type Answer = Option<Blocked>;
+
+    fn with(options: &AnalysisOptions) -> BlockedTally {
+        let is_filtered = options.filter.as_ref().is_some_and(FilterOptions::is_partial);
+        BlockedTally { is_filtered, ..BlockedTally::default() }
+    }
+
+    fn thread(&mut self, row: &Thread) {
+        if let Some(pid) = row.pid
+            && (self.pids.len() < THREADS_MAX || self.pids.contains_key(&row.tid))
+        {
+            self.pids.insert(row.tid, pid);
+            if let Some(parent) = row.parent_pid {
+                self.parents.insert(pid, parent);
+            }
+        }
+    }
+
+    /// Takes a wait, as far as it lies in the span; waits come before requests.
+    fn wait(&mut self, row: &Wait, context: &mut Context) {
+        self.take(row, context.span_of_waits(), &mut context.threads, true);
+    }
+
+    /// Takes a wait that a filter leaves out. It counts only for threads that waited for this one.
+    fn wait_left_out(&mut self, row: &Wait, context: &mut Context) {
+        self.take(row, context.span_of_waits(), &mut context.threads, false);
+    }
+
+    fn blocked_count(&mut self, row: &BlockedCount, context: &mut Context) {
+        let threads = &mut context.threads;
+        self.is_known = true;
+        if row.blocked_in.is_for_storage(row.reason) {
+            let key = (row.tid, threads.name_at(Some(row.tid), row.from));
+            if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
+                count.add(row.blocked_in, row.count, row.total.0);
+            }
+        }
+    }
+
+    #[inline]
+    fn request(&mut self, row: &Request, seen: &Seen) {
+        if !self.is_known {
+            return;
+        }
+        let tid = row.cause_tid.or(row.tid);
+        if let Some(tid) = tid
+            && seen.has_data()
+            && (self.caused.len() < THREADS_MAX || self.caused.contains_key(&tid))
+        {
+            let (requests, bytes) = self.caused.entry(tid).or_default();
+            *requests += 1;
+            *bytes = bytes.saturating_add(seen.bytes.0);
+        }
+        if self.is_filtered {
+            return;
+        }
+        if !self.watch.is_ready() {
+            self.begin_watch();
+        }
+        let Some((start, end)) = seen.flight else { return };
+        let of = (row.file_id, row.content);
+        let owner = Owner { process: seen.process, unit: seen.unit, is_own: false };
+        let pid = tid.map(|tid| self.pids.get(&tid).copied().unwrap_or(tid));
+        self.watch.request((seen.queued.unwrap_or(start).min(start).0, end.0), seen.device, pid, (owner, of));
+    }
+
+    /// `None` if the recording does not have the waits of all threads.
+    fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
+        let (began, span_ns, meta) = (end.began().0, end.duration().0, end.meta);
+        let (threads, files) = (&end.context.threads, &end.context.files);
+        // On a quiet machine, no thread is blocked at all.
+        let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
+        if !self.is_known && !shows(SHOWS_BLOCKED) {
+            return None;
+        }
+        let command = meta.command_pid;
+        self.end_chains(u64::MAX);
+        self.threads.values_mut().for_each(|count| count.end_open(began + span_ns));
+        let roles = self.roles(span_ns, command);
+        let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
+        sorted.sort_unstable_by_key(|(key, _)| **key);
+        let mut programs: Vec<Program> = Vec::new();
+        let mut places: FxHashMap<(u32, Option<u32>, Role), usize> = FxHashMap::default();
+        let mut by_file: FxHashMap<u32, OfFile> = FxHashMap::default();
+        let mut long: Vec<(Key, Option<u32>, Kept)> = Vec::new();
+        for (&key, count) in sorted {
+            let role = roles[&key];
+            let place = *places.entry((key.1, count.unit, role)).or_insert_with(|| {
+                programs.push(Program { name: key.1, unit: count.unit, role, ..Program::default() });
+                programs.len() - 1
+            });
+            programs[place].absorb(key, count, &self.watch);
+            if role == Role::Kernel {
+                continue;
+            }
+            for (file, of_file) in &count.files {
+                let (sum, most) = by_file.entry(*file).or_default();
+                sum.waits += of_file.waits;
+                sum.time += of_file.time;
+                sum.longest = sum.longest.max(of_file.longest);
+                if of_file.time > most.0 {
+                    *most = (of_file.time, key.1, count.unit);
+                }
+            }
+            if role == Role::OfInterest {
+                let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG.0 && is_felt(kept.operation));
+                long.extend(felt.map(|kept| (key, count.unit, *kept)));
+            }
+        }
+        // Of a program and the one that waits for it, the first comes first.
+        let order = |program: &Program| {
+            let time = Reverse(program.worst.0);
+            (program.role, time, program.is_through_others(), program.name, program.unit)
+        };
+        programs.sort_by_key(order);
+        let (intervals, intervals_beyond_cap) = self.intervals(&programs, began, &roles);
+        let long_count = programs
+            .iter()
+            .filter(|program| program.role == Role::OfInterest)
+            .map(|program| program.long)
+            .sum();
+        long.sort_by_key(|(key, _, kept)| (Reverse(kept.felt()), kept.began, *key));
+        long.truncate(LONG_LISTED);
+        let path = |file: u32| files.path(file);
+        let told = |owners: &Owners| owners.told(threads, &path);
+        let mut of_files: Vec<(u32, OfFile)> = by_file.into_iter().collect();
+        of_files.sort_unstable_by_key(|(file, (count, _))| (Reverse(count.time), *file));
+        of_files.truncate(FILES_LISTED);
+        let unit = |unit: Option<u32>| unit.map(|unit| threads.unit(unit).to_owned());
+        Some(Blocked {
+            programs_beyond_cap: programs.len().saturating_sub(PROGRAMS_MAX) as u64,
+            programs: (programs.iter().take(PROGRAMS_MAX))
+                .map(|program| BlockedProgram {
+                    through: program.through(|place| through(place, threads, &path)),
+                    ..program.told(span_ns, threads, &path, &told)
+                })
+                .collect(),
+            files: (of_files.into_iter())
+                .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
+                    path: path(file),
+                    waits: count.waits,
+                    time_ns: count.time,
+                    longest_ns: count.longest,
+                    program: named(threads.name(name), unit(of_unit).as_deref()),
+                })
+                .collect(),
+            long: LongWaits {
+                threshold_ns: LONG.0,
+                count: long_count,
+                longest: (long.iter())
+                    .map(|(key, of_unit, kept)| LongWait {
+                        at_ns: kept.began.saturating_sub(began),
+                        time_ns: kept.felt(),
+                        tid: key.0,
+                        program: named(threads.name(key.1), unit(*of_unit).as_deref()),
+                        blocked_in: kept.operation.name().to_owned(),
+                        file: kept.file.and_then(path),
+                        through: kept.through.map(|(_, place)| through(place, threads, &path)),
+                        behind: self
+                            .watch
+                            .behind(*key, kept.began)
+                            .map(|owners| told(&owners))
+                            .unwrap_or_default(),
+                    })
+                    .collect(),
+            },
+            intervals,
+            intervals_beyond_cap,
+            threads_beyond_cap: self.beyond + self.chains.beyond,
+            is_partial: shows(BLOCKED_PARTLY),
+            is_sampled: shows(BLOCKED_SAMPLED),
+        })
+    }
+
+    fn figures(blocked: &Option<Blocked>, _: &Frame, facts: &mut Facts) {
+        if let Some(blocked) = blocked {
+            blocked.figures(facts);
+        }
+    }
+}
+
+impl BlockedTally {
+    fn count(&mut self, key: Key, unit: impl FnOnce() -> Option<u32>) -> Option<&mut Count> {
+        if !self.threads.contains_key(&key) && self.threads.len() >= THREADS_MAX {
+            self.beyond += 1;
+            return None;
+        }
+        let count = self.threads.entry(key).or_default();
+        count.unit = count.unit.or_else(unit);
+        Some(count)
+    }
+
+    fn take(&mut self, row: &Wait, span: (Timestamp, Timestamp), threads: &mut Threads, is_counted: bool) {
+        // A wait of a launch does not show the operation.
+        let Some(operation) = row.blocked_in else { return };
+        self.is_known = true;
+        let began = row.began.max(span.0).0;
+        // The end of the span is known only at the end; a wait without an end lasts until then.
+        let ended = row.ended.map_or(span.1, |ended| ended.min(span.1)).0;
+        if ended <= began {
+            return;
+        }
+        self.end_chains(row.began.0);
+        let key = (row.tid, threads.name_at(Some(row.tid), row.began));
+        let unit = threads.unit_at(row.tid, row.began);
+        if !operation.is_for_storage(row.reason) {
+            if let Some(waker) = row.waker_tid.filter(|waker| *waker != row.tid) {
+                let wait = ForThread::new((key, unit), operation, (began, ended), waker);
+                self.chains.waited(if is_counted { wait } else { wait.uncounted() });
+            }
+            return;
+        }
+        let place = Place { name: key.1, unit, operation, file: row.file_id };
+        self.chains.blocked(row.tid, (began, ended), place);
+        if !is_counted {
+            return;
+        }
+        let Some(count) = self.count(key, || unit) else { return };
+        let wait = Kept { began, ended, operation, file: row.file_id, through: None, felt: 0 };
+        if ended != u64::MAX {
+            count.add_wait(&wait);
+        }
+        count.keep(wait);
+    }
+
+    /// Counts the waits for other threads that ended before `time`.
+    fn end_chains(&mut self, time: u64) {
+        for wait in self.chains.ended_before(time) {
+            let Some(place) = wait.place() else { continue };
+            let Some(count) = self.count(wait.key, || wait.unit) else { continue };
+            let through = Some((wait.time, place));
+            let felt = wait.felt();
+            let (began, ended, operation) = (wait.first, wait.last, wait.operation);
+            let wait = Kept { began, ended, operation, file: None, through, felt };
+            count.add_wait(&wait);
+            count.keep(wait);
+        }
+    }
+
+    /// Chooses the waits during which requests are counted: those of the threads that were blocked for longest.
+    fn begin_watch(&mut self) {
+        self.end_chains(u64::MAX);
+        let mut most: Vec<(&Key, &Count)> =
+            self.threads.iter().filter(|(_, count)| !count.is_kernel && !count.kept.is_empty()).collect();
+        most.sort_unstable_by_key(|(key, count)| (Reverse(count.time), **key));
+        let watched = most.into_iter().take(Watch::THREADS_MAX).flat_map(|(key, count)| {
+            let pid = self.pids.get(&key.0).copied().unwrap_or(key.0);
+            let direct = count.kept.iter().filter(|kept| kept.through.is_none());
+            direct.map(move |kept| (*key, pid, *kept))
+        });
+        self.watch = Watch::new(watched.collect());
+    }
+
+    /// Whether a thread is part of the command: its process is, or one of the processes that started it. Unknown if one
+    /// of them ended before it was looked up.
+    fn is_of(&self, tid: u32, command: u32) -> Option<bool> {
+        let mut pid = *self.pids.get(&tid)?;
+        for _ in 0..GENERATIONS_MAX {
+            if pid == command {
+                return Some(true);
+            }
+            pid = match self.parents.get(&pid) {
+                // The first process, and the first thread of the kernel, have no parent.
+                Some(0) => return Some(false),
+                Some(&parent) => parent,
+                None => return None,
+            };
+        }
+        None
+    }
+
+    fn role(&self, key: Key, count: &Count, span_ns: u64, command: Option<u32>) -> Role {
+        if count.is_kernel {
+            return Role::Kernel;
+        }
+        match command.and_then(|command| self.is_of(key.0, command)) {
+            Some(true) => return Role::OfInterest,
+            Some(false) => return Role::Other,
+            None => {}
+        }
+        let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
+        let enough = BULK_BYTES.max((span_ns / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S));
+        if requests > 0 && bytes / requests >= BULK_SIZE && bytes >= enough {
+            return Role::BulkWork;
+        }
+        Role::OfInterest
+    }
+
+    /// The role of each thread. One that only waits for bulk work, such as the shell of a copy, is part of it.
+    fn roles(&self, span_ns: u64, command: Option<u32>) -> FxHashMap<Key, Role> {
+        let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span_ns, command));
+        let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();
+        let is_bulk = |(key, _): &(&Key, &Count)| roles.get(*key) == Some(&Role::BulkWork);
+        let bulk: FxHashSet<(u32, Option<u32>)> =
+            self.threads.iter().filter(is_bulk).map(|(key, count)| (key.1, count.unit)).collect();
+        for (key, count) in &self.threads {
+            let is_command = || command.is_some_and(|command| self.is_of(key.0, command) == Some(true));
+            let of_bulk = count.through.iter().filter(|(place, _)| bulk.contains(&(place.name, place.unit)));
+            if of_bulk.map(|(_, time)| time).sum::<u64>() > count.time / 2
+                && roles[key] == Role::OfInterest
+                && !is_command()
+            {
+                roles.insert(*key, Role::BulkWork);
+            }
+        }
+        roles
+    }
+
+    /// The longest intervals, in the order of time, and the number of the others.
+    fn intervals(
+        &self,
+        programs: &[Program],
+        began: u64,
+        roles: &FxHashMap<Key, Role>,
+    ) -> (Vec<Interval>, u64) {
+        let places: FxHashMap<(u32, Option<u32>, Role), usize> = (programs.iter().take(PROGRAMS_MAX))
+            .enumerate()
+            .map(|(place, program)| ((program.name, program.unit, program.role), place))
+            .collect();
+        let (mut all, mut rows) = (Vec::new(), 0);
+        for (&key, count) in &self.threads {
+            let role = roles[&key];
+            let Some(&program) = places.get(&(key.1, count.unit, role)).filter(|_| role != Role::Kernel)
+            else {
+                continue;
+            };
+            rows += count.rows;
+            all.extend(count.kept.iter().map(|kept| Interval {
+                at_ns: kept.began.saturating_sub(began),
+                time_ns: kept.time(),
+                program: program as u32,
+                blocked_in: kept.operation.name().to_owned(),
+            }));
+        }
+        all.sort_unstable_by(|a: &Interval, b: &Interval| {
+            let key = |row: &Interval| (Reverse(row.time_ns), row.at_ns, row.program);
+            key(a).cmp(&key(b)).then_with(|| a.blocked_in.cmp(&b.blocked_in))
+        });
+        all.truncate(INTERVALS_MAX);
+        all.sort_by_key(|row| (row.at_ns, row.program, row.time_ns));
+        let beyond = rows - all.len() as u64;
+        (all, beyond)
+    }
+}

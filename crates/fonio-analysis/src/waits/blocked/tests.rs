@@ -1,0 +1,281 @@
+//! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
+
+use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
+use fonio_core::{
+    BlockedCount, BlockedIn, Content, File, Meta, Nanos, RowSink, Thread, Timestamp, WaitReason,
+};
+use proptest::prelude::*;
+
+use super::behind::{Owner, Watch};
+use super::*;
+use crate::analyser::Analyser;
+use crate::analyser::tests::{request, wait};
+use crate::filter::Filter;
+use crate::filter::FilterOptions;
+use crate::question::options::AnalysisOptions;
+
+/// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
+fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    for (tid, parent) in [(1, 0), (7, 1), (8, 1), (9, 8), (10, 99)] {
+        let (pid, comm) = (Some(tid), Some(format!("p{tid}")));
+        analyser.thread(&Thread { tid, pid, comm, parent_pid: Some(parent), ..Thread::default() }).unwrap();
+    }
+    waits.iter().for_each(|text| analyser.wait(&wait(text)).unwrap());
+    for (id, line) in requests.iter().enumerate() {
+        analyser.request(&request(id as u64, line)).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(10_000_000_000)));
+    let command = command_pid.map(|_| vec!["c".to_owned()]);
+    analyser.finish(&Meta { began, ended, command, command_pid, ..Meta::default() }).blocked
+}
+
+fn roles(found: &Blocked) -> Vec<(&str, Role)> {
+    found.programs.iter().map(|program| (program.name.as_str(), program.role)).collect()
+}
+
+#[test]
+fn without_waits_nothing_is_claimed() {
+    assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
+    // Unless the recording says that it would have them.
+    let mut meta = Meta::default();
+    meta.source.shows.push(SHOWS_BLOCKED.to_owned());
+    let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;
+    assert_eq!(
+        found,
+        Some(Blocked {
+            long: LongWaits { threshold_ns: 100_000_000, ..LongWaits::default() },
+            ..Blocked::default()
+        })
+    );
+}
+
+#[test]
+fn without_bpf_the_verdict_says_what_is_missing() {
+    let mut meta =
+        Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(20_000_000_000)), ..Meta::default() };
+    meta.source.shows = vec![SHOWS_BLOCKED.to_owned(), BLOCKED_PARTLY.to_owned()];
+    for (text, is_the_problem) in [("7 fsync 0 10", false), ("7 fsync 0 15000000", true)] {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        analyser.began(Timestamp(0)).unwrap();
+        analyser.wait(&wait(text)).unwrap();
+        analyser.request(&request(0, "R 0+8 q0 d0 c10 t7")).unwrap();
+        let found = analyser.finish(&meta);
+        assert!(found.blocked.unwrap().is_partial);
+        assert_eq!(found.verdict.contains("without BPF"), !is_the_problem, "{}", found.verdict);
+    }
+}
+
+#[test]
+fn a_command_owns_the_processes_that_it_started() {
+    // Who started process 99 is unknown, so 10 may be part of the command.
+    let waits = ["7 fsync 0 5000", "8 read 0 1000", "9 read 0 2000", "10 read 0 3000"];
+    let found = blocked(&waits, &[], Some(8)).unwrap();
+    let of_interest = ["p10", "p9", "p8"].map(|name| (name, Role::OfInterest));
+    assert_eq!(roles(&found), of_interest.into_iter().chain([("p7", Role::Other)]).collect::<Vec<_>>());
+    let found = blocked(&waits, &[], None).unwrap();
+    assert!(roles(&found).iter().all(|(_, role)| *role == Role::OfInterest));
+}
+
+#[test]
+fn discards_are_no_bulk_work() {
+    let requests: Vec<String> =
+        (0..100).map(|at| format!("D {}+32768 q{at}0 d{at}0 c{at}9 t7", at * 32768)).collect();
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let found = blocked(&["7 metadata 0 500"], &requests, None).unwrap();
+    assert_eq!(roles(&found), [("p7", Role::OfInterest)]);
+}
+
+#[test]
+fn short_waits_count_and_a_lock_does_not() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    let count = |blocked_in, reason| BlockedCount {
+        tid: 7,
+        blocked_in,
+        reason,
+        from: Timestamp(0),
+        until: Timestamp(1_000_000_000),
+        below: Nanos(1_000_000),
+        count: 10,
+        total: Nanos(6_000_000),
+    };
+    for row in [
+        count(BlockedIn::Read, WaitReason::Storage),
+        // The kernel does not count a wait for the journal's commit as I/O.
+        count(BlockedIn::Fsync, WaitReason::Unknown),
+        count(BlockedIn::Write, WaitReason::Unknown),
+    ] {
+        analyser.blocked_count(&row).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(1_000_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let program = &found.programs[0];
+    assert_eq!((program.waits, program.time_ns, program.longest_ns), (20, 12_000_000, None));
+    assert_eq!(program.worst.share, 0.012);
+}
+
+#[test]
+fn behind_whom_on_the_device_of_the_own_requests() {
+    let found = blocked(
+        &["7 fsync 1000 2000"],
+        &[
+            // Half of the wait is its own; the other device does not matter.
+            "WS 0+8 q1500 d1500 c2000 t7",
+            "W 0+8 q1500 d1500 c5000 t8",
+            "W 0+8 q0 d1500 c9000 t9 dev1",
+        ],
+        None,
+    );
+    let behind = &found.unwrap().programs[0].behind;
+    let short: Vec<_> = behind.iter().map(|row| (row.process.as_str(), row.is_own, row.share)).collect();
+    assert_eq!(short, [("p7", true, 0.5), ("p8", false, 0.5)]);
+    // Without own requests, two devices leave it open for which one it waited.
+    let found = blocked(
+        &["7 fsync 1000 2000"],
+        &["W 0+8 q1500 d1500 c5000 t8", "W 0+8 q1500 d1500 c9000 t9 dev1"],
+        None,
+    );
+    assert_eq!(found.unwrap().programs[0].behind, []);
+}
+
+/// A backup of many small files is one program in the way, not many files.
+#[test]
+fn behind_a_program_with_many_files() {
+    let requests: Vec<String> =
+        (0..200).map(|at| format!("W {}+8 q0 d0 c{} t8", at * 8, 1000 + at * 10)).collect();
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    analyser.wait(&wait("7 fsync 0 3000")).unwrap();
+    for (id, line) in requests.iter().enumerate() {
+        let mut row = request(id as u64, line);
+        row.file_id = Some(id as u32);
+        analyser.request(&row).unwrap();
+    }
+    let found = analyser.finish(&Meta {
+        began: Some(Timestamp(0)),
+        ended: Some(Timestamp(9_000_000)),
+        ..Meta::default()
+    });
+    let behind = &found.blocked.unwrap().programs[0].behind;
+    let short: Vec<_> = behind.iter().map(|row| (row.file.clone(), row.share)).collect();
+    assert_eq!(short, [(None, 1.0)]);
+}
+
+/// Its waits pass the filter, those of the thread that it waited for do not.
+#[test]
+fn a_filter_leaves_the_chain_whole() {
+    let options = FilterOptions { comms: vec!["p7".to_owned()], ..FilterOptions::default() };
+    let analysis = AnalysisOptions { filter: Some(options.clone()), ..AnalysisOptions::default() };
+    let mut filter = Filter::new(options, Analyser::new(analysis)).unwrap();
+    filter.began(Timestamp(0)).unwrap();
+    for tid in [7, 8] {
+        let (pid, comm) = (Some(tid), Some(format!("p{tid}")));
+        filter.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
+    }
+    for row in ["7 other_thread 0 3000 w8", "8 fsync 1000 2000"] {
+        filter.wait(&wait(row)).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(9_000_000)));
+    let found = filter.into_inner().finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let programs: Vec<_> = found.programs.iter().map(|row| (row.name.as_str(), row.time_ns)).collect();
+    assert_eq!(programs, [("p7", 1_000_000)]);
+    assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
+}
+
+/// A shell that starts one program after the other, each of which makes its journal anew.
+#[test]
+fn many_files_of_one_path_are_one_place() {
+    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyser.began(Timestamp(0)).unwrap();
+    for tid in 7..50 {
+        let (pid, comm) = (Some(tid), Some(if tid == 7 { "sh" } else { "sqlite3" }.to_owned()));
+        analyser.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
+    }
+    for tid in 8..50 {
+        let path = Some("/notes.db-journal".to_owned());
+        let (from, content) = (Timestamp(0), Content::SqliteJournal);
+        analyser.file(&File { file_id: tid, from, device: None, inode: None, path, content }).unwrap();
+        let at = tid * 1000;
+        analyser.wait(&wait(&format!("7 other_thread {at} {} w{tid}", at + 900))).unwrap();
+        analyser.wait(&wait(&format!("{tid} fsync {} {} f{tid}", at + 100, at + 600))).unwrap();
+    }
+    let (began, ended) = (Some(Timestamp(0)), Some(Timestamp(60_000_000)));
+    let found = analyser.finish(&Meta { began, ended, ..Meta::default() }).blocked.unwrap();
+    let shell = found.programs.iter().find(|program| program.name == "sh").unwrap();
+    let through = shell.through.as_ref().unwrap();
+    assert_eq!(
+        (shell.time_ns, through.name.as_str(), through.file.as_deref()),
+        (42 * 500_000, "sqlite3", Some("/notes.db-journal"))
+    );
+}
+
+/// Each transaction waits for the database, and for a journal that is made anew.
+#[test]
+fn the_files_of_a_database_count_together() {
+    let file = |paths: &[&str]| {
+        let mut analyser = Analyser::new(AnalysisOptions::default());
+        analyser.began(Timestamp(0)).unwrap();
+        for (file_id, path) in (1..).zip(paths) {
+            let (from, path, content) = (Timestamp(0), Some((*path).to_owned()), Content::Data);
+            analyser.file(&File { file_id, from, device: None, inode: None, path, content }).unwrap();
+            let at = file_id * 1000;
+            analyser.wait(&wait(&format!("7 fsync {at} {} f{file_id}", at + 500))).unwrap();
+        }
+        let found = analyser.finish(&Meta::default()).blocked.unwrap().programs.remove(0).file.unwrap();
+        (found.path, format!("{:.2}", found.share), found.journal)
+    };
+    let journal = Some("/n.db-journal".to_owned());
+    let found = file(&["/n.db", "/n.db-journal", "/n.db-journal", "/x"]);
+    assert_eq!(found, ("/n.db".to_owned(), "0.75".to_owned(), journal.clone()));
+    assert_eq!(file(&["/n.db-wal", "/n.db", "/x"]), ("/n.db".to_owned(), "0.67".to_owned(), None));
+    // Without the database, it may be something else.
+    assert_eq!(
+        file(&["/n.db-journal", "/n.db-journal"]),
+        ("/n.db-journal".to_owned(), "1.00".to_owned(), None)
+    );
+}
+
+#[test]
+fn behind_whom_is_unknown_if_a_filter_leaves_requests_out() {
+    let filter = FilterOptions { ops: vec!["write".to_owned()], ..FilterOptions::default() };
+    let options = AnalysisOptions { filter: Some(filter), ..AnalysisOptions::default() };
+    let mut analyser = Analyser::new(options);
+    analyser.wait(&wait("7 fsync 0 3000")).unwrap();
+    analyser.request(&request(0, "W 0+8 q0 d0 c2000 t7")).unwrap();
+    assert_eq!(analyser.finish(&Meta::default()).blocked.unwrap().programs[0].behind, []);
+}
+
+proptest! {
+    #[test]
+    fn request_time_is_that_of_every_pair(
+        waits in prop::collection::vec((0_u64..100, 1_u64..40, 0_u32..4), 1..20),
+        requests in prop::collection::vec((0_u64..120, 0_u64..30, 0_u32..4), 0..40),
+    ) {
+        let waits: Vec<_> = (waits.iter())
+            .map(|&(began, length, tid)| ((tid, 0), tid, count::Kept::new(began, began + length)))
+            .collect();
+        let mut watch = Watch::new(waits.clone());
+        let owner = |process| (Owner { process, unit: None, is_own: false }, (None, Content::Data));
+        for &(start, length, process) in &requests {
+            watch.request((start, start + length), 0, Some(process), owner(process));
+        }
+        for (key, pid, kept) in &waits {
+            let same = waits.iter().filter(|(other, _, wait)| other == key && wait.began == kept.began);
+            // Of waits of one thread with the same beginning, any may be found; a thread has only one.
+            if same.count() > 1 {
+                continue;
+            }
+            let mut expected: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
+            for &(start, length, process) in &requests {
+                let overlap = (start + length).min(kept.ended).saturating_sub(start.max(kept.began));
+                if overlap > 0 {
+                    *expected.entry(process).or_default() += overlap;
+                }
+            }
+            let found = watch.behind(*key, kept.began).map(|owners| owners.by_process()).unwrap_or_default();
+            prop_assert_eq!(&found, &expected, "of thread {:?}", pid);
+        }
+    }
+}

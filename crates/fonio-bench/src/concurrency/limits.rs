@@ -1,0 +1,228 @@
+//! The limits of a disk's queue: those that are lifted while the concurrency parameters are measured, and the setting that
+//! follows from the result.
+
+use std::path::Path;
+
+use fonio_core::Access;
+use fonio_host::{
+    Applied, Concurrency, Ledger, OnlyChanger, Queue, SMARTIO, Setting, Settings, Target, borrow_setting,
+};
+
+use super::AT_ONCE;
+use crate::error::BenchError;
+use crate::result::Parameter;
+
+/// The least number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
+const QUEUE_MIN: u32 = 4;
+
+/// A disk whose queue can be limited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Its name in `/sys/block`.
+    name: String,
+    /// Its scheduler.
+    pub scheduler: String,
+}
+
+impl Disk {
+    /// The disk that `target` is, or that holds it.
+    ///
+    /// # Errors
+    ///
+    /// `target` is not on a disk whose queue can be changed.
+    pub fn of(target: &Path) -> Result<Disk, BenchError> {
+        let probe = Setting::requests(QUEUE_MIN).plan_or_current(target)?;
+        let name = probe.target.disk().expect("the number of requests is a disk's").to_owned();
+        let (scheduler, _) = Queue::of(&name).schedulers()?;
+        Ok(Disk { name, scheduler })
+    }
+
+    /// Its node.
+    pub fn node(&self) -> String {
+        format!("/dev/{}", self.name)
+    }
+
+    /// Whether its scheduler has a limit for each kind of I/O.
+    pub fn is_smartio(&self) -> bool {
+        self.scheduler == SMARTIO
+    }
+
+    /// The words for the setting that a result changes.
+    pub fn subject(&self) -> String {
+        let (node, scheduler) = (self.node(), &self.scheduler);
+        if self.is_smartio() {
+            format!("the concurrency parameters of {node}")
+        } else {
+            format!(
+                "the number of requests of {node}, because its scheduler {scheduler} has no concurrency parameters"
+            )
+        }
+    }
+
+    /// The setting that follows from the concurrency parameters.
+    pub fn setting(&self, found: Concurrency) -> Setting {
+        if self.is_smartio() {
+            return parameters(found);
+        }
+        // Reads and writes share the queue.
+        let Concurrency { seq_read, rand_read, seq_write, rand_write } = found;
+        Setting::requests((seq_read.max(rand_read) + seq_write.max(rand_write)).max(QUEUE_MIN))
+    }
+
+    /// The current value as if it had been applied, if the queue is shorter already than `setting` would make it.
+    ///
+    /// # Errors
+    ///
+    /// The setting cannot be read.
+    pub fn is_shorter_than(&self, setting: &Setting) -> Result<Option<Applied>, BenchError> {
+        let planned = setting.plan_or_current(Path::new(&self.node()))?;
+        let is_shorter = planned.old.parse::<u32>().ok() < planned.new.parse::<u32>().ok();
+        let is_known = planned.old.parse::<u32>().is_ok();
+        let is_so = setting.scheduler().is_none() && is_known && is_shorter;
+        Ok(is_so.then(|| Applied { new: planned.old.clone(), ..planned }))
+    }
+
+    /// The settings that lift the limits in force: the concurrency parameters of smartio, and the number of requests if a fix
+    /// of fonio has changed it. Only root has the record of fixes.
+    ///
+    /// # Errors
+    ///
+    /// The record of fixes cannot be read.
+    pub fn lifting(&self, is_root: bool) -> Result<Vec<Setting>, BenchError> {
+        let mut limits = Vec::new();
+        if self.is_smartio() {
+            limits.push(parameters(Concurrency::UNLIMITED));
+        }
+        if is_root {
+            let of_queue = Setting::requests(QUEUE_MIN);
+            let is_own = |target: &Target| of_queue.is_of(target) && target.disk() == Some(&self.name);
+            let record = Settings::on_record(&Ledger::default_dir())?;
+            let before = record.iter().find(|applied| is_own(&applied.target));
+            limits.extend(before.and_then(|applied| applied.old.parse().ok()).map(Setting::requests));
+        }
+        Ok(limits)
+    }
+}
+
+/// The concurrency parameters as a setting.
+fn parameters(numbers: Concurrency) -> Setting {
+    Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
+}
+
+/// Limits of the queue that are lifted while the device is measured: a measurement under the limits that an earlier one set
+/// would find these limits. Dropped, it restores them; after `kill -9`, the next command of fonio does.
+#[derive(Debug)]
+pub struct Lifted {
+    ledger: Ledger,
+    _locks: Vec<OnlyChanger>,
+}
+
+impl Lifted {
+    /// Lifts `limits` of a disk; calls `note` with a sentence for each. `None` if none of them is in force.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be changed.
+    pub fn lift(
+        disk: &Disk,
+        limits: &[Setting],
+        note: &mut dyn FnMut(String),
+    ) -> Result<Option<Lifted>, BenchError> {
+        let node = disk.node();
+        let mut lifted = None;
+        for limit in limits {
+            let planned = limit.plan_or_current(Path::new(&node))?;
+            if planned.old == planned.new {
+                continue;
+            }
+            let lifted = match &mut lifted {
+                Some(lifted) => lifted,
+                none => {
+                    none.insert(Lifted { ledger: Ledger::open(&Ledger::default_dir())?, _locks: Vec::new() })
+                }
+            };
+            let (_, lock) = borrow_setting(limit, Path::new(&node), &mut lifted.ledger)?;
+            lifted._locks.push(lock);
+            note(format!(
+                "Lifted {} for the measurement: {} -> {}",
+                planned.target, planned.old, planned.new
+            ));
+        }
+        Ok(lifted)
+    }
+
+    /// Restores the limits.
+    ///
+    /// # Errors
+    ///
+    /// A setting cannot be changed.
+    pub fn restore(self) -> Result<(), BenchError> {
+        Ok(self.ledger.close()?)
+    }
+}
+
+/// A warning if the queue takes fewer requests than the measurement makes.
+pub fn short_queue(target: &Path) -> Option<String> {
+    let planned = Setting::requests(QUEUE_MIN).plan_or_current(target).ok()?;
+    let number: u32 = planned.old.parse().ok()?;
+    let most = AT_ONCE.last().copied().filter(|most| number < *most)?;
+    Some(format!(
+        "The queue of {} takes {number} requests (nr_requests), so with up to {most} at once some waited in the kernel.",
+        planned.target.path().display()
+    ))
+}
+
+/// The parameters of all four kinds.
+///
+/// # Errors
+///
+/// The reason why they are not known well enough to be set.
+pub fn known(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
+    let of = |access: Access| -> Result<u32, &'static str> {
+        let found = parameters.iter().find(|found| found.access == access);
+        let found = found.ok_or("a kind of I/O was not measured")?;
+        found.requests_high.ok_or("each test ran only once, so it is not known how much the runs differ")?;
+        Ok(found.requests)
+    };
+    Ok(Concurrency {
+        seq_read: of(Access::SeqRead)?,
+        rand_read: of(Access::RandRead)?,
+        seq_write: of(Access::SeqWrite)?,
+        rand_write: of(Access::RandWrite)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameter(access: Access, requests: u32, requests_high: Option<u32>) -> Parameter {
+        Parameter {
+            access,
+            requests,
+            requests_high,
+            measured_max: 32,
+            mb_s: 1.0,
+            one_mb_s: 1.0,
+            speedup: 1.0,
+        }
+    }
+
+    #[test]
+    fn parameters_are_set_only_if_all_are_known() {
+        let found: Vec<Parameter> = Access::ALL
+            .into_iter()
+            .zip(1..)
+            .map(|(access, number)| parameter(access, number, Some(8)))
+            .collect();
+        let all = known(&found).expect("all are known");
+        assert_eq!(known(&found[1..]).expect_err("one is missing"), "a kind of I/O was not measured");
+        let mut once = found;
+        once[0].requests_high = None;
+        assert!(known(&once).expect_err("it ran once").contains("only once"));
+        let disk = |scheduler: &str| Disk { name: "sda".to_owned(), scheduler: scheduler.to_owned() };
+        let queue = all.seq_read.max(all.rand_read) + all.seq_write.max(all.rand_write);
+        assert_eq!(disk("bfq").setting(all), Setting::requests(queue.max(QUEUE_MIN)));
+        assert_eq!(disk(SMARTIO).setting(all), parameters(all));
+    }
+}

@@ -1,0 +1,40 @@
+//! A request on its way into the queue.
+
+use fonio_core::{ByteCount, Op, Sector, Timestamp};
+
+use crate::scheduler::{Priority, ProcessId, Request, RequestId};
+
+/// A request and the instant at which it is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it is queued.
+    pub at: Timestamp,
+    /// The operation.
+    pub op: Op,
+    /// Whether a program waits for it.
+    pub is_sync: bool,
+    /// Whether it is durable when it completes (forced unit access).
+    pub fua: bool,
+    /// The first sector. Zero for a flush.
+    pub sector: Sector,
+    /// The length. Zero for a flush.
+    pub bytes: ByteCount,
+    /// The process that queued it.
+    pub process: ProcessId,
+    /// Its priority.
+    pub priority: Priority,
+}
+
+impl Arrival {
+    pub(super) fn request(&self, id: RequestId) -> Request {
+        Request {
+            id,
+            op: self.op,
+            is_sync: self.is_sync,
+            sector: self.sector,
+            bytes: self.bytes,
+            process: self.process,
+            priority: self.priority,
+        }
+    }
+}

@@ -33,13 +33,7 @@ pub fn run(command: &Lab) -> Result<Exit> {
         }
         Lab::Run { kernel, copy, bring, json, command, .. } => {
             let needs = Needs::everything();
-            let command = CommandHere {
-                words: command,
-                needs,
-                put: copy,
-                bring,
-                columns: output::columns().unwrap_or(100),
-            };
+            let command = CommandHere { words: command, needs, put: copy, bring, columns: output::columns() };
             return in_guest(kernel, &command, *json);
         }
     }
@@ -280,8 +274,7 @@ fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Resul
     let mut command = vec!["fonio".to_owned()];
     command.extend_from_slice(words);
     let needs = Needs::of(words);
-    let command =
-        CommandHere { words: &command, needs, put: &[], bring, columns: output::columns().unwrap_or(100) };
+    let command = CommandHere { words: &command, needs, put: &[], bring, columns: output::columns() };
     in_guest(wanted, &command, false)
 }
 

@@ -44,7 +44,10 @@ fn with_names(command: Command) -> Command {
     let profiles: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
     let offer = |command: Command, argument: &'static str, names: &[&'static str]| {
         let names = PossibleValuesParser::new(names.to_vec());
-        command.mut_arg(argument, |argument| argument.value_parser(names))
+        let positional: Vec<_> = command.get_positionals().map(|known| known.get_id().clone()).collect();
+        let command = command.mut_arg(argument, |argument| argument.value_parser(names));
+        // A changed argument goes behind the others; so the positional ones follow it, in their order.
+        positional.iter().fold(command, |command, known| command.mut_arg(known, |known| known))
     };
     command
         .mut_subcommand("run", |run| {

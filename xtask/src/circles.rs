@@ -19,43 +19,18 @@ use xtask::process;
 
 /// Edges that close circles which nobody has opened yet: the file, and the file that it must not name.
 const KNOWN_EDGES: &[(&str, &str)] = &[
-    ("crates/fonio-bench/src/concurrency/rounds.rs", "crates/fonio-bench/src/run.rs"),
-    ("crates/fonio-bench/src/plan.rs", "crates/fonio-bench/src/concurrency/mod.rs"),
-    ("crates/fonio-bench/src/plan.rs", "crates/fonio-bench/src/storebench/figures.rs"),
-    ("crates/fonio-bench/src/storebench/check.rs", "crates/fonio-bench/src/storebench/document.rs"),
-    ("crates/fonio-bench/src/storebench/parts.rs", "crates/fonio-bench/src/storebench/plan.rs"),
-    ("crates/fonio-bench/src/storebench/plan.rs", "crates/fonio-bench/src/storebench/sync.rs"),
-    ("crates/fonio-bench/src/storebench/verdict.rs", "crates/fonio-bench/src/storebench/standing.rs"),
-    ("crates/fonio-bfuse/src/options.rs", "crates/fonio-bfuse/src/modes/mod.rs"),
     ("crates/fonio-host/src/error.rs", "crates/fonio-host/src/kernel.rs"),
     ("crates/fonio-host/src/kernel.rs", "crates/fonio-host/src/queue.rs"),
     ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/ledger/undo.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/mod.rs"),
+    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/applied.rs"),
     ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/only.rs"),
-    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/settings/mod.rs"),
-    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/settings/setting.rs"),
-    ("crates/fonio-host/src/settings/concurrency.rs", "crates/fonio-host/src/queue.rs"),
-    ("crates/fonio-host/src/settings/folder/on.rs", "crates/fonio-host/src/settings/target.rs"),
-    ("crates/fonio-host/src/settings/kept/mod.rs", "crates/fonio-host/src/settings/target.rs"),
-    ("crates/fonio-host/src/settings/places.rs", "crates/fonio-host/src/settings/setting.rs"),
-    ("crates/fonio-host/src/settings/setting.rs", "crates/fonio-host/src/settings/target.rs"),
-    ("crates/fonio-lab/src/architecture.rs", "crates/fonio-lab/src/error.rs"),
-    ("crates/fonio-lab/src/archive.rs", "crates/fonio-lab/src/initramfs.rs"),
-    ("crates/fonio-record/src/blocked/always.rs", "crates/fonio-record/src/blocked/short.rs"),
-    ("crates/fonio-record/src/calls/mod.rs", "crates/fonio-record/src/statements/mod.rs"),
-    ("crates/fonio-record/src/finished.rs", "crates/fonio-record/src/record.rs"),
-    ("crates/fonio-record/src/names.rs", "crates/fonio-record/src/threads.rs"),
-    ("crates/fonio-record/src/pages.rs", "crates/fonio-record/src/spill.rs"),
+    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/ledger/mod.rs"),
     ("crates/fonio-results/src/store/remove.rs", "crates/fonio-results/src/store/write.rs"),
     ("crates/fonio-sqlite-sync/src/api.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
     ("crates/fonio-sqlite-sync/src/file.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
     ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
     ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
     ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
-    ("crates/fonio-workload/src/definition/param.rs", "crates/fonio-workload/src/definition/quantity.rs"),
-    ("crates/fonio-workload/src/runner/files.rs", "crates/fonio-workload/src/runner/worker.rs"),
-    ("crates/fonio-workload/src/runner/sql.rs", "crates/fonio-workload/src/runner/worker.rs"),
-    ("crates/fonio-workload/src/runner/work.rs", "crates/fonio-workload/src/runner/worker.rs"),
     ("crates/fonio/src/cli/emulate.rs", "crates/fonio/src/cli/run.rs"),
     ("crates/fonio/src/cli/fix.rs", "crates/fonio/src/commands/fix/list.rs"),
     ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/run.rs"),
@@ -75,16 +50,7 @@ const KNOWN_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Crates whose files still import through the crate's root.
-const KNOWN_ROOTS: &[&str] = &[
-    "fonio-bench",
-    "fonio-emulator",
-    "fonio-host",
-    "fonio-lab",
-    "fonio-record",
-    "fonio-sync-policy",
-    "fonio-system",
-    "fonio-watch",
-];
+const KNOWN_ROOTS: &[&str] = &["fonio-host", "fonio-recorder", "fonio-sync-policy", "fonio-system"];
 
 /// The re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;

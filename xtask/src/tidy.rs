@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system", "fonio-machine"],
     ),
     ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-report", "fonio-system"]),
-    ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record"]),
+    ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record", "fonio-system"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
     ("fonio-host", &["fonio-core", "fonio-sync-policy", "fonio-system"]),

@@ -1,7 +1,7 @@
 //! The rest of the machine: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al., Figures 11
 //! and 12; Nguyen et al., section 4.2).
 
-use fonio_core::{Metric, Sample, Unit};
+use fonio_core::{Metric, Nanos, Sample, Timestamp, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -321,9 +321,9 @@ impl Question for MachineTally {
         let Some(index) = known else {
             self.keys.insert(key, self.readings.len());
             if !is_counter(sample.metric) {
-                self.bins.at(time).add(self.readings.len(), value as f64);
+                self.bins.at(Timestamp(time)).add(self.readings.len(), value as f64);
             } else {
-                self.bins.at(time);
+                self.bins.at(Timestamp(time));
             }
             self.readings.push(Reading {
                 metric: sample.metric,
@@ -350,13 +350,15 @@ impl Question for MachineTally {
             let passed = time.saturating_sub(reading.last_time);
             if passed > 0 {
                 let rate = rise as f64 / passed as f64;
-                self.bins.spread(reading.last_time, time, |bin, part| bin.add(index, rate * part as f64));
+                self.bins.spread(Timestamp(reading.last_time), Timestamp(time), |bin, part| {
+                    bin.add(index, rate * part.0 as f64);
+                });
                 if sample.metric == Metric::ProcessorActiveTicks {
                     self.processors.add(reading.last_time, time, rise);
                 }
             }
         } else {
-            self.bins.at(time).add(index, value as f64);
+            self.bins.at(Timestamp(time)).add(index, value as f64);
         }
         reading.last = value;
         reading.last_time = time.max(reading.last_time);
@@ -379,7 +381,7 @@ impl Question for MachineTally {
             frequency: self.frequency(),
             network: self.network(),
             disks: self.disks(),
-            series: self.series(end.began()),
+            series: self.series(end.began().0),
         }
     }
 
@@ -474,7 +476,7 @@ impl MachineTally {
     }
 
     fn rise_per_second(&self, metric: Metric) -> Option<f64> {
-        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, reading.sampled()))
+        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, Nanos(reading.sampled())))
     }
 
     fn cpu(&self) -> Option<Cpu> {
@@ -552,9 +554,9 @@ impl MachineTally {
     fn network(&self) -> Vec<Network> {
         let of_interface = |receive: &Reading| {
             let transmit = self.subject_of(Metric::NetTransmitBytes, &receive.subject);
-            let receive_bytes_per_s = per_second(receive.rise, receive.sampled());
+            let receive_bytes_per_s = per_second(receive.rise, Nanos(receive.sampled()));
             let transmit_bytes_per_s =
-                transmit.and_then(|transmit| per_second(transmit.rise, transmit.sampled()));
+                transmit.and_then(|transmit| per_second(transmit.rise, Nanos(transmit.sampled())));
             let link = self.subject_of(Metric::NetLinkBytesPerS, &receive.subject);
             let link_bytes_per_s =
                 link.and_then(|link| u64::try_from(link.max).ok()).filter(|speed| *speed > 0);
@@ -611,10 +613,10 @@ impl MachineTally {
             }
         });
         let metrics = metrics.collect();
-        let start = i128::from(self.bins.origin()) - i128::from(began_ns);
+        let start = i128::from(self.bins.origin().0) - i128::from(began_ns);
         MachineSeries {
             start_ns: start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64,
-            bin_ns: self.bins.width(),
+            bin_ns: self.bins.width().0,
             metrics,
         }
     }

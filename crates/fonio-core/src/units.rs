@@ -1,6 +1,7 @@
 //! Types for numbers with a unit.
 
 use std::fmt;
+use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,14 @@ impl Add<Nanos> for Timestamp {
     }
 }
 
+impl Sub for Timestamp {
+    type Output = Nanos;
+    /// The time from `earlier` to `self`; none if `earlier` is in fact later.
+    fn sub(self, earlier: Timestamp) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
 impl Nanos {
     /// The length in seconds, for display and for rates.
     pub fn as_secs_f64(self) -> f64 {
@@ -84,9 +93,34 @@ macro_rules! sums {
                 Self(self.0.saturating_sub(other.0))
             }
         }
+        impl Sum for $unit {
+            fn sum<I: Iterator<Item = $unit>>(all: I) -> $unit {
+                all.fold(Self(0), Add::add)
+            }
+        }
     )*};
 }
 sums!(Nanos, ByteCount);
+
+/// In documents, a number with a unit is a number; the unit is in the name of its field.
+#[cfg(feature = "schema")]
+macro_rules! schemas {
+    ($($unit:ty),*) => {$(
+        impl schemars::JsonSchema for $unit {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                u64::schema_name()
+            }
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                u64::json_schema(generator)
+            }
+        }
+    )*};
+}
+#[cfg(feature = "schema")]
+schemas!(Timestamp, Nanos, Sector, ByteCount);
 
 /// A block device by its kernel number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -57,7 +57,7 @@ pub enum RecordingError {
         path: PathBuf,
     },
     /// A file is Parquet, but not the table that its name says.
-    #[error("{} does not have the columns of this table: {why}; see docs/recording.md", path.display())]
+    #[error("{} does not have the columns of this table: {why}; see docs/recording-reference.md", path.display())]
     Columns {
         /// The table's file.
         path: PathBuf,
@@ -77,7 +77,7 @@ pub enum RecordingError {
         value: String,
     },
     /// A row is not in its table's order.
-    #[error("{}: row {row} is not in the table's order; sort the table as docs/recording.md says", path.display())]
+    #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
         /// The table's file.
         path: PathBuf,

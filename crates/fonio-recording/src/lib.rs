@@ -7,7 +7,7 @@
 //!
 //! [`Redactor`] replaces names by tokens, so that a recording can be passed on.
 //!
-//! `docs/recording.md` describes the layout for other programs.
+//! `docs/recording-reference.md` describes the layout for other programs.
 
 mod error;
 mod handover;

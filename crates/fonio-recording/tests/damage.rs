@@ -189,7 +189,7 @@ fn the_wrong_table() {
     check(
         copy("bios.parquet", "requests.parquet"),
         expect![[r#"
-        /place/run/requests.parquet does not have the columns of this table: it is the table "bios"; see docs/recording.md
+        /place/run/requests.parquet does not have the columns of this table: it is the table "bios"; see docs/recording-reference.md
     "#]],
     );
     // A wrong count in meta.json, as when files of two recordings are mixed.

@@ -1,4 +1,4 @@
-//! Runs the queries of `docs/recording.md` in DuckDB, on a recording that has every table.
+//! Runs the queries of `docs/recording-reference.md` in DuckDB, on a recording that has every table.
 //!
 //! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. Without it, the tests try the environment that
 //! `cargo xtask test` makes below the target directory, and `python3`.
@@ -37,7 +37,7 @@ for number, block in enumerate(json.load(open(sys.argv[1])), 1):
 "#;
 
 fn document() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording-reference.md");
     fs::read_to_string(path).unwrap()
 }
 

@@ -66,13 +66,11 @@ fn the_commands_of_studies_in_documents_are_valid() {
     for (path, text) in all().expect("the documents can be read") {
         for command in markdown::commands(&text, &["cargo studies"]) {
             count += 1;
-            // A word in capitals stands for one that the reader chooses.
-            let words = command.words[1..].iter().map(String::as_str);
-            let words = words.filter(|word| !word.chars().all(|c| c.is_ascii_uppercase()));
-            let parsed = CommandLine::try_parse_from(words.clone());
-            if let Err(error) = parsed.as_ref()
-                && words.count() > 1
-            {
+            // A word in capitals stands for one that the reader chooses; that of an option may be any.
+            let is_chosen = |at: usize| command.words[at].chars().all(|c| c.is_ascii_uppercase());
+            let is_kept = |at: &usize| !is_chosen(*at) || command.words[*at - 1].starts_with("--");
+            let words = (1..command.words.len()).filter(is_kept).map(|at| command.words[at].as_str());
+            if let Err(error) = CommandLine::try_parse_from(words) {
                 panic!("{}:{}: {error}", path.display(), command.line);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fonio_core::{Request, Unit};
+use fonio_core::{ByteCount, Request, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -305,12 +305,12 @@ impl Question for PlaceTally {
     #[inline]
     fn request(&mut self, _: &Request, seen: &Seen) {
         let Some(sector) = seen.sector else { return };
-        if !seen.has_data() || seen.bytes == 0 {
+        if !seen.has_data() || seen.bytes == ByteCount(0) {
             return;
         }
-        let end = sector.saturating_add(seen.bytes.div_ceil(fonio_core::SECTOR_BYTES));
-        let mut place = sector >> PLACE_SECTORS_SHIFT;
-        let last = ((end - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
+        let end = sector.after(seen.bytes);
+        let mut place = sector.0 >> PLACE_SECTORS_SHIFT;
+        let last = ((end.0 - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
         // No device is this large, and the address must leave space for the device's number.
         if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
             return;
@@ -543,10 +543,10 @@ mod tests {
             op: row.op,
             class: crate::requests::class::Class::of(&row),
             flags: row.flags,
-            sector: row.sector.map(|sector| sector.0),
-            bytes: row.bytes.0,
+            sector: row.sector,
+            bytes: row.bytes,
             queued: None,
-            at: 0,
+            at: fonio_core::Timestamp(0),
             flight: None,
             busy: None,
             service: None,

@@ -1,6 +1,6 @@
 //! Sequential and random bytes, in sum and over time (Kim et al., Table V and Figure 6).
 
-use fonio_core::{Request, Unit};
+use fonio_core::{ByteCount, Request, Sector, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,7 @@ pub(crate) struct SequentialTally {
 
 #[derive(Debug, Default)]
 struct Ends {
-    ends: [u64; WINDOW_MAX],
+    ends: [Sector; WINDOW_MAX],
     /// The number of known ends, at most the window.
     known: usize,
     /// The place of the next end.
@@ -85,12 +85,12 @@ struct Ends {
 
 /// Bytes: sequential read, random read, sequential write, random write.
 #[derive(Debug, Default)]
-struct Bin([u64; 4]);
+struct Bin([ByteCount; 4]);
 
 impl Fold for Bin {
     fn fold(&mut self, later: Bin) {
         for (bytes, more) in self.0.iter_mut().zip(later.0) {
-            *bytes = bytes.saturating_add(more);
+            *bytes += more;
         }
     }
 }
@@ -98,7 +98,7 @@ impl Fold for Bin {
 impl Ends {
     /// Returns whether `start` is one of the last ends, and remembers `end`.
     #[inline]
-    fn follows(&mut self, start: u64, end: u64, window: usize) -> bool {
+    fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
         let sequential = self.ends[..self.known].contains(&start);
         self.ends[self.next] = end;
         self.next = if self.next + 1 == window { 0 } else { self.next + 1 };
@@ -127,7 +127,7 @@ impl Question for SequentialTally {
         SequentialTally { window, ..SequentialTally::default() }
     }
 
-    fn begin_at(&mut self, origin: u64) {
+    fn begin_at(&mut self, origin: Timestamp) {
         self.bins.begin_at(origin);
     }
 
@@ -136,7 +136,7 @@ impl Question for SequentialTally {
     fn request(&mut self, _: &Request, seen: &Seen) {
         let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
         let write = seen.class.is_write();
-        let end = start.saturating_add(seen.bytes.div_ceil(fonio_core::SECTOR_BYTES));
+        let end = start.after(seen.bytes);
         let ends = &mut at(&mut self.devices, seen.device)[usize::from(write)];
         let sequential = ends.follows(start, end, self.window);
         let share = if write { &mut self.write } else { &mut self.read };
@@ -146,18 +146,18 @@ impl Question for SequentialTally {
             (&mut share.random_requests, &mut share.random_bytes)
         };
         *requests += 1;
-        *bytes = bytes.saturating_add(seen.bytes);
+        *bytes = bytes.saturating_add(seen.bytes.0);
         let bin = &mut self.bins.at(seen.at).0[usize::from(write) * 2 + usize::from(!sequential)];
-        *bin = bin.saturating_add(seen.bytes);
+        *bin += seen.bytes;
     }
 
     fn finish(mut self, end: &mut Ending) -> Sequentiality {
         self.bins.extend_to(end.ended);
         let curve = |which: usize| {
-            let mut sum = 0u64;
+            let mut sum = ByteCount(0);
             let add = |bin: &Bin| {
-                sum = sum.saturating_add(bin.0[which]);
-                sum
+                sum += bin.0[which];
+                sum.0
             };
             self.bins.bins().iter().map(add).collect()
         };
@@ -173,8 +173,8 @@ impl Question for SequentialTally {
             read: share(&self.read),
             write: share(&self.write),
             cumulative: CumulativeCurves {
-                start_ns: self.bins.origin().saturating_sub(end.began()),
-                bin_ns: self.bins.width(),
+                start_ns: (self.bins.origin() - end.began()).0,
+                bin_ns: self.bins.width().0,
                 sequential_read_bytes: curve(0),
                 random_read_bytes: curve(1),
                 sequential_write_bytes: curve(2),

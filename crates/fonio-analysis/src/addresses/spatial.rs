@@ -1,6 +1,6 @@
 //! A map of addresses against time for each device (the block-trace study's Figure 4).
 
-use fonio_core::Request;
+use fonio_core::{ByteCount, Request, Sector, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,27 +53,27 @@ const FIRST_ROW_SHIFT: u32 = 11;
 /// Collects maps.
 #[derive(Debug, Default)]
 pub(crate) struct MapTally {
-    began: Option<u64>,
+    began: Option<Timestamp>,
     devices: Vec<Option<Map>>,
 }
 
 #[derive(Debug)]
 struct Map {
-    origin: u64,
+    origin: Timestamp,
     column_shift: u32,
     row_shift: u32,
     columns: usize,
     rows: usize,
-    first_sector: u64,
-    end_sector: u64,
+    first_sector: Sector,
+    end_sector: Sector,
     /// Bytes read and written, row by row.
-    cells: Vec<[u64; 2]>,
+    cells: Vec<[ByteCount; 2]>,
 }
 
 impl Question for MapTally {
     type Answer = Spatial;
 
-    fn begin_at(&mut self, origin: u64) {
+    fn begin_at(&mut self, origin: Timestamp) {
         self.began = Some(origin);
     }
 
@@ -102,41 +102,40 @@ impl Question for MapTally {
 }
 
 impl Map {
-    fn new(origin: u64) -> Map {
+    fn new(origin: Timestamp) -> Map {
         Map {
             origin,
             column_shift: FIRST_COLUMN_SHIFT,
             row_shift: FIRST_ROW_SHIFT,
             columns: 0,
             rows: 0,
-            first_sector: u64::MAX,
-            end_sector: 0,
-            cells: vec![[0; 2]; COLUMNS * ROWS],
+            first_sector: Sector(u64::MAX),
+            end_sector: Sector(0),
+            cells: vec![[ByteCount(0); 2]; COLUMNS * ROWS],
         }
     }
 
     #[inline]
-    fn add(&mut self, time: u64, sector: u64, bytes: u64, write: bool) {
-        let offset = time.saturating_sub(self.origin);
+    fn add(&mut self, time: Timestamp, sector: Sector, bytes: ByteCount, write: bool) {
+        let offset = (time - self.origin).0;
         while offset >> self.column_shift >= COLUMNS as u64 {
             self.fold(|row, column| (row, column / 2));
             self.column_shift += 1;
             self.columns = self.columns.div_ceil(2);
         }
-        while sector >> self.row_shift >= ROWS as u64 {
+        while sector.0 >> self.row_shift >= ROWS as u64 {
             self.fold(|row, column| (row / 2, column));
             self.row_shift += 1;
             self.rows = self.rows.div_ceil(2);
         }
         let column = (offset >> self.column_shift) as usize;
-        let row = (sector >> self.row_shift) as usize;
+        let row = (sector.0 >> self.row_shift) as usize;
         self.columns = self.columns.max(column + 1);
         self.rows = self.rows.max(row + 1);
         self.first_sector = self.first_sector.min(sector);
-        self.end_sector =
-            self.end_sector.max(sector.saturating_add(bytes.div_ceil(fonio_core::SECTOR_BYTES)));
+        self.end_sector = self.end_sector.max(sector.after(bytes));
         let cell = &mut self.cells[row * COLUMNS + column][usize::from(write)];
-        *cell = cell.saturating_add(bytes);
+        *cell += bytes;
     }
 
     fn fold(&mut self, to: impl Fn(usize, usize) -> (usize, usize)) {
@@ -145,27 +144,29 @@ impl Map {
                 let moved = std::mem::take(&mut self.cells[row * COLUMNS + column]);
                 let (row, column) = to(row, column);
                 for (cell, bytes) in self.cells[row * COLUMNS + column].iter_mut().zip(moved) {
-                    *cell = cell.saturating_add(bytes);
+                    *cell += bytes;
                 }
             }
         }
     }
 
-    fn finish(&self, device: u32, began_ns: u64) -> SpatialMap {
+    fn finish(&self, device: u32, began: Timestamp) -> SpatialMap {
         let side = |side: usize| {
             (0..self.rows)
-                .flat_map(|row| (0..self.columns).map(move |column| self.cells[row * COLUMNS + column][side]))
+                .flat_map(|row| {
+                    (0..self.columns).map(move |column| self.cells[row * COLUMNS + column][side].0)
+                })
                 .collect()
         };
         SpatialMap {
             device,
-            start_ns: self.origin.saturating_sub(began_ns),
+            start_ns: (self.origin - began).0,
             column_ns: 1 << self.column_shift,
             row_sectors: 1 << self.row_shift,
             columns: self.columns as u32,
             rows: self.rows as u32,
-            first_sector: Some(self.first_sector),
-            end_sector: Some(self.end_sector),
+            first_sector: Some(self.first_sector.0),
+            end_sector: Some(self.end_sector.0),
             read_bytes: side(0),
             write_bytes: side(1),
         }

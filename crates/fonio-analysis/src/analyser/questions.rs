@@ -3,7 +3,9 @@
 //! A new question is a file with its tally, which implements [`Question`], and a line here. The order of the lines is that
 //! of the JSON document; nothing else depends on it.
 
-use fonio_core::{BlockedCount, Call, Diagnostic, File, Mark, Request, Sample, Statement, Thread, Wait};
+use fonio_core::{
+    BlockedCount, Call, Diagnostic, File, Mark, Request, Sample, Statement, Thread, Timestamp, Wait,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -111,7 +113,7 @@ macro_rules! questions {
                 }
             }
 
-            pub(super) fn begin_at(&mut self, began: u64) {
+            pub(super) fn begin_at(&mut self, began: Timestamp) {
                 each!(self: $($first)* $($question)*, begin_at(began));
             }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{Content, Request, Unit};
+use fonio_core::{ByteCount, Content, Request, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,9 +104,9 @@ type Key = (Option<u32>, Content);
 #[derive(Debug, Default)]
 pub(crate) struct FileTally {
     counts: FxHashMap<Key, Count>,
-    total_bytes: u64,
-    unknown_bytes: u64,
-    cause_unknown_bytes: u64,
+    total_bytes: ByteCount,
+    unknown_bytes: ByteCount,
+    cause_unknown_bytes: ByteCount,
     /// Whether any request showed its file or kind of data.
     is_shown: bool,
 }
@@ -115,23 +115,23 @@ pub(crate) struct FileTally {
 struct Count {
     requests: u64,
     writes: u64,
-    read_bytes: u64,
-    write_bytes: u64,
+    read_bytes: ByteCount,
+    write_bytes: ByteCount,
     /// Bytes by thread name and unit; `None` is unknown.
-    causes: Vec<(Option<Cause>, u64)>,
+    causes: Vec<(Option<Cause>, ByteCount)>,
 }
 
 /// The number of a thread's name, and of its unit.
 pub(crate) type Cause = (u32, Option<u32>);
 
 impl Count {
-    fn bytes(&self) -> u64 {
-        self.read_bytes.saturating_add(self.write_bytes)
+    fn bytes(&self) -> ByteCount {
+        self.read_bytes + self.write_bytes
     }
 
-    fn add_cause(&mut self, cause: Option<Cause>, bytes: u64) {
+    fn add_cause(&mut self, cause: Option<Cause>, bytes: ByteCount) {
         if let Some((_, sum)) = self.causes.iter_mut().find(|(known, _)| *known == cause) {
-            *sum = sum.saturating_add(bytes);
+            *sum += bytes;
         } else if self.causes.len() < CAUSES_MAX {
             self.causes.push((cause, bytes));
         }
@@ -140,8 +140,8 @@ impl Count {
     fn absorb(&mut self, other: &Count) {
         self.requests += other.requests;
         self.writes += other.writes;
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
         for (cause, bytes) in &other.causes {
             self.add_cause(*cause, *bytes);
         }
@@ -156,13 +156,13 @@ impl Question for FileTally {
         // Only a known cause counts: the thread that queued the request may be a worker.
         let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
         self.is_shown |= file.is_some() || content != Content::Unknown;
-        let bytes = if seen.has_data() { seen.bytes } else { 0 };
-        self.total_bytes = self.total_bytes.saturating_add(bytes);
+        let bytes = if seen.has_data() { seen.bytes } else { ByteCount(0) };
+        self.total_bytes += bytes;
         if content == Content::Unknown {
-            self.unknown_bytes = self.unknown_bytes.saturating_add(bytes);
+            self.unknown_bytes += bytes;
         }
         if cause.is_none() {
-            self.cause_unknown_bytes = self.cause_unknown_bytes.saturating_add(bytes);
+            self.cause_unknown_bytes += bytes;
         }
         let key = (file, content);
         let fits = self.counts.len() < FILES_MAX || self.counts.contains_key(&key);
@@ -170,9 +170,9 @@ impl Question for FileTally {
         count.requests += 1;
         count.writes += u64::from(seen.class.is_write());
         if seen.class.is_read() {
-            count.read_bytes = count.read_bytes.saturating_add(bytes);
+            count.read_bytes += bytes;
         } else {
-            count.write_bytes = count.write_bytes.saturating_add(bytes);
+            count.write_bytes += bytes;
         }
         count.add_cause(cause, bytes);
     }
@@ -189,8 +189,8 @@ impl Question for FileTally {
                 if *of == content {
                     sum.requests += count.requests;
                     sum.writes += count.writes;
-                    sum.read_bytes = sum.read_bytes.saturating_add(count.read_bytes);
-                    sum.write_bytes = sum.write_bytes.saturating_add(count.write_bytes);
+                    sum.read_bytes += count.read_bytes;
+                    sum.write_bytes += count.write_bytes;
                 }
             }
             if sum.requests > 0 {
@@ -198,12 +198,12 @@ impl Question for FileTally {
                     content: content.name().to_owned(),
                     requests: sum.requests,
                     writes: sum.writes,
-                    read_bytes: sum.read_bytes,
-                    write_bytes: sum.write_bytes,
+                    read_bytes: sum.read_bytes.0,
+                    write_bytes: sum.write_bytes.0,
                 });
             }
         }
-        let (mut of_files, mut without_path) = (0_u64, 0_u64);
+        let (mut of_files, mut without_path) = (ByteCount(0), ByteCount(0));
         let mut rows: Vec<(FileUse, Count)> = Vec::new();
         let mut places: FxHashMap<(String, Content), usize> = FxHashMap::default();
         let mut sorted: Vec<(&Key, &Count)> = self.counts.iter().collect();
@@ -211,9 +211,9 @@ impl Question for FileTally {
         for ((file, content), count) in sorted {
             let name = names.of(*file);
             if file.is_some() {
-                of_files = of_files.saturating_add(count.bytes());
+                of_files += count.bytes();
                 if name.path.is_none() {
-                    without_path = without_path.saturating_add(count.bytes());
+                    without_path += count.bytes();
                 }
             }
             // A file that is deleted and made again, such as a journal, has several numbers.
@@ -308,7 +308,7 @@ fn log_folder(path: &str) -> Option<&str> {
 const SYSTEM_LOG: &str = "/log/journal/";
 
 fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {
-    let mut most: Option<(Cause, u64)> = None;
+    let mut most: Option<(Cause, ByteCount)> = None;
     for (cause, bytes) in &count.causes {
         if let Some(cause) = cause
             && most.is_none_or(|(_, most)| *bytes > most)
@@ -318,8 +318,8 @@ fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {
     }
     FileUse {
         requests: count.requests,
-        read_bytes: count.read_bytes,
-        write_bytes: count.write_bytes,
+        read_bytes: count.read_bytes.0,
+        write_bytes: count.write_bytes.0,
         cause: most.map(|((name, _), _)| threads.name(name).to_owned()),
         cause_unit: most.and_then(|((_, unit), _)| Some(threads.unit(unit?).to_owned())),
         cause_share: most.and_then(|(_, bytes)| ratio(bytes, count.bytes())),

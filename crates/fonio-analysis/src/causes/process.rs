@@ -1,5 +1,6 @@
 //! Processes by name, and the counts of their requests.
 
+use fonio_core::{ByteCount, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -85,15 +86,15 @@ struct Count {
     writes: u64,
     sync_writes: u64,
     flushes: u64,
-    read_bytes: u64,
-    write_bytes: u64,
+    read_bytes: ByteCount,
+    write_bytes: ByteCount,
     /// The sum and the longest service time, if a request completed.
-    service: Option<(u64, u64)>,
+    service: Option<(Nanos, Nanos)>,
 }
 
 impl Count {
-    fn service_sum(&self) -> u64 {
-        self.service.map_or(0, |(sum, _)| sum)
+    fn service_sum(&self) -> Nanos {
+        self.service.map_or(Nanos(0), |(sum, _)| sum)
     }
 }
 
@@ -108,16 +109,16 @@ impl ProcessCounts {
         count.requests += 1;
         if seen.class.is_read() {
             count.reads += 1;
-            count.read_bytes = count.read_bytes.saturating_add(seen.bytes);
+            count.read_bytes += seen.bytes;
         } else if seen.class.is_write() {
             count.writes += 1;
-            count.write_bytes = count.write_bytes.saturating_add(seen.bytes);
+            count.write_bytes += seen.bytes;
             count.sync_writes += u64::from(seen.class == Class::WriteSync);
         }
         count.flushes += u64::from(seen.flush.is_some());
         if let Some(service) = seen.service {
             let (sum, max) = count.service.unwrap_or_default();
-            count.service = Some((sum.saturating_add(service), max.max(service)));
+            count.service = Some((sum + service, max.max(service)));
         }
     }
 
@@ -143,10 +144,10 @@ impl ProcessCounts {
 
     /// The table of processes.
     pub(crate) fn table(&self, threads: &Threads, loss: Loss) -> Processes {
-        let service_sum = self.counts.iter().map(Count::service_sum).fold(0, u64::saturating_add);
+        let service_sum: Nanos = self.counts.iter().map(Count::service_sum).sum();
         let process = |number: &usize| {
             let count = &self.counts[*number];
-            let longest = count.service.map(|(_, max)| max);
+            let longest = count.service.map(|(_, max)| max.0);
             let whole = loss == Loss::Nothing;
             let unit = count.unit.filter(|_| !count.has_several_units);
             Process {
@@ -157,9 +158,9 @@ impl ProcessCounts {
                 writes: count.writes,
                 sync_writes: count.sync_writes,
                 flushes: count.flushes,
-                read_bytes: count.read_bytes,
-                write_bytes: count.write_bytes,
-                service_sum_ns: count.service.map(|(sum, _)| sum),
+                read_bytes: count.read_bytes.0,
+                write_bytes: count.write_bytes.0,
+                service_sum_ns: count.service.map(|(sum, _)| sum.0),
                 service_max_ns: longest.filter(|_| whole),
                 service_max_at_least_ns: longest.filter(|_| !whole),
                 latency_share: count.service.and_then(|(sum, _)| ratio(sum, service_sum)),

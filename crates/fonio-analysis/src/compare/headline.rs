@@ -1,6 +1,6 @@
 //! The figures that a comparison consists of, from the analysis of one recording.
 
-use fonio_core::Unit;
+use fonio_core::{Nanos, Unit};
 
 use super::statistics::estimate::{self, Estimate};
 use crate::analyser::Analysis;
@@ -91,7 +91,7 @@ fn put_own(analysis: &Analysis, facts: &mut Facts) {
     facts.felt("launch.storage", "time blocked on storage", Unit::Ns, ns(blocked));
     let slices = &analysis.slices;
     let has_responses = analysis.latency.groups.iter().any(|row| row.response_ns.is_some());
-    let rate = per_second(slices.long.iter().sum(), slices.covered_ns.iter().sum());
+    let rate = per_second(slices.long.iter().sum::<u64>(), Nanos(slices.covered_ns.iter().sum()));
     let label = "responses of 100 ms or longer, rate";
     facts.felt("long.per_s", label, Unit::PerS, rate.filter(|_| has_responses));
 }

@@ -1,7 +1,7 @@
 //! How often a device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
 //! study's Figure 5 and Table II).
 
-use fonio_core::{Flags, Request, Unit};
+use fonio_core::{ByteCount, Flags, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,10 +88,10 @@ pub(crate) struct FlushTally {
 struct Device {
     flushes: u64,
     writes: u64,
-    write_bytes: u64,
-    last_flush: Option<u64>,
+    write_bytes: ByteCount,
+    last_flush: Option<Timestamp>,
     requests_since: u64,
-    bytes_since: u64,
+    bytes_since: ByteCount,
     gaps: Option<Box<Gaps>>,
 }
 
@@ -125,18 +125,18 @@ impl Question for FlushTally {
             if let Some(last) = device.last_flush.replace(seen.at) {
                 let gaps = device.gaps.get_or_insert_default();
                 gaps.requests.add(device.requests_since);
-                gaps.bytes.add(device.bytes_since);
-                gaps.time_ns.add(seen.at - last);
+                gaps.bytes.add(device.bytes_since.0);
+                gaps.time_ns.add((seen.at - last).0);
             }
-            (device.requests_since, device.bytes_since) = (0, 0);
+            (device.requests_since, device.bytes_since) = (0, ByteCount(0));
         }
         if seen.has_data() {
             device.requests_since += 1;
-            device.bytes_since = device.bytes_since.saturating_add(seen.bytes);
+            device.bytes_since += seen.bytes;
         }
         if write {
             device.writes += 1;
-            device.write_bytes = device.write_bytes.saturating_add(seen.bytes);
+            device.write_bytes += seen.bytes;
         }
     }
 
@@ -144,7 +144,7 @@ impl Question for FlushTally {
         let loss = end.loss.beyond_bounds();
         let flushes = self.devices.iter().map(|device| device.flushes).sum();
         let writes: u64 = self.devices.iter().map(|device| device.writes).sum();
-        let write_bytes = self.devices.iter().map(|device| device.write_bytes).fold(0, u64::saturating_add);
+        let write_bytes: ByteCount = self.devices.iter().map(|device| device.write_bytes).sum();
         let of = |gaps: fn(&Gaps) -> &Tally| {
             Tally::together(self.devices.iter().filter_map(|device| device.gaps.as_deref()).map(gaps))
         };
@@ -159,7 +159,7 @@ impl Question for FlushTally {
             fua_flushes: self.fua_flushes,
             flushes_per_s: per_second(flushes, end.duration()),
             writes_per_flush: ratio(writes, flushes),
-            write_bytes_per_flush: ratio(write_bytes, flushes),
+            write_bytes_per_flush: ratio(write_bytes.0, flushes),
             gaps: all.finish(loss),
             devices: self
                 .devices

@@ -1,7 +1,7 @@
 //! The share of the time that is I/O: the sum of latencies and the busy time over the span (the block-trace study's
 //! Figure 7 and Table III).
 
-use fonio_core::{Request, Unit};
+use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ pub struct DeviceShare {
 use crate::figures::facts::{Facts, Frame};
 use crate::question::Question;
 use crate::question::context::Ending;
-use crate::question::ratio::at;
+use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
 /// Sums the latency and the time in flight.
@@ -74,9 +74,9 @@ pub(crate) struct ShareTally {
 
 #[derive(Debug, Default)]
 struct Union {
-    latency_sum: u64,
-    busy: u64,
-    busy_until: u64,
+    latency_sum: Nanos,
+    busy: Nanos,
+    busy_until: Timestamp,
 }
 
 impl Question for ShareTally {
@@ -87,17 +87,17 @@ impl Question for ShareTally {
         let Some((start, end)) = seen.flight else { return };
         self.from_queueing += u64::from(seen.service.is_none());
         at(&mut self.devices, seen.device).add(start, end);
-        self.all.latency_sum = self.all.latency_sum.saturating_add(end - start);
-        self.all.busy += seen.busy.map_or(0, |(from, until)| until - from);
+        self.all.latency_sum += end - start;
+        self.all.busy += seen.busy.map_or(Nanos(0), |(from, until)| until - from);
     }
 
     fn finish(self, end: &mut Ending) -> IoShare {
-        let span_ns = end.duration();
+        let span = end.duration();
         IoShare {
-            all: self.all.finish(span_ns),
+            all: self.all.finish(span),
             devices: (self.devices.iter().enumerate())
                 .filter_map(|(device, union)| {
-                    Some(DeviceShare { device: device as u32, share: union.finish(span_ns)? })
+                    Some(DeviceShare { device: device as u32, share: union.finish(span)? })
                 })
                 .collect(),
             counted_from_queueing: self.from_queueing,
@@ -125,8 +125,8 @@ impl Question for ShareTally {
 
 impl Union {
     #[inline]
-    fn add(&mut self, start: u64, end: u64) {
-        self.latency_sum = self.latency_sum.saturating_add(end - start);
+    fn add(&mut self, start: Timestamp, end: Timestamp) {
+        self.latency_sum += end - start;
         // Requests come in the order of their start, so the end of one interval is the only open state.
         let from = start.max(self.busy_until);
         if end > from {
@@ -135,16 +135,13 @@ impl Union {
         }
     }
 
-    fn finish(&self, span_ns: u64) -> Option<Share> {
-        if self.latency_sum == 0 || span_ns == 0 {
-            return None;
-        }
-        let latency_sum_share = self.latency_sum as f64 / span_ns as f64;
+    fn finish(&self, span: Nanos) -> Option<Share> {
+        let latency_sum_share = ratio(self.latency_sum, span).filter(|share| *share > 0.0)?;
         Some(Share {
             latency_sum_share,
-            busy_union_share: self.busy as f64 / span_ns as f64,
-            latency_sum_ns: self.latency_sum,
-            busy_union_ns: self.busy,
+            busy_union_share: ratio(self.busy, span)?,
+            latency_sum_ns: self.latency_sum.0,
+            busy_union_ns: self.busy.0,
             level: match latency_sum_share {
                 share if share < LIGHT_BELOW => Level::Light,
                 share if share < HEAVY_FROM => Level::Moderate,
@@ -174,8 +171,8 @@ mod tests {
     #[test]
     fn levels() {
         let level = |share_permille: u64| {
-            let union = Union { latency_sum: share_permille, ..Union::default() };
-            union.finish(1000).unwrap().level
+            let union = Union { latency_sum: Nanos(share_permille), ..Union::default() };
+            union.finish(Nanos(1000)).unwrap().level
         };
         let levels = [89, 90, 149, 150].map(level);
         assert_eq!(levels, [Level::Light, Level::Moderate, Level::Moderate, Level::Heavy]);

@@ -9,7 +9,7 @@ mod pattern;
 use std::io;
 
 use fonio_core::{
-    Bio, BlockedCount, Call, DeviceId, File, Mark, Op, Request, RowSink, Sample, Statement, Thread,
+    Bio, BlockedCount, Call, DeviceId, File, Mark, Nanos, Op, Request, RowSink, Sample, Statement, Thread,
     Timestamp, Wait, forward_rows,
 };
 use rustc_hash::FxHashSet;
@@ -90,11 +90,9 @@ impl FilterOptions {
     }
 
     /// The time range on the clock of a recording that began at `began`.
-    pub(crate) fn range(&self, began: u64) -> (u64, u64) {
-        (
-            began.saturating_add(self.from_ns.unwrap_or(0)),
-            self.until_ns.map_or(u64::MAX, |until| began.saturating_add(until)),
-        )
+    pub(crate) fn range(&self, began: Timestamp) -> (Timestamp, Timestamp) {
+        let until = self.until_ns.map_or(Timestamp(u64::MAX), |until| began + Nanos(until));
+        (began + Nanos(self.from_ns.unwrap_or(0)), until)
     }
 }
 
@@ -117,7 +115,7 @@ pub struct Filter<S> {
     files: FxHashSet<u32>,
     threads: Threads,
     /// The time range; known once the recording has begun.
-    range: Option<(u64, u64)>,
+    range: Option<(Timestamp, Timestamp)>,
     next: S,
 }
 
@@ -167,16 +165,14 @@ impl<S: RowSink> Filter<S> {
         if !self.options.has_range() {
             return true;
         }
-        let (from, until) = *self.range.get_or_insert_with(|| self.options.range(time.0));
-        (from..until).contains(&time.0)
+        let (from, until) = *self.range.get_or_insert_with(|| self.options.range(time));
+        (from..until).contains(&time)
     }
 
     /// Whether an interval overlaps with the range; without an end, it lasts.
     fn overlaps_range(&mut self, began: Timestamp, ended: Option<Timestamp>) -> bool {
         self.in_range(began)
-            || self
-                .range
-                .is_some_and(|(from, until)| began.0 < until && ended.is_none_or(|ended| ended.0 > from))
+            || self.range.is_some_and(|(from, until)| began < until && ended.is_none_or(|ended| ended > from))
     }
 
     fn process_passes(&mut self, tids: [Option<u32>; 2], time: Timestamp) -> bool {
@@ -192,7 +188,7 @@ impl<S: RowSink> Filter<S> {
         }
         // The thread to which the analysis assigns the request.
         let tid = tids[0].or(tids[1]);
-        let number = self.threads.name_at(tid, time.0);
+        let number = self.threads.name_at(tid, time);
         let name = self.threads.name(number);
         *crate::question::ratio::at(&mut self.names, number as usize).get_or_insert_with(|| {
             comms.iter().any(|comm| match comm.strip_suffix('*') {
@@ -207,7 +203,7 @@ impl<S: RowSink> Filter<S> {
         if wanted.is_empty() {
             return true;
         }
-        let Some(number) = tids[0].or(tids[1]).and_then(|tid| self.threads.unit_at(tid, time.0)) else {
+        let Some(number) = tids[0].or(tids[1]).and_then(|tid| self.threads.unit_at(tid, time)) else {
             return false;
         };
         let unit = self.threads.unit(number);
@@ -232,7 +228,7 @@ impl<S: RowSink> Filter<S> {
 
 impl<S: RowSink> RowSink for Filter<S> {
     fn began(&mut self, at: Timestamp) -> io::Result<()> {
-        self.range = Some(self.options.range(at.0));
+        self.range = Some(self.options.range(at));
         self.next.began(at)
     }
 

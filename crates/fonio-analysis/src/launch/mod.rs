@@ -11,7 +11,7 @@
 //! equation (1) computes the storage part from the interval's own rates, which gives the interval; this module uses the
 //! measured time.
 
-use fonio_core::{Mark, Wait, WaitReason};
+use fonio_core::{Mark, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -177,7 +177,7 @@ impl Question for LaunchTally {
 
     /// `None` without a launch, or if it has too many waits to remember.
     fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
-        let (meta, span_began) = (end_of_rows.meta, end_of_rows.began());
+        let (meta, span_began) = (end_of_rows.meta, end_of_rows.began().0);
         let names = &mut end_of_rows.context.threads;
         let (began, until, root) = self.mark?;
         let (until, root) = (until?, root?);
@@ -235,7 +235,7 @@ impl LaunchTally {
         // A path that jumps between threads without going back in time is cut.
         let mut jumps = 0;
         while at > began {
-            let program = names.name_at(Some(tid), at);
+            let program = names.name_at(Some(tid), Timestamp(at));
             let parts = programs.entry(program).or_default();
             let mut spend = |part: &dyn Fn(&mut Parts) -> &mut u64, from: u64, at: &mut u64| {
                 let from = from.max(began);

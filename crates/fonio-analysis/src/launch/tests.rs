@@ -1,4 +1,4 @@
-use fonio_core::{Meta, Thread, Timestamp};
+use fonio_core::{Meta, Thread};
 
 use super::*;
 use crate::question::options::AnalysisOptions;

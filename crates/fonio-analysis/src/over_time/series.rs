@@ -1,6 +1,6 @@
 //! Changes over time: at most 512 bins, whose width doubles as the recording grows.
 
-use fonio_core::Request;
+use fonio_core::{ByteCount, Nanos, Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,35 +61,35 @@ struct Bin {
     requests: u64,
     reads: u64,
     writes: u64,
-    read_bytes: u64,
-    write_bytes: u64,
+    read_bytes: ByteCount,
+    write_bytes: ByteCount,
     flushes: u64,
     service: Times,
     read_service: Times,
     write_service: Times,
     read_response: Times,
     write_response: Times,
-    service_max: u64,
-    response_max: Option<u64>,
-    in_flight: u64,
+    service_max: Nanos,
+    response_max: Option<Nanos>,
+    in_flight: Nanos,
 }
 
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
-    sum: u64,
+    sum: Nanos,
 }
 
 impl Times {
     #[inline]
-    fn add(&mut self, time: Option<u64>) {
+    fn add(&mut self, time: Option<Nanos>) {
         self.count += u64::from(time.is_some());
-        self.sum = self.sum.saturating_add(time.unwrap_or(0));
+        self.sum += time.unwrap_or_default();
     }
 
     fn fold(&mut self, later: &Times) {
         self.count += later.count;
-        self.sum = self.sum.saturating_add(later.sum);
+        self.sum += later.sum;
     }
 }
 
@@ -98,8 +98,8 @@ impl Fold for Bin {
         self.requests += later.requests;
         self.reads += later.reads;
         self.writes += later.writes;
-        self.read_bytes = self.read_bytes.saturating_add(later.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(later.write_bytes);
+        self.read_bytes += later.read_bytes;
+        self.write_bytes += later.write_bytes;
         self.flushes += later.flushes;
         self.service.fold(&later.service);
         self.read_service.fold(&later.read_service);
@@ -108,7 +108,7 @@ impl Fold for Bin {
         self.write_response.fold(&later.write_response);
         self.service_max = self.service_max.max(later.service_max);
         self.response_max = self.response_max.max(later.response_max);
-        self.in_flight = self.in_flight.saturating_add(later.in_flight);
+        self.in_flight += later.in_flight;
     }
 }
 
@@ -121,7 +121,7 @@ impl Default for SeriesTally {
 impl Question for SeriesTally {
     type Answer = Series;
 
-    fn begin_at(&mut self, origin: u64) {
+    fn begin_at(&mut self, origin: Timestamp) {
         self.bins.begin_at(origin);
     }
 
@@ -131,21 +131,21 @@ impl Question for SeriesTally {
         bin.requests += 1;
         bin.flushes += u64::from(seen.flush.is_some());
         bin.service.add(seen.service);
-        bin.service_max = bin.service_max.max(seen.service.unwrap_or(0));
+        bin.service_max = bin.service_max.max(seen.service.unwrap_or_default());
         bin.response_max = bin.response_max.max(seen.response);
         if seen.class.is_read() {
             bin.reads += 1;
-            bin.read_bytes = bin.read_bytes.saturating_add(seen.bytes);
+            bin.read_bytes += seen.bytes;
             bin.read_service.add(seen.service);
             bin.read_response.add(seen.response);
         } else if seen.class.is_write() {
             bin.writes += 1;
-            bin.write_bytes = bin.write_bytes.saturating_add(seen.bytes);
+            bin.write_bytes += seen.bytes;
             bin.write_service.add(seen.service);
             bin.write_response.add(seen.response);
         }
         if let Some((start, end)) = seen.flight {
-            self.bins.spread(start, end, |bin, time| bin.in_flight = bin.in_flight.saturating_add(time));
+            self.bins.spread(start, end, |bin, time| bin.in_flight += time);
         }
     }
 
@@ -156,28 +156,28 @@ impl Question for SeriesTally {
         let bins = self.bins.bins();
         let count = |value: fn(&Bin) -> u64| bins.iter().map(value).collect();
         let mean = |times: fn(&Bin) -> &Times| {
-            bins.iter().map(|bin| ratio(times(bin).sum, times(bin).count)).collect()
+            bins.iter().map(|bin| ratio(times(bin).sum.0, times(bin).count)).collect()
         };
         Series {
-            start_ns: self.bins.origin().saturating_sub(began_ns),
-            bin_ns: width,
+            start_ns: (self.bins.origin() - began_ns).0,
+            bin_ns: width.0,
             requests: count(|bin| bin.requests),
             reads: count(|bin| bin.reads),
             writes: count(|bin| bin.writes),
-            read_bytes: count(|bin| bin.read_bytes),
-            write_bytes: count(|bin| bin.write_bytes),
+            read_bytes: count(|bin| bin.read_bytes.0),
+            write_bytes: count(|bin| bin.write_bytes.0),
             flushes: count(|bin| bin.flushes),
             mean_service_ns: mean(|bin| &bin.service),
             max_service_ns: bins
                 .iter()
-                .map(|bin| (bin.service.count > 0).then_some(bin.service_max))
+                .map(|bin| (bin.service.count > 0).then_some(bin.service_max.0))
                 .collect(),
             mean_read_service_ns: mean(|bin| &bin.read_service),
             mean_write_service_ns: mean(|bin| &bin.write_service),
-            max_response_ns: bins.iter().map(|bin| bin.response_max).collect(),
+            max_response_ns: bins.iter().map(|bin| bin.response_max.map(|time| time.0)).collect(),
             mean_read_response_ns: mean(|bin| &bin.read_response),
             mean_write_response_ns: mean(|bin| &bin.write_response),
-            mean_depth: bins.iter().map(|bin| bin.in_flight as f64 / width as f64).collect(),
+            mean_depth: bins.iter().map(|bin| bin.in_flight.0 as f64 / width.0 as f64).collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Slices of equal time with sums for each: the basis of the intervals when two recordings are compared.
 
-use fonio_core::Request;
+use fonio_core::{ByteCount, Nanos, Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct Slices {
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
-    /// Long responses ([`LONG_NS`]) of requests for which a program may wait.
+    /// Responses of 100 ms or longer of requests for which a program may wait.
     pub long: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
@@ -62,13 +62,14 @@ pub struct SliceTimes {
     pub histogram: Vec<(u64, u64)>,
 }
 
+use fonio_core::statistics::steps::Steps;
+
 use crate::over_time::bins::{Bins, Fold};
 use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
-use crate::waits::outstanding::{LONG_NS, may_be_waited_for};
-use fonio_core::statistics::steps::Steps;
+use crate::waits::outstanding::{LONG, may_be_waited_for};
 
 /// The most slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;
@@ -82,11 +83,11 @@ pub(crate) struct SliceTally {
 #[derive(Debug, Default)]
 struct Slice {
     requests: u64,
-    read_bytes: u64,
-    write_bytes: u64,
+    read_bytes: ByteCount,
+    write_bytes: ByteCount,
     flushes: u64,
-    service_sum: u64,
-    busy: u64,
+    service_sum: Nanos,
+    busy: Nanos,
     long: u64,
     /// Service and response of reads, sync writes and other writes.
     times: [[Times; 2]; 3],
@@ -96,7 +97,7 @@ struct Slice {
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
-    sum: u64,
+    sum: Nanos,
     steps: Steps<STEP_BITS>,
 }
 
@@ -105,15 +106,15 @@ const STEP_BITS: u32 = 5;
 
 impl Times {
     #[inline]
-    fn add(&mut self, time: u64) {
+    fn add(&mut self, time: Nanos) {
         self.count += 1;
-        self.sum = self.sum.saturating_add(time);
-        self.steps.add(time);
+        self.sum += time;
+        self.steps.add(time.0);
     }
 
     fn fold(&mut self, later: &Times) {
         self.count += later.count;
-        self.sum = self.sum.saturating_add(later.sum);
+        self.sum += later.sum;
         self.steps.fold(&later.steps);
     }
 
@@ -146,11 +147,11 @@ impl Times {
 impl Fold for Slice {
     fn fold(&mut self, later: Slice) {
         self.requests += later.requests;
-        self.read_bytes = self.read_bytes.saturating_add(later.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(later.write_bytes);
+        self.read_bytes += later.read_bytes;
+        self.write_bytes += later.write_bytes;
         self.flushes += later.flushes;
-        self.service_sum = self.service_sum.saturating_add(later.service_sum);
-        self.busy = self.busy.saturating_add(later.busy);
+        self.service_sum += later.service_sum;
+        self.busy += later.busy;
         self.long += later.long;
         for (kind, later) in self.times.iter_mut().zip(later.times) {
             for (times, later) in kind.iter_mut().zip(later) {
@@ -169,7 +170,7 @@ impl Default for SliceTally {
 impl Question for SliceTally {
     type Answer = Slices;
 
-    fn begin_at(&mut self, origin: u64) {
+    fn begin_at(&mut self, origin: Timestamp) {
         self.slices.begin_at(origin);
     }
 
@@ -178,8 +179,8 @@ impl Question for SliceTally {
         let slice = self.slices.at(seen.at);
         slice.requests += 1;
         slice.flushes += u64::from(seen.flush.is_some());
-        slice.service_sum = slice.service_sum.saturating_add(seen.time_in_flight());
-        let long = seen.response.is_some_and(|response| response >= LONG_NS);
+        slice.service_sum += seen.time_in_flight();
+        let long = seen.response.is_some_and(|response| response >= LONG);
         slice.long += u64::from(long && may_be_waited_for(seen.class));
         let kind = match seen.class {
             Class::Read | Class::Readahead => Some(0),
@@ -189,7 +190,7 @@ impl Question for SliceTally {
         };
         if let Some(kind) = kind {
             let bytes = if kind == 0 { &mut slice.read_bytes } else { &mut slice.write_bytes };
-            *bytes = bytes.saturating_add(seen.bytes);
+            *bytes += seen.bytes;
             let [service, response] = &mut slice.times[kind];
             for (times, time) in [(service, seen.service), (response, seen.response)] {
                 if let Some(time) = time {
@@ -205,27 +206,26 @@ impl Question for SliceTally {
     fn finish(mut self, end: &mut Ending) -> Slices {
         let (began_ns, ended_ns) = (end.began(), end.ended);
         self.slices.extend_to(ended_ns);
-        let (origin, width) = (self.slices.origin(), self.slices.width());
         let slices = self.slices.bins();
         let count = |value: fn(&Slice) -> u64| slices.iter().map(value).collect();
         let covered = |index: usize| {
             // The part of the span before the first request belongs to the first slice.
-            let from = if index == 0 { began_ns } else { origin.saturating_add(index as u64 * width) };
-            let until = origin.saturating_add((index as u64 + 1).saturating_mul(width));
+            let from = if index == 0 { began_ns } else { self.slices.begin_of(index as u64) };
+            let until = self.slices.begin_of(index as u64 + 1);
             let until = if index + 1 == slices.len() { until.min(ended_ns) } else { until };
-            until.saturating_sub(from)
+            (until - from).0
         };
         let latency =
             |kind: usize| SliceLatency { service: times(slices, kind, 0), response: times(slices, kind, 1) };
         Slices {
-            slice_ns: width,
+            slice_ns: self.slices.width().0,
             covered_ns: (0..slices.len()).map(covered).collect(),
             requests: count(|slice| slice.requests),
-            read_bytes: count(|slice| slice.read_bytes),
-            write_bytes: count(|slice| slice.write_bytes),
+            read_bytes: count(|slice| slice.read_bytes.0),
+            write_bytes: count(|slice| slice.write_bytes.0),
             flushes: count(|slice| slice.flushes),
-            service_sum_ns: count(|slice| slice.service_sum),
-            busy_ns: count(|slice| slice.busy),
+            service_sum_ns: count(|slice| slice.service_sum.0),
+            busy_ns: count(|slice| slice.busy.0),
             long: count(|slice| slice.long),
             read: latency(0),
             write_sync: latency(1),
@@ -244,7 +244,7 @@ fn times(slices: &[Slice], kind: usize, which: usize) -> SliceTimes {
     };
     SliceTimes {
         count: times().map(|times| times.count).collect(),
-        sum_ns: times().map(|times| times.sum).collect(),
+        sum_ns: times().map(|times| times.sum.0).collect(),
         p50_ns: times().map(|times| times.percentile(50)).collect(),
         p99_ns: times().map(|times| times.percentile(99)).collect(),
         below_p50: below(50),

@@ -1,6 +1,6 @@
 //! The state that several questions read: times, devices, names, and counts that are kept once.
 
-use fonio_core::{DeviceId, Flags, Meta, Request, Timestamp};
+use fonio_core::{DeviceId, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::flush::FlushFinder;
@@ -27,15 +27,15 @@ pub(crate) struct Context {
     filter: Option<FilterOptions>,
     flushes: FlushFinder,
     /// When the recording began, according to its producer.
-    began: Option<u64>,
+    began: Option<Timestamp>,
     /// The end of the filter's time range; requests in flight are cut there.
-    cut: u64,
-    first: Option<u64>,
-    last: u64,
+    cut: Timestamp,
+    first: Option<Timestamp>,
+    last: Timestamp,
     /// The time of the last row in table order.
-    at: u64,
+    at: Timestamp,
     /// The end of the last stretch of time with a request in flight on any device.
-    busy_until: u64,
+    busy_until: Timestamp,
     devices: Vec<DeviceId>,
     device_numbers: FxHashMap<DeviceId, usize>,
     last_device: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) span: Span,
     /// The end of the span on the recording's clock.
-    pub(crate) ended: u64,
+    pub(crate) ended: Timestamp,
     /// The events lost within the span.
     pub(crate) lost: LostInSpan,
     /// The number of values that may be missing from a distribution.
@@ -70,11 +70,11 @@ impl Context {
             filter: options.filter.clone(),
             flushes: FlushFinder::new(options.fua_counts_as_flush),
             began: None,
-            cut: u64::MAX,
+            cut: Timestamp(u64::MAX),
             first: None,
-            last: 0,
-            at: 0,
-            busy_until: 0,
+            last: Timestamp(0),
+            at: Timestamp(0),
+            busy_until: Timestamp(0),
             devices: Vec::new(),
             device_numbers: FxHashMap::default(),
             last_device: 0,
@@ -83,58 +83,57 @@ impl Context {
     }
 
     /// Sets when the recording began; returns the start of the span.
-    pub(crate) fn begin_at(&mut self, at: Timestamp) -> u64 {
-        self.began = Some(at.0);
+    pub(crate) fn begin_at(&mut self, at: Timestamp) -> Timestamp {
+        self.began = Some(at);
         let (from, until) = match &self.filter {
-            Some(filter) => filter.range(at.0),
-            None => (at.0, u64::MAX),
+            Some(filter) => filter.range(at),
+            None => (at, Timestamp(u64::MAX)),
         };
         self.cut = until;
         from
     }
 
     /// The span to which waits are cut.
-    pub(crate) fn span_of_waits(&self) -> (u64, u64) {
-        let began = self.began.unwrap_or(0);
+    pub(crate) fn span_of_waits(&self) -> (Timestamp, Timestamp) {
+        let began = self.began.unwrap_or_default();
         (self.filter.as_ref().map_or(began, |filter| filter.range(began).0), self.cut)
     }
 
     /// Computes the values of a request that several questions need.
     #[inline]
     pub(crate) fn see(&mut self, row: &Request) -> Seen {
-        let time = row.order_time().0;
+        let time = row.order_time();
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
         // The questions rely on the table's order; a row out of order takes the time of the row before it.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {
-            let end = completed.0.min(self.cut);
+            let end = completed.min(self.cut);
             (end >= self.at).then_some((self.at, end))
         });
-        self.last = self.last.max(time).max(row.completed.map_or(0, |completed| completed.0));
-        let process_time = row.queued.map_or(time, |queued| queued.0);
+        self.last = self.last.max(time).max(row.completed.unwrap_or_default());
+        let process_time = row.queued.unwrap_or(time);
         let tid = row.cause_tid.or(row.tid);
         let device = self.device_number(row.device);
         let class = Class::of(row);
-        let queued = row.queued.map(|queued| queued.0);
         let seen = Seen {
             id: row.request_id,
             device,
             op: row.op,
             class,
             flags: row.flags,
-            sector: row.sector.map(|sector| sector.0),
-            bytes: row.bytes.0,
-            queued,
+            sector: row.sector,
+            bytes: row.bytes,
+            queued: row.queued,
             at: self.at,
             flight,
             busy: flight.and_then(|(start, end)| self.stretch(start, end)),
-            service: row.service().map(|time| time.0),
-            response: row.response().map(|time| time.0),
-            queue: row.queue().map(|time| time.0),
+            service: row.service(),
+            response: row.response(),
+            queue: row.queue(),
             process: self.threads.name_at(tid, process_time),
             unit: tid.and_then(|tid| self.threads.unit_at(tid, process_time)),
-            flush: self.flushes.find(device, (row.op, class, row.flags), self.at, queued),
+            flush: self.flushes.find(device, (row.op, class, row.flags), self.at, row.queued),
         };
         self.service.add(&seen);
         self.response.add(&seen, row.flags_known.contains(Flags::READAHEAD));
@@ -144,7 +143,8 @@ impl Context {
 
     /// The part of an interval after all earlier intervals; intervals come in the order of their start.
     #[inline]
-    fn stretch(&mut self, start: u64, end: u64) -> Option<(u64, u64)> {
+    fn stretch(&mut self, start: Timestamp, end: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        assert!(start <= end, "a flight ends after it begins");
         let from = start.max(self.busy_until);
         if end <= from {
             return None;
@@ -191,13 +191,13 @@ impl Context {
     }
 
     /// The span, and its end on the recording's clock.
-    fn span(&self, meta: &Meta) -> (Span, u64) {
-        let known = meta.began.zip(meta.ended).map(|(began, ended)| (began.0, ended.0));
+    fn span(&self, meta: &Meta) -> (Span, Timestamp) {
+        let known = meta.began.zip(meta.ended);
         let seen = self.first.map(|first| (first, self.last.max(first)));
         let (began, ended) = match (known, seen) {
             (Some(known), Some(seen)) => (known.0.min(seen.0), known.1.max(seen.1)),
             (Some(span), None) | (None, Some(span)) => span,
-            (None, None) => (0, 0),
+            (None, None) => (Timestamp(0), Timestamp(0)),
         };
         let source = if known.is_some() { SpanSource::Recording } else { SpanSource::Requests };
         let filter = self.filter.as_ref().filter(|filter| filter.has_range());
@@ -209,7 +209,7 @@ impl Context {
             None => (began, ended, source),
         };
         let ended = ended.max(began);
-        (Span { began_ns: began, duration_ns: ended - began, source }, ended)
+        (Span { began_ns: began.0, duration_ns: (ended - began).0, source }, ended)
     }
 }
 
@@ -221,12 +221,12 @@ impl<'a> Ending<'a> {
     }
 
     /// The start of the span on the recording's clock.
-    pub(crate) fn began(&self) -> u64 {
-        self.span.began_ns
+    pub(crate) fn began(&self) -> Timestamp {
+        Timestamp(self.span.began_ns)
     }
 
     /// The length of the span.
-    pub(crate) fn duration(&self) -> u64 {
-        self.span.duration_ns
+    pub(crate) fn duration(&self) -> Nanos {
+        Nanos(self.span.duration_ns)
     }
 }

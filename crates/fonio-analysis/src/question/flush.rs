@@ -1,6 +1,6 @@
 //! Finds flushes: each one once, whether it is a request of its own or a flag of a write.
 
-use fonio_core::{Flags, Op};
+use fonio_core::{Flags, Op, Timestamp};
 
 use super::ratio::at;
 use crate::requests::class::Class;
@@ -21,7 +21,7 @@ pub(crate) enum Flush {
 pub(crate) struct FlushFinder {
     fua_counts: bool,
     /// For each device, the time of the last flush request, until a write with preflush claims it.
-    last_requests: Vec<Option<u64>>,
+    last_requests: Vec<Option<Timestamp>>,
 }
 
 impl FlushFinder {
@@ -35,8 +35,8 @@ impl FlushFinder {
         &mut self,
         device: usize,
         (op, class, flags): (Op, Class, Flags),
-        time: u64,
-        queued: Option<u64>,
+        time: Timestamp,
+        queued: Option<Timestamp>,
     ) -> Option<Flush> {
         if op == Op::Flush {
             *at(&mut self.last_requests, device) = Some(time);

@@ -10,7 +10,9 @@ pub(crate) mod seen;
 pub(crate) mod span;
 pub(crate) mod threads;
 
-use fonio_core::{BlockedCount, Call, Diagnostic, File, Mark, Request, Sample, Statement, Thread, Wait};
+use fonio_core::{
+    BlockedCount, Call, Diagnostic, File, Mark, Request, Sample, Statement, Thread, Timestamp, Wait,
+};
 
 use crate::figures::facts::{Facts, Frame};
 use context::{Context, Ending};
@@ -32,7 +34,7 @@ pub(crate) trait Question: Default {
     }
 
     /// Sets the start of the span, if the producer tells it; comes before any other row.
-    fn begin_at(&mut self, _began: u64) {}
+    fn begin_at(&mut self, _began: Timestamp) {}
 
     /// Takes a request; requests come in table order, after all other rows.
     fn request(&mut self, _row: &Request, _seen: &Seen) {}

@@ -1,13 +1,40 @@
 //! Ratios, rates, and lists that grow on demand.
 
+use fonio_core::{ByteCount, Nanos};
+
+/// An amount: a count, or a number with a unit.
+pub(crate) trait Amount {
+    /// The number without its unit.
+    fn number(self) -> u64;
+}
+
+impl Amount for u64 {
+    fn number(self) -> u64 {
+        self
+    }
+}
+
+impl Amount for Nanos {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Amount for ByteCount {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// `part / whole`; `None` if `whole` is 0.
-pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
+pub(crate) fn ratio<A: Amount>(part: A, whole: A) -> Option<f64> {
+    let (part, whole) = (part.number(), whole.number());
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The rate of `count` events in `span_ns`, per second.
-pub(crate) fn per_second(count: u64, span_ns: u64) -> Option<f64> {
-    (span_ns > 0).then(|| count as f64 * 1e9 / span_ns as f64)
+/// The rate of `count` events or bytes in `span`, per second.
+pub(crate) fn per_second(count: impl Amount, span: Nanos) -> Option<f64> {
+    (span.0 > 0).then(|| count.number() as f64 * 1e9 / span.0 as f64)
 }
 
 /// The element of a list that grows on demand.

@@ -1,6 +1,6 @@
 //! A request with the values that several questions need, computed once.
 
-use fonio_core::{Flags, Op};
+use fonio_core::{ByteCount, Flags, Nanos, Op, Sector, Timestamp};
 
 use super::flush::Flush;
 use crate::requests::class::Class;
@@ -13,19 +13,19 @@ pub(crate) struct Seen {
     pub(crate) op: Op,
     pub(crate) class: Class,
     pub(crate) flags: Flags,
-    pub(crate) sector: Option<u64>,
-    pub(crate) bytes: u64,
-    pub(crate) queued: Option<u64>,
+    pub(crate) sector: Option<Sector>,
+    pub(crate) bytes: ByteCount,
+    pub(crate) queued: Option<Timestamp>,
     /// Issued, else queued, else completed: its time in the table, never earlier than that of the request before it.
-    pub(crate) at: u64,
+    pub(crate) at: Timestamp,
     /// The start and the end of its flight: issue (else queueing) to completion, cut at the end of the filter's time
     /// range.
-    pub(crate) flight: Option<(u64, u64)>,
+    pub(crate) flight: Option<(Timestamp, Timestamp)>,
     /// The part of the flight in which no earlier request of any device is in flight.
-    pub(crate) busy: Option<(u64, u64)>,
-    pub(crate) service: Option<u64>,
-    pub(crate) response: Option<u64>,
-    pub(crate) queue: Option<u64>,
+    pub(crate) busy: Option<(Timestamp, Timestamp)>,
+    pub(crate) service: Option<Nanos>,
+    pub(crate) response: Option<Nanos>,
+    pub(crate) queue: Option<Nanos>,
     /// Index of the process.
     pub(crate) process: u32,
     /// Number of the unit of that process, if it is known.
@@ -41,7 +41,7 @@ impl Seen {
     }
 
     /// Time from issue to completion; from queueing to completion if the source shows no issue.
-    pub(crate) fn time_in_flight(&self) -> u64 {
-        self.flight.map_or(0, |(start, end)| end - start)
+    pub(crate) fn time_in_flight(&self) -> Nanos {
+        self.flight.map_or(Nanos(0), |(start, end)| end - start)
     }
 }

@@ -1,6 +1,6 @@
 //! The names of threads over time.
 
-use fonio_core::{Thread, unit_name};
+use fonio_core::{Thread, Timestamp, unit_name};
 use rustc_hash::FxHashMap;
 
 /// The most distinct names. A phone has a few hundred.
@@ -24,11 +24,11 @@ pub(crate) struct Threads {
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
     /// For each thread, the times from which it had a name, and the names' numbers, in time order.
-    rows: FxHashMap<u32, Vec<(u64, u32)>>,
+    rows: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     row_count: usize,
     /// The names of units, and for each thread the times from which it was in a unit, in time order.
     units: Vec<String>,
-    in_units: FxHashMap<u32, Vec<(u64, u32)>>,
+    in_units: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     slots: Box<[Slot; SLOTS]>,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Threads {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     tid: u32,
-    from: u64,
-    until: u64,
+    from: Timestamp,
+    until: Timestamp,
     name: u32,
 }
 
-const EMPTY: Slot = Slot { tid: 0, from: 1, until: 0, name: UNKNOWN };
+const EMPTY: Slot = Slot { tid: 0, from: Timestamp(1), until: Timestamp(0), name: UNKNOWN };
 
 impl Default for Threads {
     fn default() -> Threads {
@@ -69,11 +69,11 @@ impl Threads {
         let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
         let number = self.number(name);
         let rows = self.rows.entry(row.tid).or_default();
-        let at = rows.partition_point(|(from, _)| *from <= row.from.0);
+        let at = rows.partition_point(|(from, _)| *from <= row.from);
         if at > 0 && rows[at - 1].1 == number {
             return;
         }
-        rows.insert(at, (row.from.0, number));
+        rows.insert(at, (row.from, number));
         self.row_count += 1;
         self.slots[row.tid as usize % SLOTS] = EMPTY;
     }
@@ -91,16 +91,16 @@ impl Threads {
             self.units.len() - 1
         }) as u32;
         let rows = self.in_units.entry(row.tid).or_default();
-        let at = rows.partition_point(|(from, _)| *from <= row.from.0);
+        let at = rows.partition_point(|(from, _)| *from <= row.from);
         if at > 0 && rows[at - 1].1 == number {
             return;
         }
-        rows.insert(at, (row.from.0, number));
+        rows.insert(at, (row.from, number));
         self.row_count += 1;
     }
 
     /// The number of the thread's unit at `time`, if it is known. Before its first row, it is that of the first row.
-    pub(crate) fn unit_at(&self, tid: u32, time: u64) -> Option<u32> {
+    pub(crate) fn unit_at(&self, tid: u32, time: Timestamp) -> Option<u32> {
         let rows = self.in_units.get(&tid)?;
         let next = rows.partition_point(|(from, _)| *from <= time);
         Some(rows[next.saturating_sub(1)].1)
@@ -128,7 +128,7 @@ impl Threads {
     /// The number of the thread's name at `time`. Before a thread's first row its first name is used: the source saw it
     /// too late.
     #[inline]
-    pub(crate) fn name_at(&mut self, tid: Option<u32>, time: u64) -> u32 {
+    pub(crate) fn name_at(&mut self, tid: Option<u32>, time: Timestamp) -> u32 {
         let Some(tid) = tid else { return UNKNOWN };
         let slot = self.slots[tid as usize % SLOTS];
         if slot.tid == tid && slot.from <= time && time < slot.until {
@@ -139,21 +139,21 @@ impl Threads {
         slot.name
     }
 
-    fn look_up(&mut self, tid: u32, time: u64) -> Slot {
+    fn look_up(&mut self, tid: u32, time: Timestamp) -> Slot {
         if !self.rows.contains_key(&tid) {
             let number = self.number(&format!("tid {tid}"));
             if self.row_count < ROWS_MAX {
                 self.row_count += 1;
-                self.rows.insert(tid, vec![(0, number)]);
+                self.rows.insert(tid, vec![(Timestamp(0), number)]);
             }
-            return Slot { tid, from: 0, until: u64::MAX, name: number };
+            return Slot { tid, from: Timestamp(0), until: Timestamp(u64::MAX), name: number };
         }
         let rows = &self.rows[&tid];
         let next = rows.partition_point(|(from, _)| *from <= time);
         Slot {
             tid,
-            from: if next <= 1 { 0 } else { rows[next - 1].0 },
-            until: rows.get(next.max(1)).map_or(u64::MAX, |(from, _)| *from),
+            from: if next <= 1 { Timestamp(0) } else { rows[next - 1].0 },
+            until: rows.get(next.max(1)).map_or(Timestamp(u64::MAX), |(from, _)| *from),
             name: rows[next.saturating_sub(1)].1,
         }
     }
@@ -166,8 +166,6 @@ impl Threads {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::Timestamp;
-
     use super::*;
 
     fn row(tid: u32, from: u64, comm: &str) -> Thread {
@@ -197,7 +195,7 @@ mod tests {
             (Some(9), 1, "tid 9"),
             (None, 1, "(unknown)"),
         ] {
-            let number = threads.name_at(tid, time);
+            let number = threads.name_at(tid, Timestamp(time));
             assert_eq!(threads.name(number), name, "{tid:?} at {time}");
         }
         let in_unit = |from, unit: &str| Thread {
@@ -206,14 +204,14 @@ mod tests {
         };
         threads.add(&in_unit(20, "a.service"));
         threads.add(&in_unit(30, "b.service"));
-        let unit = |tid, time| threads.unit_at(tid, time).map(|unit| threads.unit(unit));
+        let unit = |tid, time| threads.unit_at(tid, Timestamp(time)).map(|unit| threads.unit(unit));
         assert_eq!(
             (unit(7, 5), unit(7, 29), unit(7, 30)),
             (Some("a.service"), Some("a.service"), Some("b.service"))
         );
         assert_eq!(unit(8, 5), None);
         threads.add(&row(7, 15, "make"));
-        let number = threads.name_at(Some(7), 19);
+        let number = threads.name_at(Some(7), Timestamp(19));
         assert_eq!(threads.name(number), "make");
     }
 
@@ -223,7 +221,7 @@ mod tests {
         for tid in 0..2000 {
             threads.add(&row(tid, 0, &format!("p{tid}")));
         }
-        assert_eq!(threads.name_at(Some(1999), 0), OTHER);
+        assert_eq!(threads.name_at(Some(1999), Timestamp(0)), OTHER);
         assert_eq!(threads.beyond_cap, 2000 - (NAMES_MAX as u64 - 2));
     }
 }

@@ -1,5 +1,6 @@
 //! One request of a scatter plot or a list.
 
+use fonio_core::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,20 +36,20 @@ impl Point {
     pub(crate) fn of(seen: &Seen) -> Point {
         Point {
             request_id: seen.id,
-            at_ns: seen.at,
+            at_ns: seen.at.0,
             device: seen.device as u32,
             class: seen.class,
-            sector: seen.sector,
-            bytes: seen.bytes,
-            service_ns: seen.service,
-            response_ns: seen.response,
+            sector: seen.sector.map(|sector| sector.0),
+            bytes: seen.bytes.0,
+            service_ns: seen.service.map(|time| time.0),
+            response_ns: seen.response.map(|time| time.0),
             process: seen.process,
         }
     }
 
     /// Counts the time from the start of the span, and gives the process its place in the table.
-    pub(crate) fn place(&mut self, began_ns: u64, places: &[u32]) {
-        self.at_ns = self.at_ns.saturating_sub(began_ns);
+    pub(crate) fn place(&mut self, began: Timestamp, places: &[u32]) {
+        self.at_ns = (Timestamp(self.at_ns) - began).0;
         self.process = places[self.process as usize];
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fonio_core::Request;
+use fonio_core::{Nanos, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub(crate) struct PointTally {
     /// Points with this hash or a greater one are no longer wanted.
     bound: u64,
     /// By latency, then the lower id first; the least slow on top.
-    slow: BinaryHeap<Reverse<(u64, Reverse<u64>, u32)>>,
+    slow: BinaryHeap<Reverse<(Nanos, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
 }
 

@@ -56,9 +56,9 @@ impl Question for SizeTally {
             return;
         }
         let (tally, below) = &mut self.classes[seen.class as usize];
-        tally.add_scaled(seen.bytes, seen.bytes.div_ceil(SCALE));
+        tally.add_scaled(seen.bytes.0, seen.bytes.0.div_ceil(SCALE));
         for (count, bound) in below.iter_mut().zip(BOUNDS) {
-            *count += u64::from(seen.bytes < bound);
+            *count += u64::from(seen.bytes.0 < bound);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Service and response times of each class, which several questions read.
 
+use fonio_core::ByteCount;
+
 use super::class::{Class, Group};
 use crate::distribution::tally::Tally;
 use crate::question::seen::Seen;
@@ -28,9 +30,9 @@ impl Default for ServiceTally {
 }
 
 /// The size class of a request.
-fn size_class(bytes: u64) -> usize {
+fn size_class(bytes: ByteCount) -> usize {
     // The number of pages minus one has as many bits as there are doublings from one page to the class.
-    let pages = bytes.div_ceil(BOUNDS[0]);
+    let pages = bytes.0.div_ceil(BOUNDS[0]);
     ((u64::BITS - pages.saturating_sub(1).leading_zeros()) as usize).min(SIZES - 1)
 }
 
@@ -39,7 +41,7 @@ impl ServiceTally {
     pub(crate) fn add(&mut self, seen: &Seen) {
         let (class, size) = (seen.class as usize, size_class(seen.bytes));
         match seen.service {
-            Some(service) => self.tallies[class][size].add(service),
+            Some(service) => self.tallies[class][size].add(service.0),
             None => self.without[class][size] += 1,
         }
     }
@@ -79,7 +81,7 @@ impl ResponseTally {
     pub(crate) fn add(&mut self, seen: &Seen, readahead_known: bool) {
         self.requests[seen.class as usize] += 1;
         if let Some(response) = seen.response {
-            self.response[seen.class as usize].add(response);
+            self.response[seen.class as usize].add(response.0);
         }
         self.readahead_unknown += u64::from(seen.class == Class::Read && !readahead_known);
     }
@@ -126,7 +128,7 @@ mod tests {
             ((2 << 20) + 1, 10),
             (u64::MAX, 10),
         ] {
-            assert_eq!(size_class(bytes), class, "{bytes}");
+            assert_eq!(size_class(ByteCount(bytes)), class, "{bytes}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Requests and bytes by op, and the ratio of reads to writes (the block-trace study's Table I).
 
-use fonio_core::{Flags, Op, Request, Unit};
+use fonio_core::{ByteCount, Flags, Op, Request, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -69,8 +69,8 @@ use crate::requests::class::Class;
 /// Counts requests and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct TotalTally {
-    by_op: [(u64, u64); Op::ALL.len()],
-    by_class: [(u64, u64); Class::COUNT],
+    by_op: [(u64, ByteCount); Op::ALL.len()],
+    by_class: [(u64, ByteCount); Class::COUNT],
     fua_writes: u64,
     meta_requests: u64,
 }
@@ -83,7 +83,7 @@ impl Question for TotalTally {
         for (requests, bytes) in [&mut self.by_op[seen.op as usize], &mut self.by_class[seen.class as usize]]
         {
             *requests += 1;
-            *bytes = bytes.saturating_add(seen.bytes);
+            *bytes += seen.bytes;
         }
         self.fua_writes += u64::from(seen.class.is_write() && seen.flags.contains(Flags::FUA));
         self.meta_requests += u64::from(seen.flags.contains(Flags::META));
@@ -92,9 +92,9 @@ impl Question for TotalTally {
     fn finish(self, end: &mut Ending) -> Totals {
         let span_ns = end.duration();
         let of = |wanted: fn(Class) -> bool| {
-            Class::ALL.into_iter().filter(|class| wanted(*class)).fold((0, 0u64), |sum, class| {
+            Class::ALL.into_iter().filter(|class| wanted(*class)).fold((0, ByteCount(0)), |sum, class| {
                 let (requests, bytes) = self.by_class[class as usize];
-                (sum.0 + requests, sum.1.saturating_add(bytes))
+                (sum.0 + requests, sum.1 + bytes)
             })
         };
         let (requests, _) = of(|_| true);
@@ -104,8 +104,8 @@ impl Question for TotalTally {
             requests,
             reads,
             writes,
-            read_bytes,
-            write_bytes,
+            read_bytes: read_bytes.0,
+            write_bytes: write_bytes.0,
             read_write_ratio: ratio(reads, writes),
             read_write_bytes_ratio: ratio(read_bytes, write_bytes),
             requests_per_s: per_second(requests, span_ns),
@@ -115,13 +115,13 @@ impl Question for TotalTally {
                 .into_iter()
                 .zip(self.by_op)
                 .filter(|(_, (requests, _))| *requests > 0)
-                .map(|(op, (requests, bytes))| OpTotal { op: op.name().to_owned(), requests, bytes })
+                .map(|(op, (requests, bytes))| OpTotal { op: op.name().to_owned(), requests, bytes: bytes.0 })
                 .collect(),
             by_class: Class::ALL
                 .into_iter()
                 .zip(self.by_class)
                 .filter(|(_, (requests, _))| *requests > 0)
-                .map(|(class, (requests, bytes))| ClassTotal { class, requests, bytes })
+                .map(|(class, (requests, bytes))| ClassTotal { class, requests, bytes: bytes.0 })
                 .collect(),
             fua_writes: self.fua_writes,
             meta_requests: self.meta_requests,

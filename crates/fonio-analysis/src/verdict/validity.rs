@@ -141,7 +141,7 @@ impl Question for ValidityTally {
                 || row.queued.is_some_and(|queued| completed < queued)
         }) || matches!((row.queued, row.issued), (Some(queued), Some(issued)) if issued < queued);
         self.out_of_order_times += u64::from(early);
-        self.out_of_order_rows += u64::from(row.order_time().0 < seen.at);
+        self.out_of_order_rows += u64::from(row.order_time() < seen.at);
         self.errors += u64::from(row.error.is_some_and(|error| error != 0));
     }
 

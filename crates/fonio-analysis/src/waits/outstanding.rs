@@ -4,7 +4,7 @@
 //! as much as a read for which a person waits; both made light loads look heavy. Here, only requests for which a
 //! program may wait count, from queueing to completion, and overlapping ones count once.
 
-use fonio_core::{Request, Unit};
+use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::requests::class::Group;
 use crate::requests::point::Point;
 
 /// From this response on, a wait is long: a person feels a delay of a tenth of a second (Card, Moran and Newell 1983).
-pub const LONG_NS: u64 = 100_000_000;
+pub(crate) const LONG: Nanos = Nanos(100_000_000);
 
 /// From this share of the span on, storage matters. Ours: a tenth of the time is worth attention.
 pub const MATTERS_FROM: f64 = 0.10;
@@ -124,18 +124,18 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
     /// The start of the span: a request queued before it counts from there.
-    began: u64,
+    began: Timestamp,
     classes: [Union; Class::COUNT],
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
     /// Service times of requests for which a program may wait and whose queueing is not shown.
     service: Tally,
-    queue_sum: u64,
-    response_sum: u64,
+    queue_sum: Nanos,
+    response_sum: Nanos,
     long: u64,
     background: u64,
-    longest: Vec<(u64, Point)>,
+    longest: Vec<(Nanos, Point)>,
     requests: u64,
     waited_requests: u64,
     timed: u64,
@@ -146,35 +146,36 @@ pub(crate) struct OutstandingTally {
 struct ProcessUnion {
     union: Union,
     long: u64,
-    longest: u64,
+    longest: Nanos,
 }
 
 /// The union of intervals, which come in the order of issue: a later one may begin before earlier ones.
 #[derive(Debug, Default)]
 struct Union {
-    total: u64,
+    total: Nanos,
     /// The ends of the stretches that no interval can extend any more.
-    settled: u64,
+    settled: Timestamp,
     /// The latest stretches: disjoint, in order of time.
-    open: VecDeque<(u64, u64)>,
+    open: VecDeque<(Timestamp, Timestamp)>,
 }
 
 impl Union {
     #[inline]
-    fn add(&mut self, start: u64, end: u64) {
+    fn add(&mut self, start: Timestamp, end: Timestamp) {
+        assert!(start <= end, "an interval ends after it begins");
         if let Some((earlier, later)) = self.open.back_mut()
             && *earlier <= start
             && start <= *later
         {
             // The usual case: the latest stretch becomes longer, or stays as it is.
-            self.total += end.saturating_sub(*later);
+            self.total += end - *later;
             *later = end.max(*later);
             return;
         }
         self.add_elsewhere(start, end);
     }
 
-    fn add_elsewhere(&mut self, start: u64, end: u64) {
+    fn add_elsewhere(&mut self, start: Timestamp, end: Timestamp) {
         let (mut from, mut until) = (start.max(self.settled), end);
         while let Some(&(earlier, later)) = self.open.back() {
             if later < from {
@@ -185,7 +186,7 @@ impl Union {
             }
             from = from.min(earlier);
             until = until.max(later);
-            self.total -= later - earlier;
+            self.total = self.total - (later - earlier);
             self.open.pop_back();
         }
         if until <= from {
@@ -200,16 +201,16 @@ impl Union {
         }
     }
 
-    fn share(&self, span_ns: u64) -> Option<TimeShare> {
-        let ns = self.total.min(span_ns);
-        (self.total > 0).then_some(())?;
-        Some(TimeShare { ns, share: ratio(ns, span_ns)? })
+    fn share(&self, span: Nanos) -> Option<TimeShare> {
+        let time = self.total.min(span);
+        (self.total > Nanos(0)).then_some(())?;
+        Some(TimeShare { ns: time.0, share: ratio(time, span)? })
     }
 }
 
 impl OutstandingTally {
     #[cold]
-    fn name(&mut self, time: u64, seen: &Seen) {
+    fn name(&mut self, time: Nanos, seen: &Seen) {
         let place = self.longest.partition_point(|(longer, _)| *longer >= time);
         if place < NAMED {
             self.longest.insert(place, (time, Point::of(seen)));
@@ -221,7 +222,7 @@ impl OutstandingTally {
 impl Question for OutstandingTally {
     type Answer = Outstanding;
 
-    fn begin_at(&mut self, began: u64) {
+    fn begin_at(&mut self, began: Timestamp) {
         self.began = began;
     }
 
@@ -244,17 +245,17 @@ impl Question for OutstandingTally {
         let Some(time) = seen.response.or(seen.service) else { return };
         self.timed += 1;
         self.from_issue += u64::from(seen.response.is_none());
-        let long = time >= LONG_NS;
+        let long = time >= LONG;
         if !waited {
             self.background += u64::from(long);
             return;
         }
         if seen.response.is_none() {
-            self.service.add(time);
+            self.service.add(time.0);
         }
         if let (Some(queue), Some(response)) = (seen.queue, seen.response) {
-            self.queue_sum = self.queue_sum.saturating_add(queue);
-            self.response_sum = self.response_sum.saturating_add(response);
+            self.queue_sum += queue;
+            self.response_sum += response;
         }
         let process = at(&mut self.processes, seen.process as usize);
         process.longest = process.longest.max(time);
@@ -266,14 +267,14 @@ impl Question for OutstandingTally {
     }
 
     fn finish(self, end: &mut Ending) -> Outstanding {
-        let (span_ns, places) = (end.duration(), &end.places);
+        let (span, places) = (end.duration(), &end.places);
         let responses = end.context.response.of_classes(may_be_waited_for).chain([&self.service]);
         let response = Tally::together(responses);
         let nothing = TimeShare { ns: 0, share: 0.0 };
-        let waited = self.waited.share(span_ns).or((self.timed > 0 && span_ns > 0).then_some(nothing));
+        let waited = self.waited.share(span).or((self.timed > 0 && span > Nanos(0)).then_some(nothing));
         let of_waited = |time: &TimeShare| waited.and_then(|waited| ratio(time.ns.min(waited.ns), waited.ns));
         let row = |group: Group, union: &Union, program_waits: bool| {
-            let time = union.share(span_ns)?;
+            let time = union.share(span)?;
             let of_waited_share = if program_waits { of_waited(&time) } else { None };
             Some(OutstandingRow { group, time, of_waited_share })
         };
@@ -283,13 +284,13 @@ impl Question for OutstandingTally {
         }));
         let mut processes: Vec<OutstandingProcess> = (self.processes.iter().enumerate())
             .filter_map(|(number, process)| {
-                let time = process.union.share(span_ns)?;
+                let time = process.union.share(span)?;
                 Some(OutstandingProcess {
                     process: places[number],
                     time,
                     of_waited_share: of_waited(&time),
                     long: process.long,
-                    longest_ns: process.longest,
+                    longest_ns: process.longest.0,
                 })
             })
             .collect();
@@ -309,7 +310,7 @@ impl Question for OutstandingTally {
             ),
             queue_share: ratio(self.queue_sum, self.response_sum),
             long: LongResponses {
-                threshold_ns: LONG_NS,
+                threshold_ns: LONG.0,
                 count: self.long,
                 background: self.background,
                 longest: longest.collect(),
@@ -470,13 +471,13 @@ mod tests {
     fn memory_is_bounded_and_nothing_counts_twice() {
         let mut union = Union::default();
         for at in 0..10_000u64 {
-            union.add(at * 10, at * 10 + 5);
+            union.add(Timestamp(at * 10), Timestamp(at * 10 + 5));
         }
-        assert_eq!((union.total, union.open.len()), (50_000, OPEN));
-        union.add(0, 100_000);
+        assert_eq!((union.total, union.open.len()), (Nanos(50_000), OPEN));
+        union.add(Timestamp(0), Timestamp(100_000));
         // Up to the settled stretches the union stays as it was; from there on everything is covered.
         let settled = (10_000 - OPEN as u64) * 10 - 5;
-        assert_eq!(union.total, (10_000 - OPEN as u64) * 5 + 100_000 - settled);
+        assert_eq!(union.total.0, (10_000 - OPEN as u64) * 5 + 100_000 - settled);
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fonio_core::{EventKind, Request, Unit};
+use fonio_core::{EventKind, Nanos, Request, Timestamp, Unit};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,8 +85,8 @@ pub(crate) struct QueueTally {
     queue: [Tally; Class::COUNT],
     /// Requests without a queue time.
     without_queue: [u64; Class::COUNT],
-    queue_sum: u64,
-    response_sum: u64,
+    queue_sum: Nanos,
+    response_sum: Nanos,
     requeues: Option<Requeues>,
     devices: Vec<InFlight>,
 }
@@ -95,10 +95,10 @@ pub(crate) struct QueueTally {
 #[derive(Debug)]
 struct InFlight {
     /// The ends of the requests, the earliest on top.
-    ends: BinaryHeap<Reverse<u64>>,
-    now: u64,
+    ends: BinaryHeap<Reverse<Timestamp>>,
+    now: Timestamp,
     max_depth: u64,
-    time_at_depth: [u64; DEPTHS],
+    time_at_depth: [Nanos; DEPTHS],
     depth_time: u128,
     depth_at_issue: u64,
     issues: u64,
@@ -108,9 +108,9 @@ impl Default for InFlight {
     fn default() -> InFlight {
         InFlight {
             ends: BinaryHeap::new(),
-            now: 0,
+            now: Timestamp(0),
             max_depth: 0,
-            time_at_depth: [0; DEPTHS],
+            time_at_depth: [Nanos(0); DEPTHS],
             depth_time: 0,
             depth_at_issue: 0,
             issues: 0,
@@ -121,7 +121,7 @@ impl Default for InFlight {
 impl InFlight {
     /// Removes the requests that end up to `time`.
     #[inline]
-    fn advance(&mut self, time: u64) {
+    fn advance(&mut self, time: Timestamp) {
         while let Some(Reverse(end)) = self.ends.peek().copied() {
             if end > time {
                 break;
@@ -136,39 +136,41 @@ impl InFlight {
     }
 
     #[inline]
-    fn pass(&mut self, time: u64) {
+    fn pass(&mut self, time: Timestamp) {
+        assert!(self.now <= time, "requests come in the order of their issue");
         let depth = self.ends.len();
         let passed = time - self.now;
         self.time_at_depth[depth.min(DEPTHS - 1)] += passed;
-        self.depth_time += u128::from(passed) * depth as u128;
+        self.depth_time += u128::from(passed.0) * depth as u128;
         self.now = time;
     }
 
     #[inline]
-    fn start(&mut self, end: u64) {
+    fn start(&mut self, end: Timestamp) {
         self.depth_at_issue += self.ends.len() as u64;
         self.issues += 1;
         self.ends.push(Reverse(end));
         self.max_depth = self.max_depth.max(self.ends.len() as u64);
     }
 
-    fn finish(&mut self, device: u32, span_ns: u64) -> DeviceDepth {
-        self.advance(u64::MAX);
-        let busy_ns = self.time_at_depth[1..].iter().sum::<u64>();
-        let deepest = self.time_at_depth.iter().rposition(|time| *time > 0).unwrap_or(0);
-        let mut time_at_depth_ns = self.time_at_depth[..=deepest].to_vec();
-        time_at_depth_ns[0] = span_ns.saturating_sub(busy_ns);
-        let mean_over = |time: u64| (time > 0).then(|| self.depth_time as f64 / time as f64);
+    fn finish(&mut self, device: u32, span: Nanos) -> DeviceDepth {
+        self.advance(Timestamp(u64::MAX));
+        let busy: Nanos = self.time_at_depth[1..].iter().copied().sum();
+        let deepest = self.time_at_depth.iter().rposition(|time| *time > Nanos(0)).unwrap_or(0);
+        let mut time_at_depth_ns: Vec<u64> =
+            self.time_at_depth[..=deepest].iter().map(|time| time.0).collect();
+        time_at_depth_ns[0] = (span - busy).0;
+        let mean_over = |time: Nanos| (time.0 > 0).then(|| self.depth_time as f64 / time.0 as f64);
         DeviceDepth {
             device,
-            mean_depth: mean_over(span_ns),
-            mean_depth_when_busy: mean_over(busy_ns),
+            mean_depth: mean_over(span),
+            mean_depth_when_busy: mean_over(busy),
             max_depth: self.max_depth,
             time_at_depth_ns,
-            busy_ns,
-            busy_share: ratio(busy_ns, span_ns),
+            busy_ns: busy.0,
+            busy_share: ratio(busy, span),
             mean_depth_at_issue: ratio(self.depth_at_issue, self.issues),
-            busy_per_request_ns: ratio(busy_ns, self.issues),
+            busy_per_request_ns: ratio(busy.0, self.issues),
         }
     }
 }
@@ -179,10 +181,10 @@ impl Question for QueueTally {
     #[inline]
     fn request(&mut self, row: &Request, seen: &Seen) {
         if let Some(queue) = seen.queue {
-            self.queue[seen.class as usize].add(queue);
+            self.queue[seen.class as usize].add(queue.0);
             if let Some(response) = seen.response {
-                self.queue_sum = self.queue_sum.saturating_add(queue);
-                self.response_sum = self.response_sum.saturating_add(response);
+                self.queue_sum += queue;
+                self.response_sum += response;
             }
         }
         self.without_queue[seen.class as usize] += u64::from(seen.queue.is_none());
@@ -199,7 +201,7 @@ impl Question for QueueTally {
     }
 
     fn finish(mut self, end: &mut Ending) -> Queueing {
-        let span_ns = end.duration();
+        let span = end.duration();
         // If a source can show requeues and shows none, there were none.
         if end.meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name()) {
             self.requeues.get_or_insert_default();
@@ -216,7 +218,7 @@ impl Question for QueueTally {
             requeues: self.requeues.clone(),
             devices: (self.devices.iter_mut().enumerate())
                 .filter(|(_, device)| device.issues > 0)
-                .map(|(index, device)| device.finish(index as u32, span_ns))
+                .map(|(index, device)| device.finish(index as u32, span))
                 .collect(),
         }
     }

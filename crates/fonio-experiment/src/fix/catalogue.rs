@@ -127,7 +127,7 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Nothing,
         source: KIM,
         real: Real::ByHand(
-            "If one of the two devices fails, all data on both are lost, so the risk is about twice that of one device: keep a backup. The second device should be as fast as the first, because the slower one decides how fast the array is (`docs/runs.md`). Back the data up, and unmount both devices; mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys the data on both.",
+            "If one of the two devices fails, all data on both are lost, so the risk is about twice that of one device: keep a backup. The second device should be as fast as the first, because the slower one decides how fast the array is (`docs/runs-reference.md`). Back the data up, and unmount both devices; mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys the data on both.",
         ),
         change: Change::Setup(|setup, _| {
             another_device(setup, |profile| format!("raid0:internal_2010+{profile}"))

@@ -166,7 +166,7 @@ fn stored_type(data_type: &DataType) -> &DataType {
 mod tests {
     use super::*;
 
-    /// The columns of a table in `docs/recording.md`: name, SQL type, and whether a column can be null.
+    /// The columns of a table in `docs/recording-reference.md`: name, SQL type, and whether a column can be null.
     fn documented(document: &str, table: Table) -> Vec<(String, String, bool)> {
         let (_, section) =
             document.split_once(&format!("\n### {table}\n")).expect("each table has a section");
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_document_has_every_column() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recording-reference.md");
         let document = std::fs::read_to_string(path).unwrap();
         fn check<R: Row>(document: &str) {
             let columns = R::columns().into_iter();

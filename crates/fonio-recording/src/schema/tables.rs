@@ -2,7 +2,7 @@
 //! marked `added` is missing in recordings of older versions; it can be null, and is null in them.
 //!
 //! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION` and
-//! describe the change in `docs/recording.md`. Text and a dictionary of text are the same stored type.
+//! describe the change in `docs/recording-reference.md`. Text and a dictionary of text are the same stored type.
 
 use arrow::array::ArrayRef;
 use fonio_core::{

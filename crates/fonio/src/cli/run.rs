@@ -186,7 +186,7 @@ pub struct SetupArgs {
     pub html: Option<PathBuf>,
     /// Print JSON.
     ///
-    /// docs/runs.md describes it.
+    /// docs/runs-reference.md describes it.
     #[arg(long)]
     pub json: bool,
 }

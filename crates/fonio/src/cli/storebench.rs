@@ -17,7 +17,7 @@ use super::{EmulatedTarget, Output, parse_time};
     fonio storebench /mnt/card                      measure the device below a directory\n  \
     sudo fonio storebench /dev/mmcblk0              read a device, and write nothing\n  \
     fonio storebench show storebench.json           show a result again\n  \
-    fonio storebench compare before.json after.json name the differences that are not chance\n\n\
+    fonio storebench compare before.json after.json  name the differences that are not chance\n\n\
     For a directory with the name of a subcommand, write ./show."
 )]
 pub struct StoreBench {

@@ -54,6 +54,8 @@ fn with_names(command: Command) -> Command {
             let run = offer(run, "workload", &workloads);
             offer(offer(run, "fix", &fixes), "on", &profiles)
         })
+        .mut_subcommand("launch", |launch| offer(launch, "on", &profiles))
+        .mut_subcommand("replay", |replay| offer(offer(replay, "fix", &fixes), "on", &profiles))
         .mut_subcommand("fix", |fix| {
             let fix = ["show", "apply", "undo", "trial"]
                 .into_iter()

@@ -21,7 +21,7 @@
 //! Only requests outstanding at the arrival count. Later requests are ignored, because a slow request would meet more
 //! of everything.
 
-use fonio_core::{Request, Unit};
+use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -120,13 +120,13 @@ pub(crate) struct InterferenceTally {
 /// A request at its arrival.
 #[derive(Debug)]
 struct Arrival {
-    at: u64,
+    at: Timestamp,
     device: usize,
     kind: Kind,
-    end: u64,
-    bytes: u64,
-    response: Option<u64>,
-    service: Option<u64>,
+    end: Timestamp,
+    bytes: ByteCount,
+    response: Option<Nanos>,
+    service: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,22 +140,22 @@ enum Kind {
 #[derive(Debug, Default)]
 struct Found {
     /// The end and kind of each request, the earliest end on top.
-    ends: BinaryHeap<Reverse<(u64, Kind)>>,
+    ends: BinaryHeap<Reverse<(Timestamp, Kind)>>,
     kinds: [u64; 3],
-    now: u64,
+    now: Timestamp,
     /// When the device last completed something, or became busy.
-    began: u64,
+    began: Timestamp,
 }
 
 #[derive(Debug, Default)]
 struct Side {
     requests: u64,
-    bytes: u64,
+    bytes: ByteCount,
     depth: u64,
     services: u64,
-    service_sum: u64,
+    service_sum: Nanos,
     responses: u64,
-    response_sum: u64,
+    response_sum: Nanos,
 }
 
 /// The strata of reads and of writes in a slice of time.
@@ -170,14 +170,14 @@ struct Stratum(u32);
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     count: [u64; 2],
-    sum: [u64; 2],
+    sum: [Nanos; 2],
 }
 
 impl Pair {
     fn fold(&mut self, more: &Pair) {
         for side in 0..2 {
             self.count[side] += more.count[side];
-            self.sum[side] = self.sum[side].saturating_add(more.sum[side]);
+            self.sum[side] += more.sum[side];
         }
     }
 
@@ -185,7 +185,7 @@ impl Pair {
         let part = part.copied().unwrap_or_default();
         Pair {
             count: [self.count[0] - part.count[0], self.count[1] - part.count[1]],
-            sum: [self.sum[0].saturating_sub(part.sum[0]), self.sum[1].saturating_sub(part.sum[1])],
+            sum: [self.sum[0] - part.sum[0], self.sum[1] - part.sum[1]],
         }
     }
 
@@ -226,17 +226,17 @@ fn depth_class(depth: u64) -> u8 {
 }
 
 /// Up to 4 KiB, then one class per factor of four.
-fn size_class(bytes: u64) -> u8 {
-    ((u64::BITS - (bytes.saturating_sub(1) >> 12).leading_zeros()).div_ceil(2)).min(5) as u8
+fn size_class(bytes: ByteCount) -> u8 {
+    ((u64::BITS - (bytes.0.saturating_sub(1) >> 12).leading_zeros()).div_ceil(2)).min(5) as u8
 }
 
 /// Below 8 µs, then one class per doubling, up to 16 ms.
-fn age_class(age: u64) -> u8 {
-    (u64::BITS - (age >> 13).leading_zeros()).min(11) as u8
+fn age_class(age: Nanos) -> u8 {
+    (u64::BITS - (age.0 >> 13).leading_zeros()).min(11) as u8
 }
 
 impl Found {
-    fn advance(&mut self, time: u64) {
+    fn advance(&mut self, time: Timestamp) {
         while let Some(&Reverse((end, kind))) = self.ends.peek() {
             if end > time {
                 break;
@@ -248,12 +248,14 @@ impl Found {
         self.now = time;
     }
 
-    fn push(&mut self, end: u64, kind: Kind) {
+    fn push(&mut self, end: Timestamp, kind: Kind) {
         if self.ends.is_empty() {
             self.began = self.now;
         }
         self.kinds[kind as usize] += 1;
         self.ends.push(Reverse((end, kind)));
+        let kinds: u64 = self.kinds.iter().sum();
+        assert!(kinds == self.ends.len() as u64, "each outstanding request is of one kind");
     }
 }
 
@@ -345,14 +347,14 @@ impl InterferenceTally {
             let met = usize::from(found.kinds[1 - op] > 0);
             let side = &mut self.sides[op][met];
             side.requests += 1;
-            side.bytes = side.bytes.saturating_add(arrival.bytes);
+            side.bytes += arrival.bytes;
             side.depth += depth;
             for (count, sum, time) in [
                 (&mut side.services, &mut side.service_sum, arrival.service),
                 (&mut side.responses, &mut side.response_sum, arrival.response),
             ] {
                 *count += u64::from(time.is_some());
-                *sum = sum.saturating_add(time.unwrap_or(0));
+                *sum += time.unwrap_or_default();
             }
             if (1..DEEP).contains(&depth) {
                 let stratum = Stratum(u32::from_be_bytes([
@@ -363,7 +365,7 @@ impl InterferenceTally {
                 ]));
                 let pair = self.slices.at(arrival.at).0[op].entry(stratum).or_default();
                 pair.count[met] += 1;
-                pair.sum[met] = pair.sum[met].saturating_add(time);
+                pair.sum[met] += time;
             }
         }
         found.push(arrival.end, arrival.kind);
@@ -374,9 +376,9 @@ impl Side {
     fn finish(&self) -> SlowdownSide {
         SlowdownSide {
             requests: self.requests,
-            mean_response_ns: ratio(self.response_sum, self.responses),
-            mean_service_ns: ratio(self.service_sum, self.services),
-            mean_bytes: ratio(self.bytes, self.requests),
+            mean_response_ns: ratio(self.response_sum.0, self.responses),
+            mean_service_ns: ratio(self.service_sum.0, self.services),
+            mean_bytes: ratio(self.bytes.0, self.requests),
             mean_depth: ratio(self.depth, self.requests),
         }
     }
@@ -446,8 +448,8 @@ fn weighted_means(strata: impl Iterator<Item = Pair>) -> Option<Means> {
         let counts = count.map(|count| count as f64);
         let weight = counts[0] * counts[1] / (counts[0] + counts[1]);
         weights += weight;
-        without += weight * sum[0] as f64 / counts[0];
-        with += weight * sum[1] as f64 / counts[1];
+        without += weight * sum[0].0 as f64 / counts[0];
+        with += weight * sum[1].0 as f64 / counts[1];
     }
     (without > 0.0).then(|| Means { without: without / weights, with: with / weights })
 }
@@ -478,10 +480,12 @@ mod tests {
         let depths: Vec<u8> =
             [0, 1, 16, 17, 18, 31, 32, 35, 36, 63, 64, 255, 256, 9999].map(depth_class).into();
         assert_eq!(depths, [0, 1, 16, 16, 17, 23, 24, 24, 25, 31, 32, 47, 48, 48]);
-        let sizes: Vec<u8> =
-            [0, 4096, 4097, 16 << 10, 64 << 10, 65 << 10, 1 << 20, 9 << 20].map(size_class).into();
+        let sizes: Vec<u8> = [0, 4096, 4097, 16 << 10, 64 << 10, 65 << 10, 1 << 20, 9 << 20]
+            .map(|bytes| size_class(ByteCount(bytes)))
+            .into();
         assert_eq!(sizes, [0, 0, 1, 1, 2, 3, 4, 5]);
-        let ages: Vec<u8> = [0, 8191, 8192, 16_383, 16_384, 8 << 20, 1 << 40].map(age_class).into();
+        let ages: Vec<u8> =
+            [0, 8191, 8192, 16_383, 16_384, 8 << 20, 1 << 40].map(|age| age_class(Nanos(age))).into();
         assert_eq!(ages, [0, 0, 1, 1, 2, 11, 11]);
     }
 

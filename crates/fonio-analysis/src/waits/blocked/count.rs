@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::chain::{Place, add_place};
 use super::is_felt;
-use crate::waits::outstanding::LONG_NS;
+use crate::waits::outstanding::LONG;
 
 /// The largest number of files distinguished for one thread.
 const FILES_OF_THREAD: usize = 16;
@@ -84,7 +84,7 @@ impl Count {
         self.add(wait.operation, 1, time);
         self.rows += 1;
         self.longest = self.longest.max(wait.felt());
-        self.long += u64::from(wait.felt() >= LONG_NS && is_felt(wait.operation));
+        self.long += u64::from(wait.felt() >= LONG.0 && is_felt(wait.operation));
         if let Some(file) = wait.file {
             self.add_file(file, time);
         }

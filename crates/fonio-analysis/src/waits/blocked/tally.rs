@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
-use fonio_core::{BlockedCount, Request, Thread, Wait};
+use fonio_core::{BlockedCount, Request, Thread, Timestamp, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{Owner, Owners, Watch};
@@ -18,7 +18,7 @@ use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 use crate::question::threads::Threads;
-use crate::waits::outstanding::LONG_NS;
+use crate::waits::outstanding::LONG;
 
 /// The most threads followed.
 const THREADS_MAX: usize = 1 << 16;
@@ -93,8 +93,8 @@ impl Question for BlockedTally {
         let threads = &mut context.threads;
         self.is_known = true;
         if row.blocked_in.is_for_storage(row.reason) {
-            let key = (row.tid, threads.name_at(Some(row.tid), row.from.0));
-            if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from.0)) {
+            let key = (row.tid, threads.name_at(Some(row.tid), row.from));
+            if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
                 count.add(row.blocked_in, row.count, row.total.0);
             }
         }
@@ -112,7 +112,7 @@ impl Question for BlockedTally {
         {
             let (requests, bytes) = self.caused.entry(tid).or_default();
             *requests += 1;
-            *bytes = bytes.saturating_add(seen.bytes);
+            *bytes = bytes.saturating_add(seen.bytes.0);
         }
         if self.is_filtered {
             return;
@@ -124,12 +124,12 @@ impl Question for BlockedTally {
         let of = (row.file_id, row.content);
         let owner = Owner { process: seen.process, unit: seen.unit, is_own: false };
         let pid = tid.map(|tid| self.pids.get(&tid).copied().unwrap_or(tid));
-        self.watch.request((seen.queued.unwrap_or(start).min(start), end), seen.device, pid, (owner, of));
+        self.watch.request((seen.queued.unwrap_or(start).min(start).0, end.0), seen.device, pid, (owner, of));
     }
 
     /// `None` if the recording does not have the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
-        let (began, span_ns, meta) = (end.began(), end.duration(), end.meta);
+        let (began, span_ns, meta) = (end.began().0, end.duration().0, end.meta);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On a quiet machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
@@ -166,7 +166,7 @@ impl Question for BlockedTally {
                 }
             }
             if role == Role::OfInterest {
-                let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG_NS && is_felt(kept.operation));
+                let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG.0 && is_felt(kept.operation));
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
@@ -208,7 +208,7 @@ impl Question for BlockedTally {
                 })
                 .collect(),
             long: LongWaits {
-                threshold_ns: LONG_NS,
+                threshold_ns: LONG.0,
                 count: long_count,
                 longest: (long.iter())
                     .map(|(key, of_unit, kept)| LongWait {
@@ -253,19 +253,19 @@ impl BlockedTally {
         Some(count)
     }
 
-    fn take(&mut self, row: &Wait, span: (u64, u64), threads: &mut Threads, is_counted: bool) {
+    fn take(&mut self, row: &Wait, span: (Timestamp, Timestamp), threads: &mut Threads, is_counted: bool) {
         // A wait of a launch does not show the operation.
         let Some(operation) = row.blocked_in else { return };
         self.is_known = true;
-        let began = row.began.0.max(span.0);
+        let began = row.began.max(span.0).0;
         // The end of the span is known only at the end; a wait without an end lasts until then.
-        let ended = row.ended.map_or(span.1, |ended| ended.0.min(span.1));
+        let ended = row.ended.map_or(span.1, |ended| ended.min(span.1)).0;
         if ended <= began {
             return;
         }
         self.end_chains(row.began.0);
-        let key = (row.tid, threads.name_at(Some(row.tid), row.began.0));
-        let unit = threads.unit_at(row.tid, row.began.0);
+        let key = (row.tid, threads.name_at(Some(row.tid), row.began));
+        let unit = threads.unit_at(row.tid, row.began);
         if !operation.is_for_storage(row.reason) {
             if let Some(waker) = row.waker_tid.filter(|waker| *waker != row.tid) {
                 let wait = ForThread::new((key, unit), operation, (began, ended), waker);

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use fonio_core::Random;
+use fonio_core::{ByteCount, Nanos, Random, Sector, Timestamp};
 
 use super::{EqualDepth, InterferenceTally};
 use crate::question::Question;
@@ -214,15 +214,15 @@ fn compare(rows: &[Row]) -> ([Option<EqualDepth>; 2], bool) {
             op: if row.write { fonio_core::Op::Write } else { fonio_core::Op::Read },
             class: if row.write { Class::WriteSync } else { Class::Read },
             flags: fonio_core::Flags::NONE,
-            sector: Some(0),
-            bytes: 4096,
-            queued: Some(row.queued),
-            at: row.issued,
-            flight: Some((row.issued, row.completed)),
+            sector: Some(Sector(0)),
+            bytes: ByteCount(4096),
+            queued: Some(Timestamp(row.queued)),
+            at: Timestamp(row.issued),
+            flight: Some((Timestamp(row.issued), Timestamp(row.completed))),
             busy: None,
-            service: Some(row.completed - row.issued),
-            response: Some(row.completed - row.queued),
-            queue: Some(row.issued - row.queued),
+            service: Some(Nanos(row.completed - row.issued)),
+            response: Some(Nanos(row.completed - row.queued)),
+            queue: Some(Nanos(row.issued - row.queued)),
             process: row.process as u32,
             unit: None,
             flush: None,

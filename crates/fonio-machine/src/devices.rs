@@ -28,13 +28,13 @@ pub struct StorageDevice {
     pub written_bytes: Option<ByteCount>,
     /// Bytes read since boot.
     pub read_bytes: Option<ByteCount>,
-    /// Bytes written during [`Writing::interval_ms`].
+    /// Bytes written during [`Writing::interval_ms`](crate::writers::Writing).
     pub written_now_bytes: Option<ByteCount>,
-    /// Bytes read during [`Writing::interval_ms`].
+    /// Bytes read during [`Writing::interval_ms`](crate::writers::Writing).
     pub read_now_bytes: Option<ByteCount>,
     /// Time since boot for which requests were in flight.
     pub busy_ms: Option<u64>,
-    /// Time during [`Writing::interval_ms`] for which requests were in flight.
+    /// Time during [`Writing::interval_ms`](crate::writers::Writing) for which requests were in flight.
     pub busy_now_ms: Option<u64>,
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fonio_core::quantity::{parse_bytes, parse_duration};
@@ -168,7 +169,7 @@ pub struct SetupArgs {
     /// Run each test or setup this many times.
     ///
     /// In rounds, each of which runs every setup once. `auto`: three rounds show how much run times vary, then as many follow
-    /// as are needed to know every gain within 25 %, for three minutes at most.
+    /// as are needed to know every gain within 25 %, for three minutes at most; `auto:1m` sets this time.
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
     pub runs: Runs,
     /// Seed of all random choices.
@@ -251,15 +252,21 @@ impl FromStr for Candidates {
 pub enum Runs {
     /// This many.
     Number(u32),
-    /// As many as the spread of a pilot requires.
-    Auto,
+    /// The number that the spread of a pilot requires, if the rounds take no longer than this.
+    Auto(Duration),
 }
+
+/// The time limit of `--runs auto`.
+const AUTO_TIME: Duration = Duration::from_secs(180);
 
 fn parse_runs(text: &str) -> Result<Runs, String> {
     match text.parse::<u32>() {
         Ok(number @ 1..=1000) => Ok(Runs::Number(number)),
-        _ if text == "auto" => Ok(Runs::Auto),
-        _ => Err("write a whole number from 1 to 1000, or auto".to_owned()),
+        _ if text == "auto" => Ok(Runs::Auto(AUTO_TIME)),
+        _ => match text.strip_prefix("auto:").map(parse_duration) {
+            Some(Ok(time)) => Ok(Runs::Auto(time)),
+            _ => Err("write a whole number from 1 to 1000, auto, or auto:TIME such as auto:1m".to_owned()),
+        },
     }
 }
 

@@ -29,7 +29,8 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     tell(&plan);
     let setups = setups(at)?;
     let fixes = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
-    let arms = Tried { candidates: fixes, refusal: Refusal::Error, best: None }.arms(&setups, None)?;
+    let arms = Tried { candidates: fixes, refusal: Refusal::Error, best: None, verbose: false }
+        .arms(&setups, None)?;
     let roles = roles()?;
     let options = CommandOptions {
         command: &[],

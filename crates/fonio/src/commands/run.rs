@@ -1,6 +1,7 @@
 //! `fonio run`: workloads on devices, with and without fixes.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -8,7 +9,6 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
@@ -129,7 +129,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
         );
     }
     let candidates = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
-    let tried = Tried { candidates, refusal: Refusal::Error, best: None };
+    let tried = Tried { candidates, refusal: Refusal::Error, best: None, verbose: false };
     measure(&workload, &setup, &arguments.work, &tried, colour)
 }
 
@@ -158,6 +158,8 @@ pub(super) struct Tried<'a> {
     pub refusal: Refusal,
     /// Measure only this many of the fixes, the fastest.
     pub best: Option<usize>,
+    /// Name each fix that is left out, with the reason.
+    pub verbose: bool,
 }
 
 impl Tried<'_> {
@@ -176,7 +178,7 @@ impl Tried<'_> {
             }
         };
         let planned = variations(setups, self.candidates, workload, &Setup::check_kernel, &mut refused);
-        left_out.tell();
+        left_out.tell(self.verbose);
         planned.map_err(|error| kernel::explain(error, setups.iter().map(|(_, setup)| setup)))
     }
 }
@@ -204,10 +206,15 @@ impl LeftOut {
         }
     }
 
-    fn tell(&self) {
-        for (reason, fixes) in &self.0 {
-            let colon = if fixes.is_empty() { "" } else { ": " };
-            say!("left out: {}{colon}{reason}", fixes.join(", "));
+    fn tell(&self, verbose: bool) {
+        if verbose {
+            for (reason, fixes) in &self.0 {
+                let colon = if fixes.is_empty() { "" } else { ": " };
+                say!("left out: {}{colon}{reason}", fixes.join(", "));
+            }
+        } else if !self.0.is_empty() {
+            let fixes: BTreeSet<&String> = self.0.iter().flat_map(|(_, fixes)| fixes).collect();
+            say!("{} fixes cannot be tried here; --verbose lists the reasons", fixes.len());
         }
     }
 }
@@ -231,9 +238,8 @@ pub(super) fn recover() -> Result<()> {
     Ok(())
 }
 
-/// `--runs auto`: gains known within 25 percent, for three minutes at most.
+/// `--runs auto`: gains known within 25 percent.
 const AUTO_FACTOR: f64 = 1.25;
-const AUTO_BUDGET: Duration = Duration::from_secs(180);
 
 /// Measures a workload in each setup, and with each fix.
 pub(super) fn measure(
@@ -272,7 +278,7 @@ pub(super) fn measure(
         arms = fastest(&arms, &once, best);
         match arguments.runs {
             Runs::Number(number) => say!("Measuring the fastest, {number} times each:"),
-            Runs::Auto => say!("Measuring the fastest, at first three times each:"),
+            Runs::Auto(_) => say!("Measuring the fastest, at first three times each:"),
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
@@ -285,7 +291,7 @@ pub(super) fn measure(
 fn rounds(runs: Runs) -> Rounds {
     match runs {
         Runs::Number(number) => Rounds::Fixed(number),
-        Runs::Auto => Rounds::Pilot { factor: AUTO_FACTOR, budget: AUTO_BUDGET },
+        Runs::Auto(budget) => Rounds::Pilot { factor: AUTO_FACTOR, budget },
     }
 }
 

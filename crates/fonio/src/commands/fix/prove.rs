@@ -19,7 +19,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
         // Of all fixes, those that cannot be tried here are left out.
         None => (super::chosen(arguments.choice).map(Candidate::Listed).collect(), Refusal::LeaveOut),
     };
-    let tried = Tried { candidates: &candidates, refusal, best: arguments.best };
+    let tried = Tried { candidates: &candidates, refusal, best: arguments.best, verbose: arguments.verbose };
     match &proof.workload {
         None => of_command(arguments, &tried, colour),
         Some(name) => {

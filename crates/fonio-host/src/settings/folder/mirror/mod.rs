@@ -22,7 +22,7 @@ use crate::HostError;
 
 /// How the names of objects begin that are not complete yet.
 const BESIDE: &[u8] = b".fonio-write-out-";
-/// A file that is neither copied nor removed: it says that all beside it is only a copy ([`super::on`]).
+/// A file that is neither copied nor removed: it marks a folder whose files are only a copy (`kinds::folder_on`).
 pub(in crate::settings) const COPY: &CStr = c".fonio-copy";
 /// The most failures that an error names.
 const FAILURES_MAX: usize = 5;

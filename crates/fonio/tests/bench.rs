@@ -19,7 +19,7 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
         at,
         "--set",
         "four",
-        "--size",
+        "--range",
         "8MiB",
         "--runs",
         "2",
@@ -52,7 +52,7 @@ fn what_cannot_be_measured_is_said() {
 fn concurrency_says_the_bytes_of_its_rounds() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().to_str().expect("its name is text");
-    let said = fonio(&["bench", "concurrency", at, "--size", "4MiB", "--runs", "2", "--dry-run", "--json"]);
+    let said = fonio(&["bench", "concurrency", at, "--range", "4MiB", "--runs", "2", "--dry-run", "--json"]);
     assert!(said.status.success(), "{said:?}");
     let volume: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
     // The range once, then in each round it is written before each of the two kinds of writes, and ten numbers of processes
@@ -67,7 +67,7 @@ fn concurrency_says_the_bytes_of_its_rounds() {
 fn concurrency_is_not_measured_where_nothing_could_follow_from_it() {
     let shm = fs::read_to_string("/proc/self/mounts").is_ok_and(|text| text.contains(" /dev/shm tmpfs "));
     for (arguments, says) in [
-        (&[".", "--size", "1MiB"][..], "write at least 4MiB"),
+        (&[".", "--range", "1MiB"][..], "write at least 4MiB"),
         (&["ridata", "--apply"], "an emulated device, which is gone after the benchmark"),
         (&["ridata", "--apply", "--in", "lab:6.12"], "an emulated device, which is gone after the benchmark"),
         (&[".", "--apply", "--quick"], "leave out --quick"),

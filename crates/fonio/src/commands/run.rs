@@ -57,7 +57,7 @@ pub enum Role {
         /// The file or folder that was prepared for it.
         file: PathBuf,
         /// Replay this layer of the recording.
-        #[arg(long, value_enum, value_name = "LAYER")]
+        #[arg(long, value_enum, default_value_t = Layer::Blocks)]
         layer: Layer,
         /// Replay without pauses, as fast as possible.
         #[arg(long)]

@@ -95,7 +95,7 @@ struct sio_settings {
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
 	u64 hold_max_ns;	/* the maximum anticipation after a read; 0: none */
 	u64 turn_wait_ns;	/* the maximum time for which a read waits for the turns of other readers; 0: there are no turns */
-	u32 turn_reads;		/* on a slow device, a turn is long enough for this many small reads, up to SIO_TURN_WAITS * turn_wait_ns */
+	u32 turn_reads;		/* on a slow device, a turn fits this many small reads, up to SIO_TURN_WAITS * turn_wait_ns */
 	bool has_level_slices;	/* levels of a class have the device one after the other, for a slice each; otherwise by shares */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */

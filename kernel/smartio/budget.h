@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The budget: what reads lost to writes, and may still lose. Writes go beside reads while it lasts. Part of policy.c.
+ * The budget: the time that reads lost to writes, and may still lose. Writes go during reads while there is budget left. Part of
+ * policy.c.
  */
 #ifndef SMARTIO_BUDGET_H
 #define SMARTIO_BUDGET_H
 
-/* An aged write makes reads earn the budget so many times faster: with 120 %, four ninths of the device's time. */
+/* While a write is aged, reads earn the budget this many times faster: with 120 %, four ninths of the device's time. */
 #define AGED_FACTOR 4
-/* The budget can grow to so many writes. */
+/* The maximum of the budget, in service times of writes. */
 #define BUDGET_WRITES 2
-/* The most writes in flight beside reads, however many the device takes. */
+/* The maximum number of writes in flight during reads, even if the device takes more. */
 #define WINDOW_MAX 64
 
 static u64 writing(const struct sio_policy *policy, u64 now)
@@ -20,8 +21,9 @@ static u64 writing(const struct sio_policy *policy, u64 now)
 }
 
 /*
- * What a read lost to writes: it waited while one was in flight, or took longer than reads do without. The first read after a
- * write can take longer although no write is in flight: what the device had read ahead is gone, or its bus has to turn round.
+ * Returns the time that a read lost to writes: it waited while a write was in flight, or took longer than reads without writes.
+ * The first read after a write can take longer although no write is in flight: the device has dropped the data that it had read
+ * ahead, or its bus has to change direction.
  */
 static u64 lost(const struct sio_policy *policy, const struct sio_item *item, u64 service, u64 writing_now)
 {
@@ -49,17 +51,17 @@ static void settle_read(struct sio_policy *policy, const struct sio_item *item, 
 	}
 	loss = lost(policy, item, service, writing_now);
 	policy->statistics.reads_lost_ns += loss;
-	/* A read that was issued after a write knows its cost, if it is known how long such a read takes alone. */
+	/* A read that was issued after a write shows the cost of that write, if the time of such a read alone is known. */
 	if (item->issued_ns >= policy->unsettled_ns && *alone)
 		policy->unsettled = 0;
-	/* Mostly reads lose nothing, and the budget is full. */
+	/* The most frequent case: reads lose nothing, and the budget is full. */
 	if (settings->read_percent <= 100 || (!loss && !is_used && policy->budget_ns == most))
 		return;
 	earned = div_u64(since(response, loss) * (settings->read_percent - 100), 100);
 	if (has_aged_write(policy, now))
 		earned *= AGED_FACTOR;
 	policy->budget_ns += (s64)earned - (s64)loss;
-	/* A device that does several things at once: writes beside reads cost little, and more of them may go. */
+	/* On a device that works on several requests at once, writes during reads cost little, and more of them may go. */
 	if (policy->budget_ns < 0)
 		policy->window = policy->window > 1 ? policy->window / 2 : 1;
 	else if (policy->budget_ns >= most && is_used && policy->window < WINDOW_MAX)

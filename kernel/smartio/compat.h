@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between the kernels that the module is built for: Linux 6.1, 6.12 and 7.3, as Debian has them. Kernels
- * between them have interfaces that nobody has tried; the build refuses them (see kernels.list).
+ * The differences between the kernels for which the module is built: Linux 6.1, 6.12 and 7.3, as Debian has them. Nobody has tried
+ * the interfaces of the kernels between them; the build refuses these kernels (see kernels.list).
  */
 #ifndef SMARTIO_COMPAT_H
 #define SMARTIO_COMPAT_H
@@ -62,8 +62,8 @@ static inline void sio_timer_setup(struct hrtimer *timer, enum hrtimer_restart (
 }
 
 /*
- * The share of a queue's tags that requests other than synchronous reads can have. Up to 6.12, a depth is that
- * of one word of the bitmap of tags; in 7.3 it is one of all tags, and the queue has it as a setting.
+ * The number of a queue's tags that requests other than synchronous reads can have. Up to 6.12, the depth counts the tags in one
+ * word of the bitmap of tags; in 7.3 it counts all tags, and the queue has it as a setting.
  */
 #if SIO_LINUX_7_3
 static inline unsigned int sio_tag_depth(struct request_queue *q)

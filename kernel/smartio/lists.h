@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What waits: the lists of each queue, and the oldest request of them. Part of policy.c.
+ * Waiting requests: the lists of each queue, and the oldest request. Part of policy.c.
  */
 #ifndef SMARTIO_LISTS_H
 #define SMARTIO_LISTS_H
@@ -42,7 +42,7 @@ static bool is_random(u8 kind)
 	return kind == SIO_RAND_READ || kind == SIO_RAND_WRITE;
 }
 
-/* Whether as many requests of the kind are in flight as may be. */
+/* Whether the maximum number of requests of the kind is in flight. */
 static bool is_at_limit(const struct sio_policy *policy, u8 kind)
 {
 	u32 limit = policy->settings.limits[kind];
@@ -50,7 +50,7 @@ static bool is_at_limit(const struct sio_policy *policy, u8 kind)
 	return limit && policy->kind_in_flight[kind] >= limit;
 }
 
-/* Algorithm 6.2: a queue with `quantum` requests in flight gives more only if it is the only one. */
+/* Algorithm 6.2: a queue with `quantum` requests in flight may issue more only if no other queue has requests. */
 static bool may_dispatch(const struct sio_policy *policy, int queue)
 {
 	const struct sio_queue *chosen = &policy->queues[queue];
@@ -58,7 +58,7 @@ static bool may_dispatch(const struct sio_policy *policy, int queue)
 	return chosen->in_flight < policy->settings.quantum || chosen->queued == policy->queued;
 }
 
-/* The first request of a list; with `free`, of those whose kind is not at its limit. */
+/* Returns the first request of a list; with `free`, the first whose kind is not at its limit. */
 static struct sio_item *front(const struct sio_policy *policy, u8 queue, u8 list, bool free)
 {
 	struct sio_item *first = NULL, *item;
@@ -92,7 +92,7 @@ static u32 waiting_in(const struct sio_policy *policy, u8 class, u8 list)
 	return policy->waiting[list] & levels << first_queue(class);
 }
 
-/* The first of these queues; there is one. */
+/* Returns the first of these queues; there must be one. */
 static int lowest(u32 queues)
 {
 	return __builtin_ctz(queues);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The policy; see policy.h. Its parts are headers with static functions, one matter each, and not units of their own:
- * a request passes most of them, and the compiler inlines them here. As units, each would be a call for each request.
+ * The policy; see policy.h. Its parts are headers with static functions, one subject each, and not separate translation units,
+ * because each request needs most of them and the compiler can inline them here.
  */
 #include "policy.h"
 
 #define MS 1000000ULL
-/* Async writes that go at most after so many sync ones, so that neither list starves the other. */
+/* The maximum number of sync writes in a row while async writes wait. It keeps each list from starving the other. */
 #define SYNC_WRITES_IN_A_ROW 4
 /* Averages move by 1/8 of the difference with each sample. */
 #define AVERAGE_SHIFT 3
-/* Writes are held back for so many average gaps between two reads: 98 % of exponentially distributed ones are shorter. */
+/* Writes are held back for this many average gaps between two reads: 98 % of exponentially distributed gaps are shorter. */
 #define HOLD_GAPS 4
-/* The least anticipation: what a program and the block layer need from a completion to the next read. */
+/* The minimum anticipation: the time that a program and the block layer need from a completion to the next read. */
 #define HOLD_MIN_NS 50000ULL
 
 static u64 later(u64 a, u64 b)
@@ -81,7 +81,7 @@ void sio_settings_default(struct sio_settings *settings, u32 depth)
 	settings->sync_bound_ns = 25 * MS;
 	settings->hold_max_ns = 1 * MS;
 	settings->turn_wait_ns = 25 * MS;
-	/* As many random reads of 4 KiB as fit into that on the Galaxy S5. */
+	/* The number of random reads of 4 KiB that fit into this time on the Galaxy S5. */
 	settings->turn_reads = 160;
 	settings->read_percent = 120;
 	settings->in_flight_max = depth;
@@ -102,7 +102,7 @@ void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u6
 		for (list = 0; list < SIO_LISTS; list++)
 			policy->write_served_ns[class][list] = now;
 	}
-	/* No request begins there. */
+	/* No request begins at SIO_NEVER. */
 	for (stream = 0; stream < SIO_STREAMS; stream++)
 		policy->streams[0].ends[stream] = policy->streams[1].ends[stream] = SIO_NEVER;
 	policy->current_queue = -1;
@@ -122,7 +122,7 @@ static u8 kind_of(struct sio_policy *policy, const struct sio_item *item)
 		if (streams->ends[stream] == item->sector)
 			break;
 	is_sequential = streams->ends[stream] == item->sector;
-	/* The latest one first; a new one drives out the one that was idle for longest. */
+	/* The latest stream comes first; a new one replaces the one that was idle longest. */
 	for (; stream > 0; stream--)
 		streams->ends[stream] = streams->ends[stream - 1];
 	streams->ends[0] = end;
@@ -155,7 +155,7 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 	if (!item->is_write)
 		item->list = read_list(policy, item, now);
 	else
-		/* With the same bound for both, as in the study, they are one list in the order of insertion. */
+		/* With the same bound, as in the study, sync and async writes are in one list in the order of insertion. */
 		item->list = item->is_sync && settings->sync_bound_ns < settings->slice_ns ? SIO_SYNC_WRITES : SIO_ASYNC_WRITES;
 	item->state = SIO_QUEUED;
 	begin_share(policy, item);
@@ -165,7 +165,7 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 		process_of(policy, item)->waiting++;
 	if (!item->is_write && policy->read_done_ns[class] && policy->reads_queued[class] == 0 &&
 	    policy->reads_in_flight[class] == 0) {
-		/* A long pause says only that it was longer than any anticipation; one of them must not end it. */
+		/* A long pause only shows that it was longer than any anticipation; a single one must not end the anticipation. */
 		u64 gap = since(now, policy->read_done_ns[class]), most = policy->settings.hold_max_ns;
 
 		average(&policy->gap_ns[class], gap < most ? gap : most);
@@ -177,7 +177,7 @@ void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now)
 	count_queued(policy, item, 1);
 }
 
-/* Takes a request out of its list. */
+/* Removes a request from its list. */
 static void take_out(struct sio_policy *policy, struct sio_item *item)
 {
 	const struct sio_link *lists = policy->queues[item->queue].lists[item->list];
@@ -252,7 +252,7 @@ static void issue(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->statistics.wait_ns_max[kind] = waited;
 }
 
-/* No longer in flight. */
+/* Records that a request is no longer in flight. */
 static void leave(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
 	item->state = SIO_NEW;
@@ -304,7 +304,7 @@ void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now)
 		policy->hold_until_ns[class] = 0;
 		return;
 	}
-	/* Readers that think for longer than the longest anticipation are not waited for. */
+	/* The policy does not wait for readers whose average pause is too long for the maximum anticipation. */
 	hold = HOLD_GAPS * policy->gap_ns[class];
 	if (hold < HOLD_MIN_NS)
 		hold = HOLD_MIN_NS;
@@ -322,7 +322,7 @@ void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now)
 
 /* ---- dispatch ---- */
 
-/* Chooses one of the queues from which the next request of a list comes (with slices, algorithm 6.1). Returns it, or -1. */
+/* Chooses the queue from which the next request of a list comes (with slices, algorithm 6.1). Returns it, or -1. */
 static int choose_queue(struct sio_policy *policy, u32 others, u8 list, u64 now)
 {
 	int current = policy->current_queue;
@@ -339,7 +339,7 @@ static int choose_queue(struct sio_policy *policy, u32 others, u8 list, u64 now)
 	return has_current ? current : -1;
 }
 
-/* Algorithm 6.1 goes on with this queue. */
+/* Makes a queue the current one of algorithm 6.1. */
 static void use_queue(struct sio_policy *policy, int queue, u64 now)
 {
 	if (queue != policy->current_queue || now >= policy->slice_end_ns) {
@@ -348,7 +348,7 @@ static void use_queue(struct sio_policy *policy, int queue, u64 now)
 	}
 }
 
-/* The next write of a list in a class, or NULL if a limit forbids it; then it goes after a completion. */
+/* Issues the next write of a list in a class, or returns NULL if a limit forbids it; then it goes after a completion. */
 static struct sio_item *take_write(struct sio_policy *policy, u8 class, u8 list, u64 now)
 {
 	int queue = choose_queue(policy, waiting_in(policy, class, list), list, now);
@@ -364,7 +364,7 @@ static struct sio_item *take_write(struct sio_policy *policy, u8 class, u8 list,
 	return item;
 }
 
-/* The next read of a class, or NULL if a limit forbids it. */
+/* Issues the next read of a class, or returns NULL if a limit forbids it. */
 static struct sio_item *take_read(struct sio_policy *policy, u8 class, u64 now)
 {
 	u32 queues = waiting_in(policy, class, SIO_TURN_READS) | waiting_in(policy, class, SIO_READS);
@@ -414,7 +414,7 @@ static void wake_at(u64 *wake_ns, u64 instant)
 		*wake_ns = instant;
 }
 
-/* A write whose bound is reached. */
+/* Issues a write whose bound is reached. */
 static struct sio_item *take_due_write(struct sio_policy *policy, u8 class, u64 now, u64 *wake_ns)
 {
 	struct sio_item *item;
@@ -436,7 +436,7 @@ static struct sio_item *take_due_write(struct sio_policy *policy, u8 class, u64 
 	return NULL;
 }
 
-/* The next request of a class. `*is_blocked` becomes true if one would go but for a limit. */
+/* Issues the next request of a class. `*is_blocked` becomes true if only a limit keeps a request from going. */
 static struct sio_item *take_of_class(struct sio_policy *policy, u8 class, u64 now, u64 *wake_ns, bool *is_blocked)
 {
 	u64 held = policy->writes_queued[class] ? held_until(policy, class) : 0;
@@ -479,7 +479,7 @@ static u32 queued_in(const struct sio_policy *policy, u8 class)
 	return policy->reads_queued[class] + policy->writes_queued[class];
 }
 
-/* Whether requests wait of a class below one that is busy. */
+/* Whether requests wait in a class below a busy one. */
 static bool has_lower_class(const struct sio_policy *policy)
 {
 	bool is_busy = queued_in(policy, SIO_RT) || policy->class_in_flight[SIO_RT];
@@ -490,13 +490,13 @@ static bool has_lower_class(const struct sio_policy *policy)
 	return is_busy && queued_in(policy, SIO_IDLE);
 }
 
-/* A request of a class that has waited for higher classes for too long. */
+/* Issues a request of a class that has waited too long for higher classes. */
 static struct sio_item *take_of_waiting_class(struct sio_policy *policy, u64 now, u64 *wake_ns)
 {
 	bool is_higher_busy = false;
 	u8 class, list;
 
-	/* Mostly there is one class. */
+	/* The most frequent case: there is only one class. */
 	if (!has_lower_class(policy))
 		return NULL;
 	for (class = 0; class < SIO_CLASSES; class++) {
@@ -544,7 +544,7 @@ u64 sio_next(const struct sio_policy *policy, u64 now)
 
 	if (!policy->queued || is_full(policy))
 		return SIO_NEVER;
-	/* The frequent case is that only writes of one class wait, which reads hold back. */
+	/* The most frequent case: only writes of one class wait, and reads hold them back. */
 	for (class = 0; class < SIO_IDLE; class++)
 		if (policy->writes_queued[class] == policy->queued)
 			break;
@@ -568,11 +568,11 @@ struct sio_item *sio_dispatch(struct sio_policy *policy, u64 now, u64 *wake_ns)
 	for (class = 0; !item && class < SIO_CLASSES; class++) {
 		bool is_blocked = false;
 
-		/* The idle class has the device only when nobody else uses it. */
+		/* The idle class has the device only when no other class uses it. */
 		if (class == SIO_IDLE && (policy->class_in_flight[SIO_RT] || policy->class_in_flight[SIO_BE]))
 			break;
 		item = take_of_class(policy, class, now, wake_ns, &is_blocked);
-		/* Lower classes do not overtake what only a limit keeps back; but their reads need not wait for writes. */
+		/* Lower classes do not overtake a request that only a limit keeps back; but their reads need not wait for writes. */
 		if (is_blocked)
 			break;
 		if (!item && class == SIO_BE && policy->writes_queued[SIO_RT] + policy->writes_queued[SIO_BE])

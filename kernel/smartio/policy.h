@@ -15,14 +15,14 @@
  *
  * - It holds writes back while a read is in flight, and for a moment after one has completed (anticipation). A program that
  *   reads has one read at a time; without this, the device has no read at the only moment at which a write can go.
- * - Reads may lose a given share of their time to writes. What they lose is measured: the time that writes were in flight
- *   while a read waited, or was slower than reads are without writes.
+ * - Reads may lose a given share of their time to writes. The policy measures this loss: the time for which writes were in
+ *   flight while a read waited, and the time by which a read was slower than reads without writes.
  * - A write that a program waits for (sync) goes before one of write-back, and has a shorter bound.
  * - On a device that takes few requests, few readers at a time go on, and the others wait (turns). No read waits for twice
- *   `turn_wait_ns` while a younger one of its queue goes; on a slow device, for twice what `turn_reads` reads take.
- * - The levels of a class have the device by shares, in place of slices.
+ *   `turn_wait_ns` while a younger read of its queue goes; on a slow device, for twice the time of `turn_reads` reads.
+ * - The levels of a class have shares of the device instead of slices.
  *
- * Each write has a bound. When the oldest write of a class has been the oldest one for that time, it goes before reads.
+ * Each write has a bound. When a write has been the oldest one of its class for that time, it goes before reads.
  */
 #ifndef SMARTIO_POLICY_H
 #define SMARTIO_POLICY_H
@@ -47,18 +47,18 @@ enum sio_list { SIO_TURN_READS, SIO_READS, SIO_SYNC_WRITES, SIO_ASYNC_WRITES, SI
 
 enum sio_state { SIO_NEW, SIO_QUEUED, SIO_ISSUED };
 
-/* The ends of recent requests of one direction: so many interleaved streams count as sequential (our choice; the
- * experiments of the study have up to four of each direction). */
+/* The number of recent ends of requests that are kept for each direction: this many interleaved streams count as sequential
+ * (our choice; the experiments of the study have up to four in each direction). */
 #define SIO_STREAMS 8
-/* The most readers that read by turns at a time. A device that takes more requests than that needs no turns. */
+/* The maximum number of readers that have a turn at the same time. A device that takes this many requests needs no turns. */
 #define SIO_READERS_MAX 4
-/* On a slow device, a read can wait for the turns of others for so many times `turn_wait_ns`. */
+/* On a slow device, a read can wait for the turns of others for this many times `turn_wait_ns`. */
 #define SIO_TURN_WAITS 4
-/* What is known of the processes that read, by their number modulo this. */
+/* The number of records of processes that read; a process has the record of its number modulo this. */
 #define SIO_PROCESSES 64
-/* Sizes of reads whose service times are learnt apart: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
+/* Sizes of reads whose service times are learnt separately: up to 4 KiB, 16, 64, 256 KiB, and larger ones. */
 #define SIO_SIZES 5
-/* Numbers of reads in flight at which service times are learnt apart: 1, 2, 4, 8, and from 16 on. */
+/* Numbers of reads in flight at which service times are learnt separately: 1, 2, 4, 8, and from 16 on. */
 #define SIO_CROWDS 5
 
 struct sio_link {
@@ -72,35 +72,35 @@ struct sio_item {
 	u8 is_write;
 	u8 is_sync;	/* a program waits for it; all reads are */
 	u8 class;	/* enum sio_class */
-	u8 level;	/* 0, the highest, to 7; without meaning in the idle class */
+	u8 level;	/* 0, the highest, to 7; ignored in the idle class */
 	u32 process;	/* the thread that sent it; its own writes need not wait for its next read */
 
 	struct sio_link link;
 	u64 order;	/* of insertion */
 	u64 came_ns;
 	u64 issued_ns;
-	/* The device's time with writes, so far, when the request came and when it was issued. */
+	/* The device's total time with writes at the moment when the request came, and when it was issued. */
 	u64 writing_came_ns, writing_issued_ns;
 	u8 state, kind, list, queue;
-	u8 is_after_write;	/* a read that was issued as the first one after a write */
-	u8 reader;	/* of whose turn the read is part: 1 to SIO_READERS_MAX; 0: of none */
-	u8 crowd;	/* the reads in flight when it was issued: 1 << crowd, at least */
+	u8 is_after_write;	/* the first read that was issued after a write */
+	u8 reader;	/* the reader to whose turn the read belongs: 1 to SIO_READERS_MAX; 0: none */
+	u8 crowd;	/* at least 1 << crowd reads were in flight when it was issued */
 	u8 is_switch;	/* a read that was issued after reads of several other processes */
 };
 
-/* All can be changed at any time. */
+/* The settings. All can be changed at any time. */
 struct sio_settings {
 	u64 slice_ns;		/* of a queue; also the bound of async writes (default 100 ms, section 5) */
-	u64 sync_bound_ns;	/* the bound of sync writes; if not below the slice, they are like others */
+	u64 sync_bound_ns;	/* the bound of sync writes; if it is not below the slice, they are treated like other writes */
 	u64 class_bound_ns;	/* how long a class waits for higher ones before one of its requests goes */
-	u64 hold_max_ns;	/* the longest anticipation after a read; 0: none */
-	u64 turn_wait_ns;	/* how long a read waits for the turns of other readers at most; 0: there are no turns */
-	u32 turn_reads;		/* on a slow device, a turn has room for so many small reads, up to SIO_TURN_WAITS of these times */
-	bool has_level_slices;	/* levels of a class have the device by turns, for a slice each; else by shares */
+	u64 hold_max_ns;	/* the maximum anticipation after a read; 0: none */
+	u64 turn_wait_ns;	/* the maximum time for which a read waits for the turns of other readers; 0: there are no turns */
+	u32 turn_reads;		/* on a slow device, a turn fits this many small reads, up to SIO_TURN_WAITS * turn_wait_ns */
+	bool has_level_slices;	/* levels of a class have the device one after the other, for a slice each; otherwise by shares */
 	u32 quantum;		/* requests in flight of a queue while another one has requests (algorithm 6.2) */
 	u32 limits[SIO_KINDS];	/* requests in flight of a kind; 0: no limit */
-	u32 in_flight_max;	/* requests in flight altogether: what the device takes; 0: no limit */
-	u32 read_percent;	/* reads may take so much of their time without writes: 120; 0: no budget for writes */
+	u32 in_flight_max;	/* requests in flight in total, the number that the device takes; 0: no limit */
+	u32 read_percent;	/* reads may take this percentage of their time without writes: 120; 0: no budget for writes */
 };
 
 struct sio_queue {
@@ -109,42 +109,42 @@ struct sio_queue {
 	u64 used[SIO_LISTS];	/* its virtual time (shares.h): of reads, sync writes, and async ones */
 };
 
-/* What is known of the reads of a process. Processes with the same number modulo SIO_PROCESSES share it. */
+/* A record of the reads of a process. Processes with the same number modulo SIO_PROCESSES share it. */
 struct sio_process {
 	u64 done_ns;		/* when the last one completed; 0: none did */
 	u32 issued;		/* the number of the last one among all reads that were issued */
-	u16 waiting;		/* so many wait in SIO_READS */
-	bool has_had_turn;	/* since it last paused, a turn ended although it read on */
+	u16 waiting;		/* the number of its reads in SIO_READS */
+	bool has_had_turn;	/* since its last pause, a turn of it ended while it was still reading */
 };
 
 /* A process whose turn it is. */
 struct sio_reader {
 	bool is_used;
 	u32 process;
-	u32 reads;		/* of its turn: queued and in flight */
-	u64 since_ns;		/* the begin of its turn */
+	u32 reads;		/* the reads of its turn that are queued or in flight */
+	u64 since_ns;		/* the start of its turn */
 	u64 came_ns;		/* when its last read came */
 };
 
 struct sio_streams {
-	u64 ends[SIO_STREAMS];	/* of the latest requests, the latest first */
+	u64 ends[SIO_STREAMS];	/* the ends of the latest requests, the latest first */
 };
 
-/* Counters since the policy was initialised; nothing decides by them. */
+/* Counters since the policy was initialised; they have no effect on decisions. */
 struct sio_statistics {
 	u64 dispatched[SIO_KINDS];
 	u64 class_dispatched[SIO_CLASSES];
 	u64 completed[SIO_KINDS];
-	u64 service_ns[SIO_KINDS];	/* sum over completed ones */
-	u64 wait_ns[SIO_KINDS];		/* sum over dispatched ones, from insertion */
+	u64 service_ns[SIO_KINDS];	/* sum over completed requests */
+	u64 wait_ns[SIO_KINDS];		/* sum over dispatched requests, from insertion */
 	u64 wait_ns_max[SIO_KINDS];
 	u64 reads_lost_ns;		/* time that reads lost to writes */
-	u64 turns;			/* a reader got its turn */
+	u64 turns;			/* a reader got a turn */
 	u64 turns_by_bound;		/* a reader got the turn of another one, because its read had waited for long enough */
-	u64 held;			/* dispatches that gave nothing because writes were held back */
-	u64 writes_by_budget;		/* went although programs were reading, because the budget allowed it */
-	u64 writes_by_bound;		/* went because the bound was reached */
-	u64 write_late_ns_max;		/* how long after its bound a write went, at most; not of the idle class */
+	u64 held;			/* dispatches that returned nothing because writes were held back */
+	u64 writes_by_budget;		/* writes that went although programs were reading, because the budget allowed it */
+	u64 writes_by_bound;		/* writes that went because their bound was reached */
+	u64 write_late_ns_max;		/* the longest time by which a write missed its bound, except in the idle class */
 	u64 classes_by_bound;		/* requests that went before those of a higher class */
 };
 
@@ -167,58 +167,59 @@ struct sio_policy {
 	u64 slice_end_ns;
 	/* With shares, the virtual time of the request that went last. */
 	u64 used[SIO_CLASSES][SIO_LISTS];
-	/* When a request of the class last went, and a write of each list. */
+	/* The instants at which a request of the class last went, and a write of each list. */
 	u64 class_served_ns[SIO_CLASSES];
 	u64 write_served_ns[SIO_CLASSES][SIO_LISTS];
 	u32 sync_writes_in_a_row;
 
-	/* Anticipation, by class: when its last read completed, how long its readers take until the next one on average, and
-	 * until when writes are held back. */
+	/* Anticipation, by class: the instant at which its last read completed, the average time until its readers' next read,
+	 * and the end of the time for which writes are held back. */
 	u64 read_done_ns[SIO_CLASSES];
 	u64 gap_ns[SIO_CLASSES];
 	u64 hold_until_ns[SIO_CLASSES];
 	u32 hold_process[SIO_CLASSES];
 
-	/* Turns: the readers whose turn it is, and what is known of all. */
+	/* Turns: the readers whose turn it is, and the records of all readers. */
 	struct sio_reader readers[SIO_READERS_MAX];
 	struct sio_process processes[SIO_PROCESSES];
 	u32 reads_issued;
 
 	/* Budget: the time that reads may still lose; negative after a write until reads have earned it. */
 	s64 budget_ns;
-	/* So many writes went beside reads, and what they cost is not known yet; the first one went at this instant. */
+	/* The number of writes that went during reads and whose cost is not known yet, and the instant of the first one. */
 	u32 unsettled;
 	u64 unsettled_ns;
-	/* So many writes may be in flight beside reads, or go until their cost is known. It grows while they cost reads little. */
+	/* The maximum number of writes that may be in flight during reads, or go before their cost is known. It grows while writes
+	 * cost reads little. */
 	u32 window;
-	/* A write was issued since the last read was. */
+	/* A write was issued after the last read. */
 	bool has_written;
-	/* The time with at least one write in flight: the sum of past ones, and the start of the present one. */
+	/* The time with at least one write in flight: the sum of past periods, and the start of the present one. */
 	u32 writes_in_flight;
 	u64 writing_ns, writing_since_ns;
 
 	/*
 	 * Learnt: the service time of reads without a write in flight, and of writes. 0: not known. Reads that wait for each other
-	 * inside the device are apart from single ones: a single read beside writes would seem quick by their time.
+	 * inside the device have times of their own: compared with these times, a single read during writes would seem quick.
 	 */
 	u64 read_alone_ns[2][SIO_SIZES][SIO_CROWDS];
-	/* The same for sequential reads: of a reader that goes on, and after reads of several others. */
+	/* The same for sequential reads: of a reader that goes on, and after reads of several other processes. */
 	u64 stream_ns[2][SIO_SIZES];
 	u64 write_service_ns;
 
 	struct sio_statistics statistics;
 };
 
-/* The settings of the study alone: neither anticipation nor budget nor turns, and sync writes like others. */
+/* Sets the settings of the study alone: neither anticipation nor budget nor turns, and sync writes like other writes. */
 void sio_settings_study(struct sio_settings *settings);
-/* The settings for a device that takes `depth` requests at once. */
+/* Sets the settings for a device that takes `depth` requests at once. */
 void sio_settings_default(struct sio_settings *settings, u32 depth);
 
 void sio_init(struct sio_policy *policy, const struct sio_settings *settings, u64 now);
 void sio_insert(struct sio_policy *policy, struct sio_item *item, u64 now);
-/* Takes a queued request out. */
+/* Removes a queued request. */
 void sio_remove(struct sio_policy *policy, struct sio_item *item);
-/* A queued request has grown by a merge. */
+/* Records that a queued request has grown by a merge. */
 void sio_resize(struct sio_policy *policy, struct sio_item *item, u64 sector, u32 bytes);
 /*
  * Returns the request that goes to the device now, or NULL. If it returns NULL while requests are queued, `*wake_ns` is the
@@ -226,12 +227,12 @@ void sio_resize(struct sio_policy *policy, struct sio_item *item, u64 sector, u3
  */
 struct sio_item *sio_dispatch(struct sio_policy *policy, u64 now, u64 *wake_ns);
 /*
- * The earliest instant at which a request may go without another call: `now` if one may go at once, SIO_NEVER if a completion
- * is due first. Cheaper than a dispatch that gives nothing. It may be too early, and is never too late.
+ * Returns the earliest instant at which a request may go without another call: `now` if one may go at once, SIO_NEVER if a
+ * completion is due first. It is cheaper than a dispatch that returns nothing. The instant may be too early, but is never too late.
  */
 u64 sio_next(const struct sio_policy *policy, u64 now);
 void sio_complete(struct sio_policy *policy, struct sio_item *item, u64 now);
-/* An issued request is no longer in flight, without having completed. */
+/* Records that an issued request is no longer in flight, although it has not completed. */
 void sio_withdraw(struct sio_policy *policy, struct sio_item *item, u64 now);
 
 static inline bool sio_has_work(const struct sio_policy *policy)

@@ -3,15 +3,15 @@
  * Shares of the levels of a class: while several levels have requests, each has twice the share of the next lower one. Part
  * of policy.c.
  *
- * With slices, a program of a high level that has one read at a time waits for a whole slice of a lower level after each read:
- * at the moment at which its read completes, it has none that waits. So queues are served by start-time fair queueing (Goyal,
- * Vin and Cheng 1996): a request costs virtual time, the more the lower its level, and the queue goes whose request begins
- * first. The device is never idle for it.
+ * With slices, a program of a high level that has one read at a time waits for a complete slice of a lower level after each read,
+ * because it has no waiting read at the moment when its read completes. So the policy serves queues by start-time fair queueing
+ * (Goyal, Vin and Cheng 1996): a request costs virtual time, and more at lower levels; the queue whose request begins first goes
+ * next. The device is never idle because of shares.
  */
 #ifndef SMARTIO_SHARES_H
 #define SMARTIO_SHARES_H
 
-/* A request costs its bytes and so many more, because small ones take longer for each byte. */
+/* A request costs its bytes and this many more, because small requests take longer for each byte. */
 #define REQUEST_BYTES 16384
 
 /* Reads share one virtual time, and each list of writes has its own. */
@@ -20,7 +20,7 @@ static u8 shared_list(u8 list)
 	return list == SIO_TURN_READS ? SIO_READS : list;
 }
 
-/* Before a request is added to its list. A queue that had none gets nothing for the past. */
+/* Prepares the virtual time of a queue before a request is added to its list. An empty queue does not save up past time. */
 static void begin_share(struct sio_policy *policy, const struct sio_item *item)
 {
 	u8 list = shared_list(item->list);
@@ -31,7 +31,7 @@ static void begin_share(struct sio_policy *policy, const struct sio_item *item)
 		*used = later(*used, policy->used[item->class][list]);
 }
 
-/* A request goes. */
+/* Charges a request that goes to its queue. */
 static void use_share(struct sio_policy *policy, const struct sio_item *item)
 {
 	u8 list = shared_list(item->list);
@@ -41,12 +41,12 @@ static void use_share(struct sio_policy *policy, const struct sio_item *item)
 	*used += (u64)(item->bytes + REQUEST_BYTES) << (item->queue - first_queue(item->class));
 }
 
-/* The one of these queues that goes next, or -1: also if each has as many requests in flight as it may have. */
+/* Returns the queue that goes next, or -1 if there is none or each has its maximum of requests in flight. */
 static int least_used(const struct sio_policy *policy, u32 queues, u8 list)
 {
 	int least = -1, queue;
 
-	/* Mostly there is one. */
+	/* The most frequent case: there is only one queue. */
 	if (queues && !(queues & (queues - 1)))
 		return may_dispatch(policy, lowest(queues)) ? lowest(queues) : -1;
 	for (; queues; queues &= queues - 1) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the policy needs of the kernel, in user space too. */
+/* The definitions that the policy needs from the kernel, for user space too. */
 #ifndef SMARTIO_SHIM_H
 #define SMARTIO_SHIM_H
 
@@ -19,7 +19,7 @@ typedef uint32_t u32;
 typedef uint16_t u16;
 typedef uint8_t u8;
 
-/* 32-bit kernels divide 64-bit numbers only with this. */
+/* On 32-bit kernels, this is the only division of 64-bit numbers. */
 static inline u64 div_u64(u64 dividend, u32 divisor)
 {
 	return dividend / divisor;

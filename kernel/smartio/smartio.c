@@ -2,9 +2,10 @@
 /*
  * SmartIO, an I/O scheduler for flash: the elevator around the policy of policy.h.
  *
- * Here is what concerns the block layer: merging, requests that bypass the policy, tags, timers, weights of control groups,
- * settings and statistics in sysfs. The policy decides everything else. Written against the elevator interface of the kernel (`struct elevator_mq_ops`,
- * Documentation/block/switching-sched.rst, and the comments of block/blk-mq-sched.c), not from another scheduler.
+ * This file has the parts that concern the block layer: merging, requests that bypass the policy, tags, timers, weights of control
+ * groups, settings and statistics in sysfs. The policy decides everything else. We wrote it against the kernel's elevator interface
+ * (`struct elevator_mq_ops`, Documentation/block/switching-sched.rst, and the comments of block/blk-mq-sched.c), not from another
+ * scheduler.
  *
  * One lock per device protects all of `struct smartio`. It is taken with interrupts disabled, because finish_request and
  * completed_request run in hard interrupts.
@@ -29,19 +30,20 @@ struct smartio {
 	struct rb_root sorted[2];
 	/* Runs the queue at the instant that the policy named. */
 	struct hrtimer timer;
-	/* The last dispatch gave nothing although requests wait. */
+	/* The last dispatch returned nothing although requests wait. */
 	bool is_withholding;
-	/* A completion lets a request go that any of the queues may have withheld. */
+	/* After a completion, a request may go that any of the queues may have withheld. */
 	bool is_other_due;
-	/* For the next requests, linked by their items; as many as were there at once. An allocation for each would take longer. */
+	/* Unused data for the next requests, linked by their items. Their number is at most the largest number of requests that
+	 * existed at once. An allocation for each request would take longer. */
 	struct sio_link *spare;
-	/* The latest instant that the policy was given: they never go backwards. */
+	/* The latest instant that the policy was given: instants never go backwards. */
 	u64 latest_ns;
 	unsigned int word_depth, async_word_depth;
 	u64 bypassed, merged, without_item;
 };
 
-/* What the policy knows of a request; exists from its insertion to its completion. */
+/* The policy's data of a request; they exist from its insertion to its completion. */
 struct smartio_request {
 	struct sio_item item;
 	struct request *rq;
@@ -59,13 +61,13 @@ static struct smartio *smartio_of(const struct request_queue *q)
 	return q->elevator->elevator_data;
 }
 
-/* Under the lock, so that instants are in the order of events. */
+/* Returns the present instant. The caller holds the lock, so instants are in the order of events. */
 static u64 now_of(struct smartio *sio)
 {
 	return sio->latest_ns = ktime_get_ns();
 }
 
-/* When a request came: the block layer has read the clock already. */
+/* Returns the instant at which a request came; the block layer has already read the clock. */
 static u64 came_of(struct smartio *sio, const struct request *rq)
 {
 	return sio->latest_ns = max(sio->latest_ns, rq->start_time_ns);
@@ -92,16 +94,16 @@ static enum hrtimer_restart smartio_timer(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* What the MMC driver says that a card or an eMMC without a command queue takes; with one, it says at most 32. */
+/* The depth that the MMC driver reports for a card or an eMMC without a command queue; with one, it reports at most 32. */
 #define MMC_DEPTH_WITHOUT_QUEUE 64
 
-/* The requests that the device takes at once. More would wait inside the driver, where no scheduler orders them. */
+/* Returns the number of requests that the device takes at once. More would wait inside the driver, where no scheduler orders them. */
 static u32 device_depth(const struct request_queue *q)
 {
 	const struct blk_mq_tag_set *set = q->tag_set;
 	u32 queues = set->flags & BLK_MQ_F_TAG_HCTX_SHARED ? 1 : q->nr_hw_queues;
 
-	/* It serves one, and the driver prepares the next one. */
+	/* The device serves one request, and the driver prepares the next one. */
 	if (set->queue_depth == MMC_DEPTH_WITHOUT_QUEUE && q->disk && strstarts(q->disk->disk_name, "mmcblk"))
 		return 2;
 	/* A SCSI disk (also UFS, SATA and USB) shares the requests of its host, and takes fewer. */
@@ -214,8 +216,8 @@ static void smartio_exit_sched(struct elevator_queue *eq)
 static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 {
 	/*
-	 * A quarter of the tags is for reads, however many writes wait. Write-back has an eighth: an fsync often waits for all of
-	 * it that is in the queue, for the journal orders data of other files too.
+	 * A quarter of the tags is reserved for reads, even if many writes wait. Write-back has at most an eighth: an fsync often
+	 * waits for all write-back in the queue, because the journal orders data of other files too.
 	 */
 	if (op_is_sync(opf) && !op_is_write(opf))
 		return;
@@ -229,11 +231,11 @@ static void smartio_limit_depth(blk_opf_t opf, struct blk_mq_alloc_data *data)
 static void smartio_prepare_request(struct request *rq)
 {
 	rq->elv.priv[0] = NULL;
-	/* The program; another one may insert the request. */
+	/* Remember the program here, because another one may insert the request. */
 	rq->elv.priv[1] = (void *)(unsigned long)current->pid;
 }
 
-/* Gives a request its data, if it has none yet. NULL without memory; then the request bypasses the policy. */
+/* Gives a request its data, if it has none yet. Returns NULL if there is no memory; then the request bypasses the policy. */
 static struct smartio_request *give_data(struct smartio *sio, struct request *rq)
 {
 	struct smartio_request *data = rq->elv.priv[0];
@@ -266,9 +268,9 @@ static void take_data(struct smartio *sio, struct request *rq, struct smartio_re
 }
 
 /*
- * A request of `hctx` is no longer in flight. If that lets one go that was withheld, the block layer runs this queue when it
- * has freed the tag; otherwise the timer does when time lets one go. Most reads hold writes back until the next read, and
- * then need neither: running the queue for nothing would cost a switch to a worker for each read.
+ * Continues after a request of `hctx` is no longer in flight. If a withheld request may go now, the block layer runs this queue
+ * when it has freed the tag; if it may go later, the timer runs the queue then. Most reads hold writes back until the next read,
+ * and then neither is needed: a useless run of the queue would cost a switch to a worker for each read.
  */
 static void continue_after(struct smartio *sio, struct blk_mq_hw_ctx *hctx, u64 now)
 {
@@ -298,7 +300,7 @@ static void smartio_completed_request(struct request *rq, u64 completed_ns)
 	if (!data)
 		return;
 	spin_lock_irqsave(&sio->lock, flags);
-	/* Taken before the lock, so that another request can have come or gone since. */
+	/* The block layer read the clock before we took the lock; another request can have come or gone since then. */
 	sio->latest_ns = now = max(sio->latest_ns, completed_ns);
 	if (data->item.state == SIO_ISSUED)
 		sio_complete(&sio->policy, &data->item, now);
@@ -307,7 +309,7 @@ static void smartio_completed_request(struct request *rq, u64 completed_ns)
 	spin_unlock_irqrestore(&sio->lock, flags);
 }
 
-/* In flight no more, without a completion. */
+/* Handles a request that is no longer in flight, although it has not completed. */
 static void withdraw(struct smartio *sio, struct smartio_request *data)
 {
 	lockdep_assert_held(&sio->lock);
@@ -335,7 +337,7 @@ static void smartio_finish_request(struct request *rq)
 	struct smartio_request *data = data_of(rq);
 	unsigned long flags;
 
-	/* After a completion, nothing is left. */
+	/* After a completion, the request has no data. */
 	if (data) {
 		spin_lock_irqsave(&sio->lock, flags);
 		withdraw(sio, data);
@@ -375,7 +377,7 @@ static void describe(struct request *rq, struct sio_item *item)
 
 	item->sector = blk_rq_pos(rq);
 	item->bytes = blk_rq_bytes(rq);
-	/* Discards and the like change data too, and no reader waits for them. */
+	/* Discards and similar requests change data too, and no reader waits for them. */
 	item->is_write = op_is_write(req_op(rq));
 	item->is_sync = !item->is_write || op_is_sync(rq->cmd_flags);
 	switch (IOPRIO_PRIO_CLASS(ioprio)) {
@@ -441,7 +443,7 @@ static void smartio_insert_requests(struct blk_mq_hw_ctx *hctx, struct list_head
 		insert(sio, rq, flags, &free);
 	}
 	spin_unlock_irqrestore(&sio->lock, irq);
-	/* Merged ones; freeing takes the lock. */
+	/* Merged requests; freeing them takes the lock. */
 	list_for_each_entry_safe(rq, next, &free, queuelist) {
 		list_del_init(&rq->queuelist);
 		blk_mq_free_request(rq);
@@ -468,7 +470,7 @@ static struct request *smartio_dispatch_request(struct blk_mq_hw_ctx *hctx)
 		rq = container_of(item, struct smartio_request, item)->rq;
 		remove_for_merging(sio, rq);
 	} else if (sio->is_withholding && wake_ns != SIO_NEVER) {
-		/* Otherwise a completion lets one go (continue_after). It comes after this one has released the lock. */
+		/* Otherwise, a request goes after a completion (continue_after), which takes the lock after this function releases it. */
 		hrtimer_start(&sio->timer, ns_to_ktime(wake_ns), HRTIMER_MODE_ABS);
 	}
 unlock:
@@ -515,7 +517,7 @@ static int smartio_request_merge(struct request_queue *q, struct request **found
 	return blk_discard_mergable(rq) ? ELEVATOR_DISCARD_MERGE : ELEVATOR_FRONT_MERGE;
 }
 
-/* A bio was added to a request. */
+/* Records that a bio was added to a request. */
 static void smartio_request_merged(struct request_queue *q, struct request *rq, enum elv_merge merge)
 {
 	struct smartio *sio = smartio_of(q);
@@ -529,7 +531,7 @@ static void smartio_request_merged(struct request_queue *q, struct request *rq, 
 		sio_resize(&sio->policy, &data->item, blk_rq_pos(rq), blk_rq_bytes(rq));
 }
 
-/* `next` was added to `rq`, and will be freed. */
+/* Records that `next` was added to `rq` and will be freed. */
 static void smartio_requests_merged(struct request_queue *q, struct request *rq, struct request *next)
 {
 	struct smartio *sio = smartio_of(q);

@@ -5,7 +5,7 @@
 #ifndef SMARTIO_SYSFS_H
 #define SMARTIO_SYSFS_H
 
-/* A setting of one field, shown as FIELD / UNIT, between LEAST and MOST of that unit. */
+/* Declares a setting of one field, shown as FIELD / UNIT, from LEAST to MOST in that unit. */
 #define SETTING(name, field, unit, least, most)								\
 static ssize_t name##_show(struct elevator_queue *eq, char *page)					\
 {													\

@@ -2,24 +2,25 @@
 /*
  * Turns of readers. Part of policy.c.
  *
- * With one read at a time each, several readers on a device that takes one request are served by turns, one read each. Then
- * all end late, and streams that the device would read ahead are as slow as random reads. So as few readers as keep the
- * device busy go on, until they pause or others have waited for `turn_ns`. A program that reads on for longer than that has
- * further turns only if it gains by them: for sequential reads, on a device that was seen to serve them faster if they go on.
+ * If several readers with one read at a time each use a device that takes one request, the device serves one read of each in turn.
+ * Then all end late, and streams that the device would read ahead are as slow as random reads. So the policy lets only as many
+ * readers go on as keep the device busy, until they pause or others have waited for `turn_ns`. A program that reads for longer than
+ * that gets further turns only if it gains by them: for sequential reads, on a device that was observed to serve them faster if they
+ * are not interrupted.
  */
 #ifndef SMARTIO_TURNS_H
 #define SMARTIO_TURNS_H
 
-/* A turn that others wait for lasts at least so long: about 50 reads of 4 KiB on a slow device. */
+/* A turn that others wait for lasts at least this time: about 50 reads of 4 KiB on a slow device. */
 #define TURN_MIN_NS (4 * MS)
 /*
- * A reader that pauses for so long loses its turn to another one. Much longer than a program thinks: where many programs share
- * a processor, one that would read on may be kept from it for a moment, and then wait for the whole turn of another one for its
- * last few reads. It costs little to wait, because reads of others go in the meantime.
+ * A reader that pauses for this time loses its turn to another one. The time is much longer than a program's pause between reads:
+ * if many programs share a processor, a program that is about to read may have to wait for the processor, and would then wait for
+ * the complete turn of another reader before its last few reads. The wait costs little, because reads of others go in the meantime.
  */
 #define TURN_PAUSE_NS (MS / 2)
 
-/* How many readers have their turn at a time: one more than the device takes, so that it serves one while another thinks. */
+/* The number of readers with a turn at the same time: one more than the device takes, so it serves one while another pauses. */
 static u32 readers_max(const struct sio_policy *policy)
 {
 	u32 depth = policy->settings.in_flight_max;
@@ -28,9 +29,9 @@ static u32 readers_max(const struct sio_policy *policy)
 }
 
 /*
- * How long a turn lasts while others wait, if it is that of a reader with reads of this kind. Within the same time, a program
- * reads little on a slow device, and nobody would gain by turns that end before any of the programs does; so there, a number
- * of reads counts. Small reads, for large ones take long on each device.
+ * The length of a turn while others wait, for a reader with reads of this kind. In a fixed time, a program reads little on a slow
+ * device, and no program would gain by turns that end before any of the programs does; so on slow devices, a number of reads
+ * counts. It is a number of small reads, because large reads take long on every device.
  */
 static u64 turn_ns(const struct sio_policy *policy, u8 kind)
 {
@@ -63,7 +64,7 @@ static void join_turn(struct sio_policy *policy, struct sio_item *item)
 	}
 }
 
-/* The read is no longer queued or in flight. */
+/* Takes a read that is no longer queued or in flight out of its reader's turn. */
 static void leave_turn(struct sio_policy *policy, struct sio_item *item)
 {
 	struct sio_reader *reader;
@@ -72,12 +73,12 @@ static void leave_turn(struct sio_policy *policy, struct sio_item *item)
 		return;
 	reader = &policy->readers[item->reader - 1];
 	item->reader = 0;
-	/* In the meantime, it can be the turn of another one. */
+	/* In the meantime, another reader may have got this turn. */
 	if (reader->process == item->process && reader->reads)
 		reader->reads--;
 }
 
-/* The list for a read that comes. */
+/* Returns the list for a new read. */
 static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
 	struct sio_process *process = process_of(policy, item);
@@ -87,7 +88,7 @@ static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 		return SIO_READS;
 	join_turn(policy, item);
 	if (pause >= turn_ns(policy, item->kind)) {
-		/* It begins anew. */
+		/* After this pause, the process counts as a new reader. */
 		process->has_had_turn = false;
 		if (item->reader)
 			policy->readers[item->reader - 1].since_ns = now;
@@ -97,7 +98,7 @@ static u8 read_list(struct sio_policy *policy, struct sio_item *item, u64 now)
 		return SIO_READS;
 	if (item->reader || !process->done_ns)
 		return SIO_TURN_READS;
-	/* A reader that uses less than an equal share of the device waits for no turn. */
+	/* A reader that uses less than an equal share of the device does not wait for a turn. */
 	readers = policy->reads_queued[item->class] + policy->reads_in_flight[item->class] + 1;
 	alone = policy->read_alone_ns[item->kind][size_of(item->bytes)][0];
 	return alone && pause >= readers * alone ? SIO_TURN_READS : SIO_READS;
@@ -109,7 +110,7 @@ static bool is_paused(const struct sio_policy *policy, const struct sio_reader *
 	return !reader->reads && since(now, policy->processes[reader->process % SIO_PROCESSES].done_ns) >= TURN_PAUSE_NS;
 }
 
-/* The turn that lasted for longest, and at least TURN_MIN_NS, or NULL. */
+/* Returns the turn that has lasted longest, if it has lasted at least TURN_MIN_NS, or NULL. */
 static struct sio_reader *longest_turn(struct sio_policy *policy, u64 now)
 {
 	struct sio_reader *longest = NULL, *reader = policy->readers;
@@ -120,7 +121,7 @@ static struct sio_reader *longest_turn(struct sio_policy *policy, u64 now)
 	return longest && since(now, longest->since_ns) >= TURN_MIN_NS ? longest : NULL;
 }
 
-/* A turn that no reader has, or that of the reader which paused for longest, or NULL. */
+/* Returns a turn that no reader has, or that of the reader that has paused longest, or NULL. */
 static struct sio_reader *free_turn(struct sio_policy *policy, u64 now)
 {
 	struct sio_reader *paused = NULL, *reader = policy->readers;
@@ -155,7 +156,7 @@ static bool gains_by_turn(struct sio_policy *policy, const struct sio_item *item
 	return item->kind == SIO_SEQ_READ && stream[0][size] && stream[1][size] >= stream[0][size] + stream[0][size] / 4;
 }
 
-/* A read that is part of no turn goes. */
+/* Begins a turn, if possible, for the reader of a read that belongs to no turn and goes now. */
 static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now)
 {
 	struct sio_reader *turn;
@@ -163,7 +164,7 @@ static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now
 	if (!readers_max(policy) || !gains_by_turn(policy, item))
 		return;
 	turn = free_turn(policy, now);
-	/* A reader that is new does not wait for the end of a turn. */
+	/* A new reader does not wait for the end of a turn. */
 	if (!turn && item->list == SIO_TURN_READS) {
 		end_turn(policy, longest_turn(policy, now), now);
 		turn = free_turn(policy, now);
@@ -175,7 +176,7 @@ static void begin_turn(struct sio_policy *policy, struct sio_item *item, u64 now
 	policy->statistics.turns++;
 }
 
-/* Whether `other` goes before `first`, whose turn it is, because its turn lasted for long or `other` waited for long. */
+/* Whether `other` goes before `first`, whose turn it is, because this turn has lasted too long or `other` has waited too long. */
 static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first, const struct sio_item *other, u64 now)
 {
 	u64 waited = since(now, other->came_ns), most = turn_ns(policy, first->kind);
@@ -183,7 +184,7 @@ static bool is_turn_over(struct sio_policy *policy, const struct sio_item *first
 
 	if (other->order > first->order)
 		return false;
-	/* With many readers, turns of TURN_MIN_NS are too long for the bound; then the oldest read goes first. */
+	/* With many readers, turns of TURN_MIN_NS can exceed the bound; then the oldest read goes first. */
 	if (waited >= 2 * most)
 		return true;
 	return longest && (waited >= most || since(now, longest->since_ns) >= most);

@@ -2,9 +2,9 @@
 /*
  * Weights of control groups: the file `io.smartio.weight` of each group. Part of smartio.c.
  *
- * A weight moves the requests of a group by levels of their class: 200 is one level higher than 100, 400 two, 50 one lower. A
- * group without a weight has that of the next one above it. The file is ours, because that of `io.weight` belongs to io.cost,
- * and that of `io.bfq.weight` to BFQ, and neither lets others read it.
+ * A weight moves the requests of a group to another level of their class: 200 is one level higher than 100, 400 two, 50 one lower.
+ * A group without a weight has the weight of its parent. We need a file of our own, because `io.weight` belongs to io.cost and
+ * `io.bfq.weight` to BFQ, and neither lets other code read its value.
  */
 #ifndef SMARTIO_WEIGHTS_H
 #define SMARTIO_WEIGHTS_H
@@ -16,15 +16,15 @@
 
 struct smartio_group {
 	struct blkcg_policy_data common;
-	/* 0: that of the group above. */
+	/* 0: the weight of the parent. */
 	u16 weight;
-	/* What `weight` comes to, and at which `smartio_weights_set` it was worked out. */
+	/* The levels that result from `weight`, and the value of `smartio_weights_set` when they were computed. */
 	s8 levels;
 	u32 seen;
 };
 
 static struct blkcg_policy smartio_weights;
-/* How often any weight was set; 0: none ever was, and requests need no look at their group. */
+/* The number of times that a weight was set; 0: never, and requests need no look at their group. */
 static atomic_t smartio_weights_set;
 static bool has_weights;
 
@@ -35,7 +35,7 @@ static struct smartio_group *group_of(struct blkcg *blkcg)
 	return common ? container_of(common, struct smartio_group, common) : NULL;
 }
 
-/* So many levels above the usual one; below it if negative. */
+/* Returns the number of levels above the default; below it if negative. */
 static s8 levels_of(u32 weight)
 {
 	s8 levels = 0;
@@ -47,7 +47,7 @@ static s8 levels_of(u32 weight)
 	return levels;
 }
 
-/* The level of a request whose program has `level`. */
+/* Returns the level of a request whose program has `level`. */
 static u8 weighted_level(const struct request *rq, u8 level)
 {
 	u32 set = atomic_read(&smartio_weights_set);
@@ -55,7 +55,7 @@ static u8 weighted_level(const struct request *rq, u8 level)
 	struct blkcg *blkcg;
 	int moved;
 
-	/* A group lives as long as a bio of it. */
+	/* A group exists as long as one of its bios. */
 	if (!set || !rq->bio || !rq->bio->bi_blkg)
 		return level;
 	blkcg = rq->bio->bi_blkg->blkcg;
@@ -65,7 +65,7 @@ static u8 weighted_level(const struct request *rq, u8 level)
 	if (READ_ONCE(group->seen) != set) {
 		for (with_weight = group; with_weight && !with_weight->weight; with_weight = blkcg ? group_of(blkcg) : NULL)
 			blkcg = blkcg->css.parent ? css_to_blkcg(blkcg->css.parent) : NULL;
-		/* Two processors may do this at a time; both write the same, or the next request does it again. */
+		/* Two processors may do this at the same time; both write the same values, or the next request computes them again. */
 		WRITE_ONCE(group->levels, with_weight ? levels_of(with_weight->weight) : 0);
 		WRITE_ONCE(group->seen, set);
 	}
@@ -101,7 +101,7 @@ static int weight_store(struct cgroup_subsys_state *css, struct cftype *file, u6
 	if (!group)
 		return -ENODEV;
 	WRITE_ONCE(group->weight, weight);
-	/* A full barrier: whoever sees the new number sees the weight. */
+	/* A full barrier: a processor that sees the new number sees the weight. */
 	if (!atomic_inc_return(&smartio_weights_set))
 		atomic_inc(&smartio_weights_set);
 	return 0;
@@ -123,7 +123,7 @@ static struct blkcg_policy smartio_weights = {
 	.cpd_free_fn = group_free,
 };
 
-/* Without weights, the scheduler still works. */
+/* Registers the weights. If that fails, the scheduler works without them. */
 static void weights_init(void)
 {
 	int error = blkcg_policy_register(&smartio_weights);

@@ -28,7 +28,7 @@ pub enum BenchError {
     /// The output is not that of fio 3.
     #[error("cannot read the output of fio: {what}; fonio needs fio 3")]
     FioOutput {
-        /// What is wrong, and where.
+        /// The error and its place.
         what: String,
     },
     /// A system call failed.
@@ -59,7 +59,7 @@ pub enum BenchError {
     HoldsData {
         /// The device.
         path: PathBuf,
-        /// What was found on it.
+        /// The contents that were found on it.
         found: String,
     },
     /// The device is in use, or cannot be read.
@@ -112,7 +112,7 @@ pub enum BenchError {
     NotAResult {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// The text is not an id of a result.

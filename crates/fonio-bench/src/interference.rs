@@ -1,7 +1,8 @@
 //! How much reads and writes slow each other down (Nguyen et al. 2015, sections 4.3 and 4.4).
 //!
-//! A slowdown is the mean response time of a process beside processes of the other op, over that of one process alone. The
-//! study divides the total time of a process by the number of its requests; with one request in flight that is the same.
+//! A slowdown is the mean response time of a process while processes of the other op run, divided by that of
+//! one process alone. The study divides the total time of a process by the number of its requests; with one
+//! request in flight that is the same.
 
 use fonio_core::Access;
 

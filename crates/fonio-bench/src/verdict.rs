@@ -160,7 +160,7 @@ fn interference(slowdowns: &[Slowdown]) -> Option<String> {
     Some(text)
 }
 
-/// Which of both suffers more, if all runs agree on it.
+/// Returns which of reads and writes slows down more, if all runs agree.
 fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
     if read.slowdown_min? > write.slowdown_max? {
         Some("Writes slow reads down more than reads slow writes down")

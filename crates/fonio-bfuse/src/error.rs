@@ -36,7 +36,7 @@ pub enum MountError {
     /// The mode is not available here.
     #[error("{reason}")]
     Mode {
-        /// What is missing, and which mode to use instead.
+        /// The missing feature, and the mode to use instead.
         reason: &'static str,
     },
     /// There is no fonio mount at the path.

@@ -191,7 +191,7 @@ impl Mount {
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {
-            // Whoever wrote the data gets the error.
+            // The process that wrote the data gets the error.
             let _ = rustix::fs::syncfs(root);
         }
         self.file_system.buffer.drain_all();

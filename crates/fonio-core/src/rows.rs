@@ -220,7 +220,7 @@ pub struct Call {
     pub exited: Option<Timestamp>,
     /// The returned value: a count or a negative errno.
     pub result: Option<i64>,
-    /// What a write to an SQLite journal or WAL begins with.
+    /// The beginning of a write to an SQLite journal or WAL.
     pub sqlite_write: Option<SqliteWrite>,
     /// How the file was opened, of a call on an open file.
     pub file_flags: Option<FileFlags>,
@@ -466,7 +466,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// A stable name in kebab-case, for example `truncated-record`.
     pub code: String,
-    /// One sentence: what was found, and how it was handled.
+    /// One sentence on the problem and how it was handled.
     pub message: String,
     /// The input file or stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -216,7 +216,7 @@ impl Question for FileTally {
                     without_path += count.bytes();
                 }
             }
-            // A file that is deleted and made again, such as a journal, has several numbers.
+            // A file that is deleted and created again, such as a journal, has several numbers.
             if let Some(path) = &name.path {
                 let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
                 if let Some((row, sum)) = rows.get_mut(place) {

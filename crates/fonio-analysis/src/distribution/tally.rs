@@ -286,7 +286,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever values are removed, and however many may be missing, the bounds contain the true quantile.
+        /// The bounds contain the true quantile, for any removed values and any number of missing values.
         #[test]
         fn bounds_hold_the_quantile_of_all(
             all in prop::collection::vec((0u64..400, any::<bool>()), 2..200), more in 0u64..5

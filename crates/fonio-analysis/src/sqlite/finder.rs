@@ -23,7 +23,7 @@ pub(super) enum Role {
     Folder,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Read,
@@ -69,7 +69,7 @@ impl Mode {
     }
 }
 
-/// What a step means.
+/// The meaning of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A transaction begins to write. One that was open is rolled back.
@@ -101,7 +101,7 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Takes a step; gives what it means, in order.
+    /// Takes a step, and gives the events that follow from it, in order.
     pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.role {
             Role::Journal => self.journal(step, give),

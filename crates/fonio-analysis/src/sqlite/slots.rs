@@ -1,4 +1,4 @@
-//! The cost of each transaction: what its calls and requests took.
+//! The cost of each transaction: that of its calls and requests.
 //!
 //! The costs of a transaction are those from its first write to the first write of the next one, so a checkpoint and the
 //! calls after a commit count for the transaction before them.
@@ -18,7 +18,7 @@ pub(super) enum Bytes {
 
 pub(super) const KINDS: usize = 5;
 
-/// What something took.
+/// The cost of a transaction: syncs, bytes, requests and blocked time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     /// Calls that sync, and the time in them.
@@ -86,7 +86,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes an event of the finder, with the thread and the time of the call. Returns whether a place was taken; without room, there is none.
+    /// Takes an event of the finder, with the thread and the time of the call. Returns whether a slot was
+    /// taken; without room, no slot is taken.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, u64), has_room: bool) -> bool {
         match event {
             Event::Begin => {

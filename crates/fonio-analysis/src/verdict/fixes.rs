@@ -15,7 +15,7 @@ const ISOLATES_READS: &str = "smartio";
 /// Schedulers that heed the class of a unit's I/O, and the one that heeds its weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
-/// What to do where the scheduler is not known.
+/// The advice if the scheduler is not known.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
 /// From this read-ahead on, more is hardly of use.
 const READ_AHEAD_KB: u32 = 512;
@@ -135,8 +135,8 @@ fn dirty_limit(series: &Series) -> String {
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
-/// The class of the programs that write, which is what keeps their writes away from reads without [`ISOLATES_READS`]. `now`
-/// is the scheduler, `best` the one that is offered.
+/// Adds the I/O class for programs that write. Without [`ISOLATES_READS`], this class keeps their writes away
+/// from reads. `now` is the current scheduler, `best` the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -316,7 +316,7 @@ mod tests {
         );
         let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
         assert!(cases.iter().all(|(path, word)| quoted(path) == *word));
-        // What is there already is not offered.
+        // A fix that is already made is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),
             told(&[

@@ -1,12 +1,13 @@
-//! Beyond which number of requests throughput no longer grows.
+//! Finds the number of requests beyond which throughput no longer grows.
 //!
 //! The number is the smallest that is within [`TOLERANCE`] of the best. Means of a few runs cannot say that directly: on a
 //! plateau, the best of ten noisy means is always above the others. So a smaller number is passed over only if a larger one
 //! was *shown* to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. The rate of a run is taken relative to the mean of its round, so that a device that becomes
-//! slower from round to round adds nothing. What remains of a run after its number's mean is its error; the errors of all
-//! numbers form one pool, because five runs of one number say little about their spread. Each resample draws new errors.
+//! A bootstrap gives the bounds. The rate of a run is taken relative to the mean of its round, so that a
+//! device that becomes slower from round to round adds nothing. The error of a run is its difference from the
+//! mean of its number of requests; the errors of all numbers form one pool, because five runs of one number
+//! say little about their spread. Each resample draws new errors.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
@@ -23,7 +24,7 @@ const RESAMPLES: usize = 2000;
 /// The seed of the resampling.
 const SEED: u64 = 0x0c0c;
 
-/// Which number of requests is enough, by its place in the list of numbers.
+/// The number of requests that is enough, by its index in the list of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
     /// The smallest number that no other was shown to exceed by more than [`TOLERANCE`]. Also the lower end of the interval.

@@ -12,7 +12,7 @@ use super::AT_ONCE;
 use crate::error::BenchError;
 use crate::result::Parameter;
 
-/// The least number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
+/// The minimum number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
 const QUEUE_MIN: u32 = 4;
 
 /// A disk whose queue can be limited.

@@ -67,7 +67,8 @@ pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     kinds.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the parameters that the tests of [`Set::ConcurrencyParameters`] show; none without such tests.
+/// Returns the parameters that the tests of [`Set::ConcurrencyParameters`] show; an empty list without these
+/// tests.
 pub fn parameters(benchmark: &Benchmark) -> Vec<Parameter> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     Access::ALL.into_iter().filter_map(|access| parameter(access, &tests)).collect()

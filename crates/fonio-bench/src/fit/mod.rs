@@ -46,7 +46,7 @@ pub struct Fitted {
     pub used: Vec<Prediction>,
     /// 90 % intervals of the fitted numbers; empty without resampling.
     pub intervals: Vec<Interval>,
-    /// What the profile does not contain, and why.
+    /// Properties that the profile does not contain, with the reasons.
     pub notes: Vec<String>,
 }
 

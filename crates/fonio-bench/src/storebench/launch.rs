@@ -53,7 +53,7 @@ impl AppsFolder {
 
 impl Drop for AppsFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next benchmark in this directory.
+        // If the folder cannot be removed now, the next benchmark in this directory removes it.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! The figures of each part, from what was measured. A model and fio give the same [`Benchmark`], so both have them from here.
+//! Computes the figures of each part from its measurement. A model and fio give the same [`Benchmark`], so
+//! this module serves both.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a run measures, how much it writes, and how its time is divided.
+//! The plan of a run: its measurements, the amount that it writes, and the division of its time.
 //!
 //! Each part gets a share of the time that is left, so time that a fast device does not need goes to the later parts. The
 //! amount written is bounded before the run: [`Plan::within`] reduces the long write first, then the repetitions, and then
@@ -51,13 +51,13 @@ pub struct PartPlan {
     pub part: Part,
     /// Its share of the time, relative to those of the other parts.
     pub weight: u32,
-    /// What it does.
+    /// The work of the part.
     pub work: Work,
     /// The largest number of bytes that it writes.
     pub writes_max: u64,
 }
 
-/// What a part does.
+/// The work of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Runs tests with fio.
@@ -75,7 +75,7 @@ pub enum Work {
     Sync {
         /// The range of the writes.
         range_bytes: u64,
-        /// The most writes of a run.
+        /// Maximum number of writes in a run.
         writes_max: u64,
         /// Smallest number of runs.
         runs_min: u32,
@@ -172,7 +172,7 @@ impl Plan {
     }
 }
 
-/// What [`Plan::within`] varies.
+/// The quantities that [`Plan::within`] varies.
 struct Shape {
     sustained: u64,
     runs_max: u32,
@@ -223,7 +223,7 @@ impl Shape {
                 if reads_only =>
             {
                 let tests = tests.into_iter().filter(|test| !test.access.writes());
-                // What is there is read; nothing is laid out.
+                // Reads the existing data; nothing is written first.
                 let tests = tests.map(|test| Test { prepare_bytes: 0, ..test }).collect();
                 Work::Tests { tests, runs_min, runs_max, run_time_max }
             }
@@ -314,7 +314,7 @@ pub(super) fn sizes(range: u64) -> Vec<Test> {
     tests
 }
 
-/// Reads and writes beside each other. Random ones come first, because the verdict needs them.
+/// Concurrent reads and writes. Random ones come first, because the verdict needs them.
 pub(super) fn interference(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Interference, range, 0);
     tests.sort_by_key(|test| test.access.is_sequential());

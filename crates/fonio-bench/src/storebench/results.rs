@@ -54,7 +54,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
-        // What cannot be written can mostly be removed.
+        // A file that cannot be written can mostly be removed.
         let _ = fs::remove_file(&new);
     })
 }

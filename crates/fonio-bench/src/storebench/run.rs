@@ -1,7 +1,8 @@
 //! Runs the parts of a plan, keeps each as soon as it has ended, and makes the document of them.
 //!
-//! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues with the next one.
-//! When the run ends for whatever reason, [`Kept::document`] makes a complete document: figures that are missing say why.
+//! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues
+//! with the next one. Whatever the reason for the end of a run, [`Kept::document`] makes a complete document:
+//! missing figures have a reason.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,7 +62,7 @@ pub struct Kept {
     pub notes: Vec<String>,
 }
 
-/// What belongs to all parts of a run.
+/// The circumstances that all parts of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
     /// The directory or device, by its complete path.
@@ -200,7 +201,7 @@ fn file_system_word(name: &str) -> String {
     name.chars().take(16).map(word).collect()
 }
 
-/// What a run does now.
+/// The current step of a run.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     /// The part.

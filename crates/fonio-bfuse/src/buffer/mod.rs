@@ -335,7 +335,7 @@ impl Buffer {
     }
 }
 
-/// Those of the file. Data before the error are written.
+/// Writes all data. Errors are those of the file; data before an error are written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {

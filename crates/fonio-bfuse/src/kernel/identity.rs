@@ -62,7 +62,7 @@ impl Identity {
         }
         // SAFETY: no memory is passed.
         let umask = unsafe { libc::umask(0o022) };
-        // SAFETY: as above; this restores what was found.
+        // SAFETY: as above; this restores the previous umask.
         unsafe { libc::umask(umask) };
         let mut capabilities = [CapabilityWords::default(); 2];
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };

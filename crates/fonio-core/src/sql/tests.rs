@@ -1,4 +1,4 @@
-//! Statements with values, and what is left of them.
+//! Statements with values, and their normalised form.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Splits a statement into tokens, as SQLite does (`src/tokenize.c`). Spaces and comments are no tokens.
+//! Splits a statement into tokens, as SQLite does (`src/tokenize.c`). Spaces and comments are not tokens.
 
 use std::ops::Range;
 
@@ -123,7 +123,7 @@ fn or_value((length, is_closed): (usize, bool), shape: Shape) -> (Shape, usize) 
     (if is_closed { shape } else { Shape::Value }, length)
 }
 
-/// The number of bytes before the first one that is an end; all if there is none.
+/// Returns the number of bytes before the first end byte; the number of all bytes if there is no end byte.
 fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }

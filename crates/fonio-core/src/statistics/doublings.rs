@@ -1,4 +1,4 @@
-//! A histogram whose classes double: small, exact to merge, and good enough to see what is slow.
+//! A histogram whose classes double: small, exact to merge, and precise enough to show which values are slow.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! The difference of two means whose runs are independent and vary differently (Welch, *The generalization of "Student's"
-//! problem when several different population variances are involved*, Biometrika 1947).
+//! The difference of two means of independent runs with different variances (Welch, *The generalization of
+//! "Student's" problem when several different population variances are involved*, Biometrika 1947).
 
 use super::sample::Spread;
 use super::student;

@@ -154,8 +154,8 @@ struct Watched {
 }
 
 impl Watch {
-    /// The most threads whose waits are watched. A thread is in one wait at a time, so this bounds the work for each
-    /// request.
+    /// Maximum number of threads whose waits are watched. A thread is in one wait at a time, so this bounds
+    /// the work for each request.
     pub(super) const THREADS_MAX: usize = 64;
 
     pub(super) fn new(waits: Vec<((u32, u32), u32, Kept)>) -> Watch {

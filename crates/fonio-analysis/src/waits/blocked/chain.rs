@@ -1,8 +1,8 @@
 //! Waits for a thread that was blocked on storage: for a lock that it held, or for its answer.
 //!
-//! Such a wait counts as far as the other thread was blocked meanwhile. That thread can itself have waited for a third
-//! one, and so on. Waits come in the order of their beginnings, so a wait stays open here until one comes that begins after
-//! its end.
+//! A wait of this kind counts as far as the other thread was blocked meanwhile. That thread can itself have
+//! waited for a third one, and so on. Waits arrive in the order of their beginnings, so a wait stays open
+//! here until the first wait that begins after its end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,13 +10,13 @@ use std::collections::BinaryHeap;
 use fonio_core::BlockedIn;
 use rustc_hash::FxHashMap;
 
-/// The most threads between the one that waits and the one that storage blocked.
+/// Maximum number of threads between the one that waits and the one that storage blocked.
 const LENGTH_MAX: usize = 4;
-/// The most waits open at once, and the most places remembered for one.
+/// Maximum number of waits open at once, and of places remembered for one wait.
 const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
 
-/// Where storage blocked a thread.
+/// The place at which storage blocked a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     /// The numbers of the thread's name and unit.
@@ -80,7 +80,8 @@ impl ForThread {
         // The intervals of a thread come in order. A part that has been counted is not counted again.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // Where neither has ended, the end of the recording is the end; it is not known here, so that this part is missing.
+        // If neither wait has ended, both last until the end of the recording. That end is not known here, so
+        // this part is missing.
         if from >= until || until == u64::MAX {
             return None;
         }
@@ -254,7 +255,7 @@ mod tests {
             (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
             // It was blocked before the wait began, and beyond its end.
             (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),
-            // It was not blocked; or somebody else was.
+            // It was not blocked, or another thread was.
             (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
             (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
             // Two wait for it, one of them for longer.

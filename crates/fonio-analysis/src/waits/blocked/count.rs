@@ -47,9 +47,9 @@ pub(super) struct Kept {
     pub(super) ended: u64,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
-    /// In a wait for another thread: the time for which that one was blocked, and where.
+    /// In a wait for another thread: the time for which that thread was blocked, and the place.
     pub(super) through: Option<(u64, Place)>,
-    /// In such a wait: how much of that time counts as one wait.
+    /// In a wait for another thread: the part of that time that counts as one wait.
     pub(super) felt: u64,
 }
 

@@ -20,17 +20,17 @@ use crate::question::seen::Seen;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::LONG;
 
-/// The most threads followed.
+/// Maximum number of threads followed.
 const THREADS_MAX: usize = 1 << 16;
-/// The most processes between a thread and the command that started it.
+/// Maximum number of processes between a thread and the command that started it.
 const GENERATIONS_MAX: usize = 64;
-/// The most programs listed.
+/// Maximum number of programs listed.
 const PROGRAMS_MAX: usize = 1024;
-/// The most files listed.
+/// Maximum number of files listed.
 const FILES_LISTED: usize = 1024;
 /// The number of long waits listed.
 const LONG_LISTED: usize = 10;
-/// The most intervals listed.
+/// Maximum number of intervals listed.
 const INTERVALS_MAX: usize = 4096;
 /// Bulk work: requests of at least this size on average, …
 const BULK_SIZE: u64 = 128 * 1024;

@@ -1,4 +1,4 @@
-//! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
+//! Compares blocked threads and their causes with an oracle that examines every pair of a wait and a request.
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
@@ -69,7 +69,7 @@ fn without_bpf_the_verdict_says_what_is_missing() {
 
 #[test]
 fn a_command_owns_the_processes_that_it_started() {
-    // Who started process 99 is unknown, so 10 may be part of the command.
+    // The parent of process 99 is unknown, so 10 may be part of the command.
     let waits = ["7 fsync 0 5000", "8 read 0 1000", "9 read 0 2000", "10 read 0 3000"];
     let found = blocked(&waits, &[], Some(8)).unwrap();
     let of_interest = ["p10", "p9", "p8"].map(|name| (name, Role::OfInterest));
@@ -184,7 +184,7 @@ fn a_filter_leaves_the_chain_whole() {
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
-/// A shell that starts one program after the other, each of which makes its journal anew.
+/// A shell starts one program after the other, and each of them creates its journal again.
 #[test]
 fn many_files_of_one_path_are_one_place() {
     let mut analyser = Analyser::new(AnalysisOptions::default());

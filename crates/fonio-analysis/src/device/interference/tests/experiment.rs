@@ -55,7 +55,7 @@ enum Source {
     Poisson(u64),
     /// A closed loop: this many requests outstanding, and a new one as soon as one completes.
     Closed(u64),
-    /// Bursts of this many requests, with pauses such that the load on the device is this percentage.
+    /// Bursts of this many requests; the pauses make the load on the device this percentage.
     Bursts(u64, u64),
 }
 

@@ -46,8 +46,8 @@ impl Line {
     }
 }
 
-/// Delay of answers while the I/O path is measured as it is in use. During such a delay, each waiting thread sleeps and
-/// must be woken, which costs more than if none has time to sleep.
+/// Delay of answers while the I/O path is measured as it is in use. During this delay, each waiting thread
+/// sleeps and must be woken, which costs more than if no thread has time to sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
 /// The same for slow devices: the host of a virtual machine takes a halted CPU away after about 200 µs, and returns it

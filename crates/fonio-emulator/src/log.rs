@@ -182,7 +182,7 @@ impl Log {
         Ok(data)
     }
 
-    /// Number of records up to and including the mark `name`; `None` if there is no such mark.
+    /// Number of records up to and including the mark `name`; `None` without this mark.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! A second workload that runs beside the measured one, on the same storage, for as long as the measured one runs.
+//! A second workload that runs concurrently with the measured one, on the same storage, for as long as the
+//! measured one runs.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -19,7 +20,7 @@ use crate::task::{BesideResult, DONE, Task};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
-/// What the workload beside did.
+/// The figures of the concurrent workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BesideFigures {
     /// Its name.
@@ -109,7 +110,7 @@ impl RowSink for Process {
     }
 }
 
-/// The process of the workload beside.
+/// The process of the concurrent workload.
 pub(crate) struct BesideWorker {
     worker: Worker,
     workload: String,
@@ -162,7 +163,7 @@ impl BesideWorker {
         Ok(())
     }
 
-    /// Has the workload end, and returns what it did. `recording` holds its I/O.
+    /// Ends the workload, and returns its figures. `recording` holds its I/O.
     pub(crate) fn end(
         mut self,
         bed: &mut TestBed,

@@ -26,7 +26,7 @@ use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
 /// The mark that the recorder sets while a command runs.
 const COMMAND_MARK: &str = "command";
 
-/// The file, beside the devices under test, in which a replay leaves what it did.
+/// The file in which a replay leaves its result. It is not on the devices under test.
 const RESULT: &str = "replayed.json";
 
 /// A command to be measured.
@@ -51,7 +51,7 @@ pub struct CommandOptions<'a> {
 pub struct Replay<'a> {
     /// The recording's directory.
     pub recording: &'a Path,
-    /// What it did.
+    /// The recorded accesses.
     pub plan: &'a Accesses,
     /// Without pauses.
     pub fast: bool,
@@ -246,7 +246,7 @@ fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), Expe
     if status.success() { Ok(()) } else { Err(failed(&status)) }
 }
 
-/// Writes back what is dirty in the file system of `dir`.
+/// Writes back the dirty pages of the file system of `dir`.
 fn sync(dir: &Path) -> Result<(), ExperimentError> {
     let opened = std::fs::File::open(dir).map_err(ExperimentError::system("open", dir))?;
     let synced = rustix::fs::syncfs(&opened).map_err(io::Error::from);

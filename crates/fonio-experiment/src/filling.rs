@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub(crate) used: ByteCount,
-    /// What users other than root can still write.
+    /// The bytes that users other than root can still write.
     pub(crate) free: ByteCount,
 }
 

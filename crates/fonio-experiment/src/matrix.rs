@@ -63,7 +63,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// The values, or the default if there are none.
+/// The values, or the default without values.
 fn choices<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }

@@ -1,5 +1,5 @@
-//! Turns a series into a report: one sentence on what was shown, the run times with their intervals, and below them why
-//! the first setup takes as long as it does.
+//! Turns a series into a report: one sentence on the result, the run times with their intervals, and below
+//! them why the first setup takes as long as it does.
 
 use fonio_analysis::Answer;
 use fonio_analysis::compare::interval::RUNS_MIN;
@@ -65,13 +65,13 @@ fn verdict(series: &Series) -> Verdict {
     Verdict { tone, sentence, reasons }
 }
 
-/// Returns a sentence on what was shown.
+/// Returns a sentence on the result.
 fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
     let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
-    // That one place is faster than another says nothing about file systems, schedulers and fixes.
+    // A faster place says nothing about file systems, schedulers and fixes.
     let within: Vec<_> = others.iter().filter(|variation| is_within_place(series, variation)).collect();
     let compared = if within.is_empty() { others.iter().collect() } else { within };
     let best = |safe: bool| {
@@ -282,7 +282,7 @@ fn table(series: &Series) -> Table {
     }
 }
 
-/// Returns the own figures of the measured workload and of the one beside it; `None` if it ran alone.
+/// Returns the separate figures of the measured workload and of the concurrent one; `None` if it ran alone.
 fn beside(series: &Series) -> Option<Table> {
     let row = |label: &str, name: &str, done: Option<f64>, own: Vec<OwnFigures>| {
         let runs = own.len() as f64;
@@ -331,7 +331,7 @@ fn beside(series: &Series) -> Option<Table> {
     })
 }
 
-/// Returns a note for runs in which the workload beside ended before the measured one.
+/// Returns a note for runs in which the concurrent workload ended before the measured one.
 fn ended_early(series: &Series) -> Option<String> {
     let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
     let early = runs().filter_map(|run| run.beside.as_ref()).filter(|beside| beside.ended_early);

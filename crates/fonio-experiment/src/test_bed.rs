@@ -73,7 +73,7 @@ pub struct TestBed {
     /// Settings of the workload's folder, whose mounts are on the devices.
     of_folder: Vec<Entry>,
     places: BTreeMap<String, PathBuf>,
-    /// Those of the workload beside.
+    /// The places of the concurrent workload.
     beside_places: BTreeMap<String, PathBuf>,
     watched: Vec<Selector>,
     http: Option<SocketAddr>,
@@ -81,7 +81,7 @@ pub struct TestBed {
 }
 
 impl TestBed {
-    /// Makes the test bed of `setup` for `workload`, and for the one beside it.
+    /// Makes the test bed of `setup` for `workload`, and for the concurrent one.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl TestBed {
         &self.places
     }
 
-    /// Returns the folder of each place of the workload beside.
+    /// Returns the folder of each place of the concurrent workload.
     pub fn beside_places(&self) -> &BTreeMap<String, PathBuf> {
         &self.beside_places
     }
@@ -443,7 +443,8 @@ impl TestBed {
         Ok(dir)
     }
 
-    /// Unmounts and stops the array. What is still in memory is written at once, not at the speed of the devices.
+    /// Unmounts and stops the array. Data that are still in memory are written at once, not at the speed of
+    /// the devices.
     fn stop_array(&mut self) -> Result<(), ExperimentError> {
         let Some(array) = self.array.take() else { return Ok(()) };
         // If a device's process has ended, the array is stopped nevertheless.
@@ -549,7 +550,7 @@ impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop_server();
         self.cleaner = None;
-        // What could not be undone stays in the ledger.
+        // Steps that cannot be undone stay in the ledger.
         let _ = if self.ledger.is_some() { self.restore_folder() } else { Ok(()) };
         let _ = self.stop_array();
     }

@@ -1,9 +1,10 @@
 //! Power cuts on databases of SQLite under a sync policy: what a cut loses, and whether it corrupts.
 //!
-//! A program commits transactions, each in two tables, and reports each commit; a mark in the log of the device acknowledges it
-//! before the program goes on. So a transaction whose mark precedes a cut was acknowledged, and everything that it had to write
-//! before was written. Meanwhile another process makes the kernel write pages back without a flush, so that a cut finds writes of
-//! all files in doubt.
+//! A program commits transactions, each in two tables, and reports each commit; a mark in the log of the
+//! device acknowledges it before the program goes on. So a transaction whose mark precedes a cut was
+//! acknowledged, and everything that had to be written before the acknowledgement was written. Meanwhile
+//! another process makes the kernel write pages back without a flush, so that a cut finds writes of all files
+//! in doubt.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -33,7 +34,7 @@ pub struct Mode {
     pub promise: Promise,
 }
 
-/// What a mode promises.
+/// The promise of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// Every acknowledged transaction is there.
@@ -82,7 +83,7 @@ pub const MODES: [Mode; 8] = [
     mode("cache, rollback journal", TRUNCATE, Some("class = 'cache'"), Promise::NeverStale),
 ];
 
-/// What power cuts did.
+/// The result of power cuts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub cuts: u32,
@@ -92,7 +93,7 @@ pub struct Outcome {
     pub corrupt: u32,
     /// With a database that was removed at the first opening afterwards.
     pub removed: u32,
-    /// The most acknowledged transactions that an intact database lacks.
+    /// The largest number of acknowledged transactions that an intact database lacks.
     pub lost_most: u64,
     /// The longest time from the first to the last of them, in milliseconds.
     pub span_ms_most: f64,
@@ -175,7 +176,7 @@ const CHECK: &str = "
     SELECT coalesce(max(turn), 0) FROM done;
 ";
 
-/// A database on an emulated device, and the log of what was written to it.
+/// A database on an emulated device, and the log of the device's writes.
 pub struct Recorded {
     log: Log,
     /// For each acknowledged transaction, the number of records up to its mark, and its time.
@@ -399,7 +400,7 @@ impl Drop for Running {
     }
 }
 
-/// A file that is removed when this goes out of scope; whoever has it open goes on reading it.
+/// A file that is removed when this goes out of scope; processes that have it open can still read it.
 struct Removed(PathBuf);
 
 impl Drop for Removed {

@@ -1,4 +1,4 @@
-//! One slice of time: recorded, and reduced to what was blocked in it.
+//! One slice of time: records it, and reduces it to the threads that were blocked in it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -126,7 +126,7 @@ struct Pressures {
     unit: Option<Pressure>,
 }
 
-/// Where a slice belongs.
+/// The place of a slice in the test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) number: u32,

@@ -1,7 +1,7 @@
-//! Puts threads one after another that followed each other in the recording.
+//! Combines threads that followed each other in the recording into one thread.
 //!
-//! A recording of a shell can have thousands of threads, of which few ran at a time; and without pauses, its commands would
-//! otherwise run all at once.
+//! A recording of a shell can have thousands of threads, but only few ran at a time. In a replay without
+//! pauses, all its commands would otherwise run at once.
 
 use fonio_core::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What a replay does: the I/O of a recording, by thread, with what each waits for.
+//! The plan of a replay: the I/O of a recording, by thread, with the event for which each access waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,7 +19,7 @@ const BLOCK: u64 = 4096;
 /// The largest single access; the kernel splits larger ones anyway.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// What a replayed access does.
+/// The operation of a replayed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A read.
@@ -35,7 +35,7 @@ pub enum Kind {
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// From the beginning of the file.
     pub offset: u64,
@@ -182,7 +182,7 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the plan for the device with the most accesses.
+    /// Makes the plan for the device that has the most accesses.
     pub(in crate::replay) fn plan(mut self) -> Plan {
         // Another device merges and flushes differently, so that bios are better; not every source shows them.
         let mut rows = if self.bios.is_empty() {

@@ -20,7 +20,7 @@ use super::{Act, Call, Plan, file_name};
 /// The flags of an open file that change what a call costs.
 const COSTLY: [(FileFlags, OFlags); 3] =
     [(FileFlags::DIRECT, OFlags::DIRECT), (FileFlags::DSYNC, OFlags::DSYNC), (FileFlags::SYNC, OFlags::SYNC)];
-/// The most files that a thread keeps open.
+/// Maximum number of files that a thread keeps open.
 const OPEN_MAX: usize = 256;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -61,7 +61,7 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// What all threads know of a file.
+/// The state of a file that all threads share.
 #[derive(Debug, Default)]
 struct Shown {
     /// Raised when the file is made anew: who opens it afterwards gets the new one.

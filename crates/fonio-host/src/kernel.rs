@@ -7,9 +7,9 @@ use rustix::mount::{FsOpenFlags, fsopen};
 
 use crate::{HostError, SMARTIO, program, scheduler_names};
 
-/// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the kernel then loads
-/// the module if there is one. Where this is not allowed or not possible (without root; before Linux 5.2), the mount
-/// itself will show it.
+/// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the
+/// kernel then loads the module if there is one. If this is not allowed or not possible (without root; before
+/// Linux 5.2), a missing file system becomes visible only when it is mounted.
 ///
 /// # Errors
 ///

@@ -352,7 +352,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let trimmed = trim(&mounted).expect("trimmed");
     assert_eq!((&trimmed.dir, trimmed.filesystem.as_str()), (&planned.dir, "ext4"));
     assert!(trimmed.bytes.0 > 0 && planned.bytes.0 > 0);
-    // ext4 knows what it has told.
+    // ext4 does not report the same ranges again.
     assert_eq!(trim(&mounted).expect("trimmed").bytes.0, 0);
     let refused = trim_plan("/proc".as_ref()).expect_err("refused").to_string();
     assert_eq!(refused, "fstrim cannot be set on /proc: it is proc, which is not on a device");

@@ -1,4 +1,4 @@
-//! Debian's archive: which kernels and programs it has, and their files.
+//! Debian's archive: the kernels and programs that it has, and their files.
 //!
 //! apt does the work, with lists, caches and sources of its own, below a folder of the user's. The machine's own apt is
 //! only asked for its mirror; its lists, its packages and its configuration stay as they are. Downloads are verified by
@@ -36,7 +36,7 @@ const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
 /// Overrides the release of Debian from which programs for guests come: `trixie` or `sid`.
 const SUITE: &str = "FONIO_DEBIAN_SUITE";
 
-/// Debian's archive, and what has been fetched from it.
+/// Debian's archive, and the files that have been fetched from it.
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
@@ -137,7 +137,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the archive has no such kernel, or cannot be reached.
+    /// If the archive does not have this kernel, or cannot be reached.
     pub fn kernel(
         &self,
         wanted: &Wanted,
@@ -169,7 +169,8 @@ impl Archive {
         Ok((kernel, KernelFiles::in_package(&files, self.architecture)?))
     }
 
-    /// Returns a folder with the files of `packages` and of everything that they depend on; fetches what is missing.
+    /// Returns a folder with the files of `packages` and of everything that they depend on; fetches missing
+    /// packages.
     ///
     /// # Errors
     ///
@@ -231,7 +232,7 @@ impl Archive {
         }
         let _lock = self.lock()?;
         announce(&format!("fetching the sources of Debian's package {package} …"));
-        // Lists of their own: whoever needs no sources need not read their lists.
+        // Sources have lists of their own, so that users without sources need not read them.
         let apt = self.folder.join("apt-source");
         for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
@@ -270,7 +271,8 @@ impl Archive {
     /// Returns the files of `packages`, and of everything that they depend on, in alphabetical order. `packages` may
     /// contain patterns (see apt-patterns(7)). The lists must have been read.
     pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<PackageFile>, LabError> {
-        // apt does not print what is already in its cache: here, an empty folder.
+        // apt does not print files that are already in its cache. Here the cache is an empty folder, so it
+        // prints all.
         let empty = self.folder.join("apt-no-archives");
         fs::create_dir_all(empty.join("partial")).map_err(LabError::system("make", &empty))?;
         let mut command = self.apt("apt-get");
@@ -423,7 +425,7 @@ impl Archive {
         self.folder.join("kernels").join(format!("{}_{}", kernel.package, kernel.version))
     }
 
-    /// Waits until nobody else fetches.
+    /// Waits until no other process fetches.
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(LabError::system("make", &path))?;

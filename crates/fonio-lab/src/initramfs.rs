@@ -12,7 +12,7 @@ use crate::archive::{LIBRARIES, LOADER, Userland};
 use crate::error::LabError;
 use crate::modules::Module;
 
-/// Where programs expect folders that Debian has below `/usr`.
+/// The places where programs expect folders that Debian has below `/usr`.
 const LINKS: [(&str, &str); 5] = [
     ("bin", "usr/bin"),
     ("sbin", "usr/sbin"),

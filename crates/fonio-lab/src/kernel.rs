@@ -158,7 +158,7 @@ impl<'a> Paragraph<'a> {
 pub struct KernelFiles {
     /// Its architecture.
     pub architecture: Architecture,
-    /// What `uname -r` prints in the guest.
+    /// The output of `uname -r` in the guest.
     pub release: String,
     /// The compressed kernel, as a boot loader takes it.
     pub image: PathBuf,

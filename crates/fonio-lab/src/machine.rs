@@ -16,11 +16,11 @@ use crate::archive::Archive;
 use crate::error::LabError;
 use crate::kernel::KernelFiles;
 
-/// Memory that must be free beside the guest's own.
+/// Memory that must be free in addition to the guest's own.
 const SPARE_MIB: u64 = 128;
 /// Lines of the console in an error.
 const LINES_SHOWN: usize = 8;
-/// What the kernel prints when it panics.
+/// The text that the kernel prints when it panics.
 pub(crate) const PANIC: &str = "Kernel panic";
 /// How often a wait looks whether it is over.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
@@ -123,7 +123,7 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
     machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
 }
 
-/// What happens when a guest flushes a disk.
+/// The effect of a guest's flush of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// QEMU writes its data to the file, so that it survives the end of QEMU.

@@ -1,8 +1,9 @@
 //! Disk images with Debian for system guests, made without root and without a network in the guest.
 //!
-//! apt on this machine resolves, downloads and verifies the packages. A guest unpacks them on an empty disk and runs their
-//! scripts, as debootstrap's second stage does. So the files have their owners, and the scripts run on the architecture for
-//! which they were made. An image with further packages begins as a copy of the image without them.
+//! apt on this machine resolves, downloads and verifies the packages. A guest unpacks them on an empty disk
+//! and runs their scripts, as debootstrap's second stage does. So the files have the correct owners, and the
+//! scripts run on the architecture for which they were made. An image with further packages begins as a copy
+//! of the image without them.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -25,7 +26,7 @@ use crate::machine::POLL;
 use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");
-/// Packages of every system guest, beside the essential ones.
+/// Packages of every system guest, besides the essential ones.
 const BASE: &[&str] = &[
     "apt",
     "dbus",
@@ -56,7 +57,7 @@ pub(crate) struct Root {
     _lock: File,
 }
 
-/// What [`Root::of`] needs beside the archive.
+/// The things that [`Root::of`] needs besides the archive.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -65,7 +66,8 @@ pub(crate) struct Maker<'a> {
 }
 
 impl Root {
-    /// Returns the image with Debian and `packages`; makes it if there is none, or if the archive has newer versions.
+    /// Returns the image with Debian and `packages`; makes it if it does not exist, or if the archive has
+    /// newer versions.
     ///
     /// # Errors
     ///
@@ -264,7 +266,7 @@ impl Maker<'_> {
             }
         }
         fs::remove_dir_all(&fetched).map_err(LabError::system("remove", &fetched))?;
-        // It has the links from /bin to /usr/bin and the like, which must exist first.
+        // It has links such as the one from /bin to /usr/bin, which must exist first.
         first.sort_by_key(|(file, _)| file.package() != "base-files");
         let write = |name: &str, text: String| {
             let path = packages.join(name);
@@ -475,8 +477,8 @@ fn empty_file_system(tools: &Userland, image: &Path, bytes: u64) -> Result<(), L
 }
 
 fn make(tools: &Userland, image: &Path, bytes: u64, files: Option<&Path>) -> Result<(), LabError> {
-    // A new file reads as zeros. If mke2fs did not rely on that, the guest's kernel would initialise the rest of the file
-    // system in the background, beside whatever is measured.
+    // A new file reads as zeros. If mke2fs did not rely on that, the guest's kernel would initialise the rest
+    // of the file system in the background, during measurements.
     let mut mke2fs = tools.command("mke2fs")?;
     mke2fs.args(["-q", "-F", "-t", "ext4", "-E", "assume_storage_prezeroed=1"]);
     if let Some(files) = files {

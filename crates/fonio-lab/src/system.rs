@@ -1,4 +1,4 @@
-//! System guests: a whole Debian with systemd, whose disk survives reboots and power cuts.
+//! System guests: a complete Debian with systemd, whose disk survives reboots and power cuts.
 //!
 //! The disk is a qcow2 overlay over an image that all guests share ([`crate::root`]); it is removed with the guest. The
 //! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their
@@ -42,20 +42,20 @@ const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_mill
 const CHUNK: usize = 1 << 20;
 /// The name that the agent's service listens for.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
-/// Without a terminal, nobody logs in; the login and its session would take seconds of each start.
+/// Without a terminal, no user logs in; the login and its session would take seconds of each start.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 const FILES_PORT: &str = "fonio.files";
-/// What the kernel prints at the end of a reboot.
+/// The text that the kernel prints at the end of a reboot.
 const RESTARTING: &str = "reboot: Restarting system";
 
-/// What a system guest has.
+/// The options of a system guest.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
     /// Its kernel.
     pub kernel: Wanted,
     /// Its architecture.
     pub architecture: Architecture,
-    /// Debian packages beside the base: for example podman.
+    /// Debian packages besides the base: for example podman.
     pub packages: Vec<String>,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -82,7 +82,7 @@ impl Default for SystemOptions {
     }
 }
 
-/// What a command in a guest printed, and how it ended.
+/// The output of a command in a guest, and its exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Its exit code; 128 and the number of the signal that ended it.
@@ -265,12 +265,12 @@ impl<'a> System<'a> {
         Ok(system)
     }
 
-    /// What `uname -r` prints in the guest.
+    /// Returns the output of `uname -r` in the guest.
     pub fn release(&self) -> &str {
         &self.prepared.kernel.release
     }
 
-    /// What executes the guest's instructions.
+    /// Returns the executor of the guest's instructions.
     pub fn accelerator(&self) -> Accelerator {
         self.prepared.accelerator
     }

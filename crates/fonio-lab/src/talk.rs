@@ -18,10 +18,10 @@ const GONE_POLLS: u32 = 100;
 /// One side of a conversation.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    /// Who answers, for errors.
+    /// The name of the other side, for errors.
     with: &'static str,
     stream: UnixStream,
-    /// What was received and not yet read.
+    /// The bytes that were received and not yet read.
     rest: Vec<u8>,
 }
 

@@ -21,7 +21,7 @@ pub struct Status {
     pub host: Host,
     /// Real block devices, flash first; after them device mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
-    /// Which processes and cgroups write at present, and how much.
+    /// The processes and cgroups that write at present, and how much they write.
     pub writing: Writing,
     /// One sentence for each fact that could not be read, with the command that makes it readable.
     pub notes: Vec<String>,

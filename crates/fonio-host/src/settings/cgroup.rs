@@ -67,7 +67,7 @@ fn costs(groups: &Path) -> bool {
     fs::read_to_string(groups.join("io.cost.qos")).is_ok_and(|text| text.contains("enable=1"))
 }
 
-/// The disks with hardware or a hypervisor below them; not loop devices and the like.
+/// The disks with hardware or a hypervisor below them; not virtual ones such as loop devices.
 pub(super) fn disks(sys_block: &Path) -> Vec<String> {
     let entries = fs::read_dir(sys_block).into_iter().flatten().flatten();
     let is_disk = |dir: &PathBuf| {

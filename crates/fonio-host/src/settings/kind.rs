@@ -1,5 +1,5 @@
-//! A kind of setting. Each has a file of its own in [`super::kinds`], with all that fonio knows of it: the fixes that set it, what
-//! it needs, how its value is read, set, kept and restored.
+//! A kind of setting. Each has a file of its own in [`super::kinds`] with everything that fonio knows about
+//! it: the fixes that set it, its requirements, and how its value is read, set, kept and restored.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -129,12 +129,13 @@ pub(super) trait Kind: Sync {
         true
     }
 
-    /// Returns how the value `new` differs from the wanted one, if the device cannot have that: a clause.
+    /// Returns a clause on how the value `new` differs from the wanted one, if the device cannot have the
+    /// wanted one.
     fn difference(&self, _wanted: &Value, _on: &Object, _new: &str) -> Option<String> {
         None
     }
 
-    /// Returns what somebody has to do before the setting has its effect, as sentences.
+    /// Returns sentences on what the user must do before the setting has its effect.
     fn remains_to_do(&self, _path: &Path) -> Option<String> {
         None
     }
@@ -172,15 +173,15 @@ pub(super) struct Facts {
     pub scope: Scope,
     /// The setting in a sentence, as in `the scheduler of /dev/sda`.
     pub title: &'static str,
-    /// For a setting of the machine, what errors say it is in.
+    /// For a setting of the machine, the place that errors name.
     pub of_machine: &'static str,
-    /// Where its value is.
+    /// The place of its value.
     pub held: Held,
-    /// Where it is kept across reboots.
+    /// The place in which it is kept across reboots.
     pub kept_in: &'static str,
-    /// What undoing gives back.
+    /// The thing that undoing restores.
     pub undone: &'static str,
-    /// Whether it outlasts a reboot however it is made, so that applying it keeps it.
+    /// Whether it always outlasts a reboot, so that applying it also keeps it.
     pub lasts: bool,
     /// Whether it may not end with a reboot, because older data would come back.
     pub must_be_kept: bool,
@@ -251,7 +252,7 @@ impl Facts {
     };
 }
 
-/// Where the value of a setting is, now and across reboots. A kind can read and set it in its own way all the same.
+/// The place of a setting's value, now and across reboots. A kind can still read and set it in its own way.
 pub(super) enum Held {
     /// In this file of the folder `queue` of a disk in sysfs; kept by a rule of udev.
     QueueFile(&'static str),
@@ -272,13 +273,13 @@ pub(super) enum Held {
 pub struct SettingFix {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it changes.
+    /// The kind of thing that it changes.
     pub changes: Group,
-    /// One line on what it does.
+    /// One line on its effect.
     pub does: &'static str,
-    /// What the machine must have for it.
+    /// The requirements on the machine.
     pub needs: &'static str,
-    /// What a power cut can lose with it that it could not lose without it.
+    /// The additional data that a power cut can lose with it.
     pub loses: Loss,
     /// The study of the fix, or a note that we measure it ourselves.
     pub source: &'static str,
@@ -299,7 +300,7 @@ impl SettingFix {
     };
 }
 
-/// What fixes change, in the order of the printed list.
+/// The kinds of thing that fixes change, in the order of the printed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The scheduler or the queue of a disk.
@@ -344,7 +345,7 @@ impl Group {
     }
 }
 
-/// What a power cut can lose.
+/// The data that a power cut can lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing more than before.
@@ -374,15 +375,15 @@ impl Loss {
 /// How a fix is tried with a workload or a command before it is made.
 #[derive(Clone, Copy, Debug)]
 pub enum Trial {
-    /// As it is made.
+    /// In the same way as it is made.
     AsMade,
     /// In a directory as it is made; on a file system that was made for the trial, with this mount option, if it has it.
     MountOption(&'static str, fn(Filesystem) -> bool),
     /// In a directory as it is made; a device that was made for the trial gets the scheduler from the start.
     Scheduler,
-    /// As it is made, where the device has this scheduler.
+    /// In the same way as it is made, if the device has this scheduler.
     WithScheduler(&'static str),
-    /// As it is made, where the file system discards.
+    /// In the same way as it is made, if the file system discards.
     Discards,
     /// The workload opens its databases with a write-ahead log.
     WriteAheadLog,

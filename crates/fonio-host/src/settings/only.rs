@@ -51,7 +51,7 @@ impl OnlyChanger {
     }
 }
 
-/// Removes the file of a lock that nobody has: its owner was killed.
+/// Removes the file of a lock that no process holds: its owner was killed.
 pub(crate) fn remove_free_lock(path: &Path) {
     let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {

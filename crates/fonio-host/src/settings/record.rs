@@ -81,8 +81,8 @@ impl Settings {
         &self.applied
     }
 
-    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first change,
-    /// however often the setting is changed.
+    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first of
+    /// any number of changes.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ mod tests {
         let state = dir.path().join("state");
         let now = now(SWAPPINESS);
         let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
-        // What was set first is in force, the second value is, or somebody else's.
+        // In force is the first value, the second value, or one that another program set.
         for (first, second, expected) in
             [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
         {

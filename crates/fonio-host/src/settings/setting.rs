@@ -90,7 +90,7 @@ impl Setting {
         self.kind.scheduler(&self.value)
     }
 
-    /// Returns what somebody has to do before the setting has its effect, as sentences.
+    /// Returns sentences on what the user must do before the setting has its effect.
     pub fn remains_to_do(&self, path: &Path) -> Option<String> {
         self.kind.remains_to_do(path)
     }
@@ -102,12 +102,13 @@ impl Setting {
         Setting { despite_writers: true, ..self }
     }
 
-    /// Returns how the planned value differs from the one of this setting, if the device cannot have that: a clause.
+    /// Returns a clause on how the planned value differs from the one of this setting, if the device cannot
+    /// have the latter.
     pub fn fitted_to(&self, planned: &Applied) -> Option<String> {
         self.kind.difference(&self.value, planned.target.object(), &planned.new)
     }
 
-    /// Returns whether `target` is what this setting sets.
+    /// Returns whether this setting sets `target`.
     pub fn is_of(&self, target: &Target) -> bool {
         *self.kind == *target.kind() && self.kind.is_of(&self.value, target.object())
     }

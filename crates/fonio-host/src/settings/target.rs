@@ -52,7 +52,7 @@ impl Target {
         self.kind.path(&self.object)
     }
 
-    /// What kind of object it is.
+    /// The kind of the object.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
     }
@@ -71,7 +71,7 @@ impl Target {
             }
     }
 
-    /// Whether the setting outlasts a reboot however it is made, so that applying it keeps it.
+    /// Whether the setting always outlasts a reboot, so that applying it also keeps it.
     pub fn lasts(&self) -> bool {
         self.kind.facts().lasts
     }
@@ -97,8 +97,8 @@ impl Target {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
     }
 
-    /// Whether `now` is a value that a killed process left on the way from one value to another: each of its parts is one of
-    /// either.
+    /// Whether `now` is a value that a killed process left between one value and another: each of its parts
+    /// belongs to one of the two.
     pub(super) fn is_half_set(&self, now: &str, one: &str, other: &str) -> bool {
         self.kind.facts().has_parts && is_between(now, one, other)
     }
@@ -115,12 +115,12 @@ impl Target {
         self.kind.set(&self.object, value)
     }
 
-    /// Refuses what [`Target::restore`] could not do without losing data, before anything is changed.
+    /// Returns an error if [`Target::restore`] would lose data, before anything is changed.
     pub(super) fn check_restore(&self) -> Result<(), HostError> {
         self.kind.check_restore(&self.object)
     }
 
-    /// What restoring needs, as a sentence.
+    /// Returns a sentence on what restoring needs.
     pub fn restore_needs(&self) -> Option<String> {
         self.kind.restore_needs(&self.object)
     }
@@ -160,7 +160,8 @@ impl Target {
         }
     }
 
-    /// Checks that nobody has changed the setting since we read or set `value`. `setting` is the value for the error.
+    /// Checks that the setting has not changed since we read or set `value`. `setting` is the value for the
+    /// error.
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),

@@ -73,7 +73,7 @@ pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32
         .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
 }
 
-/// A time in whole seconds. As systemd does, it takes `m` for minutes.
+/// Reads a time in full seconds. Like systemd, it reads `m` as minutes.
 pub(super) fn seconds(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
     let Some(text) = text else { return Ok(Value::Number(default)) };
     let minutes = text.strip_suffix('m').filter(|digits| digits.parse::<u32>().is_ok());

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::names::{self, Packages};
 
-/// The most control groups whose names are kept.
+/// Maximum number of control groups whose names are kept.
 const KNOWN_MAX: usize = 10_000;
 /// The longest file that is read. The list of Podman's containers has about 1 KiB for each.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -1,4 +1,4 @@
-//! Which programs have files of a folder open.
+//! Finds the programs that have files of a folder open.
 
 use std::fmt;
 use std::fs;
@@ -65,7 +65,7 @@ pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     names.join(", ")
 }
 
-/// What to do with them: `verb` is what systemctl does with their units.
+/// Returns the advice on these programs: `verb` is the command of systemctl for their units.
 pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();

@@ -1,4 +1,4 @@
-//! What a folder holds: how much memory it needs, and what cannot be copied.
+//! Surveys a folder: how much memory its content needs, and which objects cannot be copied.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -12,13 +12,13 @@ use super::copy;
 use super::mirror::{is_beside, names};
 use crate::HostError;
 
-/// What a tmpfs uses for an object besides its pages, at least (an inode and a name of mm/shmem.c).
+/// The minimum memory that a tmpfs uses for an object besides its pages (an inode and a name of mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;
 
 /// A folder's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::settings) struct Survey {
-    /// What it takes in memory: whole pages without holes.
+    /// The memory that it takes: complete pages without holes.
     pub memory: ByteCount,
     /// The bytes that are allocated for it.
     pub bytes: ByteCount,
@@ -105,9 +105,9 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
     found.bytes.0 += allocated;
 }
 
-/// Files that nobody can replace could be copied, but not written out again.
+/// Notes files that cannot be replaced. They could be copied, but not written out again.
 fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut Survey) {
-    // A file system without such flags refuses the question.
+    // A file system without these flags refuses the question.
     let Ok(file) = copy::open_file(dir, name) else { return };
     let flags = rustix::fs::ioctl_getflags(&file).unwrap_or(IFlags::empty());
     if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) && found.obstacle.is_none() {

@@ -1,7 +1,7 @@
-//! Files that are fonio's alone: drop-ins and units of systemd.
+//! Files that belong only to fonio: drop-ins and units of systemd.
 //!
-//! Invariant: the record names the files and the folders before they are made. Taking them back removes only what has
-//! fonio's content, and folders only if they are empty.
+//! Invariant: the record names the files and the folders before they are made. Taking them back removes only
+//! files that have fonio's content, and only empty folders.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! How a setting would be kept.
+//! The plan for keeping a setting.
 
 use std::collections::BTreeMap;
 use std::fs;

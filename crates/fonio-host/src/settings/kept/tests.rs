@@ -71,7 +71,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // That build had another first line, and another option of its mount command.
+    // The earlier build had another first line, and another option of its mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };
@@ -411,10 +411,10 @@ enum Act {
     KilledWhileKeeping(usize),
     /// The process is killed after the file was written and before the record was.
     KilledWhileForgetting(usize),
-    /// Somebody adds a line to a file, or an option to a mount.
+    /// Another program adds a line to a file, or an option to a mount.
     ForeignLine(usize),
     ForeignOption,
-    /// Somebody puts a drop-in beside one of fonio's.
+    /// Another program puts a drop-in next to one of fonio's.
     ForeignDropIn,
 }
 
@@ -441,7 +441,7 @@ proptest! {
         let all = settings();
         let texts = [&files.fstab, &files.udev_rules, &files.sysctl];
         let dropped = files.systemd.join("journald.conf.d/50-own.conf");
-        // What the others wrote, in order.
+        // The text that others wrote, in order.
         let mut foreign = [FSTAB.to_owned(), String::new(), String::new()];
         let mut keeper = Keeper::open(files.clone()).expect("keeper");
         for act in acts {

@@ -1,8 +1,8 @@
 //! A folder's content in memory: a tmpfs over the folder, whose content is written out to the folder below.
 //!
-//! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out when it is
-//! undone, at shutdown and hourly by units of systemd, and on request. A power cut loses what was written
-//! since the last time.
+//! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out
+//! when it is undone, at shutdown and hourly by units of systemd, and on request. A power cut loses the data
+//! written since it was last written out.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -216,7 +216,7 @@ fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
     make().map_err(failed("make a tmpfs for", dir))
 }
 
-/// Writes the content out, and unmounts. Nobody can write meanwhile.
+/// Writes the content out, and unmounts. No program can write meanwhile.
 fn take_down(dir: &Path) -> Result<(), HostError> {
     let unmounted = {
         let _lock = lock()?;
@@ -272,7 +272,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     copy_out(dir).map(Some)
 }
 
-/// What somebody has to do after the folder was put into memory.
+/// Returns the steps for the user after the folder was put into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and what they write there is lost"));

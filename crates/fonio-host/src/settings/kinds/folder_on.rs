@@ -1,7 +1,8 @@
 //! A folder's content on another device: copied to a folder there, which is bound over it.
 //!
-//! What is below stays on the first device as it was. Undoing brings it up to date. A folder on the other device whose content
-//! is only a copy has a file named [`COPY`] in it: it is being filled, or was copied back. It may be emptied.
+//! The files below stay on the first device unchanged. Undoing brings it up to date. A folder on the other
+//! device whose content is only a copy has a file named [`COPY`] in it: it is being filled, or was copied
+//! back. It may be emptied.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -269,7 +270,7 @@ fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
 fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
     let table = MountTable::read()?;
     let options = table.at(dir).map(|mount| mount.options.clone()).unwrap_or_default();
-    // Options that we do not know are those of mounts that nobody binds.
+    // Unknown options belong only to mounts that are never bound.
     let flags = MountFlags::BIND | mount_flags(&options).unwrap_or(MountFlags::empty());
     match mount_remount(dir, flags | MountFlags::RDONLY, c"") {
         Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),

@@ -139,15 +139,15 @@ impl Kind for HotRange {
 
 /// The folder with the images, at the top of the file system that holds them.
 const FOLDER: &str = ".fonio-hot-range";
-/// How the name of an image ends that is only a copy.
+/// The end of the name of an image that is only a copy.
 const COPY: &str = ".copy";
 /// The file system in the image.
 const FILESYSTEM: &str = "ext4";
-/// The least size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
+/// The minimum size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
 const SIZE_MIN: ByteCount = ByteCount(10 << 20);
 /// The smallest journal that ext4 has with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
-/// The size of an inode in the image, and at most how many bytes there are for each.
+/// The size of an inode in the image, and the maximum number of bytes per inode.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
 /// Room in the image for superblocks, descriptors, bitmaps and the blocks of its root.
@@ -158,14 +158,15 @@ const SPARE_BYTES: u64 = 1 << 20;
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
 /// How often a folder that changes while it is copied is copied again.
 const TRIES: u32 = 3;
-/// An image in more pieces is worth a word.
+/// An image in more pieces is reported.
 const FEW_PIECES: usize = 4;
-/// At most how much of a folder's name is in that of its image.
+/// Maximum length of the part of a folder's name that is in its image's name.
 const NAME_LETTERS_MAX: usize = 40;
 /// How much of an image is written at once before it is used.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Where the image of a folder is. Its name tells people whose it is, and the folder's number tells folders apart.
+/// Returns the path of a folder's image. People recognise the folder by the image's name; the inode number in
+/// it distinguishes folders of the same name.
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
@@ -296,7 +297,7 @@ fn check_below(image: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What to do about an image that is complete and not mounted.
+/// Returns the advice on an image that is complete and not mounted.
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
@@ -352,7 +353,7 @@ fn put(
     Err(refused("programs change it all the time: stop them first"))
 }
 
-/// Makes a file of which all is allocated.
+/// Makes a file with all its blocks allocated.
 fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let folder = path.parent().expect("it is in a folder");
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -502,7 +503,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
     })
 }
 
-/// What somebody should know after the folder got its range.
+/// Returns the remarks for the user after the folder got its range.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and what they write there is lost"));

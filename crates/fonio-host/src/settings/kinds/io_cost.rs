@@ -1,7 +1,8 @@
 //! The kernel's controller io.cost of a disk, which makes I/O weights act under every scheduler.
 //!
-//! It is a setting of the root control group: a line for each disk in `io.cost.qos` (Documentation/admin-guide/cgroup-v2.rst).
-//! The model of the disk's costs is the kernel's own, unless somebody wrote another one into `io.cost.model`.
+//! It is a setting of the root control group: a line for each disk in `io.cost.qos`
+//! (Documentation/admin-guide/cgroup-v2.rst). The model of the disk's costs is the kernel's own, unless a
+//! user wrote another one into `io.cost.model`.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -74,7 +74,7 @@ const LABEL_ADDED: &str = "fonio-zram-new";
 const LABEL_AT: u64 = 1052;
 /// The priority: before swap on a disk, whose priority is negative by default.
 const PRIORITY: &str = "100";
-/// The value without such a device.
+/// The value without a device of fonio's.
 const NONE: &str = "none";
 /// The unit that makes it at each start.
 const UNIT: &str = "fonio-swap-in-ram.service";
@@ -124,7 +124,7 @@ fn devices() -> Result<Vec<Zram>, HostError> {
     Ok(found)
 }
 
-/// The label of a swap area; empty if there is none.
+/// The label of a swap area; empty without a label.
 fn label(node: &Path) -> String {
     let mut label = [0; 16];
     let read = File::open(node).and_then(|file| file.read_exact_at(&mut label, LABEL_AT));
@@ -189,7 +189,8 @@ fn set(value: &str) -> Result<(), HostError> {
     }
 }
 
-/// Makes a device of this size. udev looks into a device that is new, and the kernel sizes none that somebody has open.
+/// Makes a device of this size. udev opens a new device, and the kernel does not change the size of an open
+/// one.
 fn find(size: ByteCount) -> Result<String, HostError> {
     for _ in 0..TRIES {
         match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {

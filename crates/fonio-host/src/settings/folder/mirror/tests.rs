@@ -14,7 +14,8 @@ fn mirrored(from: &Path, to: &Path) -> Mirrored {
     mirror(&open(from), &open(to), to).expect("mirrored")
 }
 
-/// All that a folder holds, in words: kind, mode, owner, time of change, attributes, content, and the other names of the file.
+/// Describes the complete content of a folder in words: kind, mode, owner, time of change, attributes,
+/// content, and the other names of the file.
 fn described(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut names: BTreeMap<u64, PathBuf> = BTreeMap::new();
@@ -86,7 +87,7 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
         rustix::fs::mknodat(open(&from), name, kind, Mode::RUSR, 0).expect("mknod");
     }
     let named = rustix::fs::fsetxattr(&sparse, c"user.note", b"x", rustix::fs::XattrFlags::empty());
-    // What a killed run has left.
+    // Objects that a killed run has left.
     write(to.join(".fonio-write-out-1"), "half");
     fs::create_dir(to.join(".fonio-write-out-2")).expect("mkdir");
 
@@ -124,7 +125,7 @@ enum Act {
     Symlink(u8, u8),
     Folder(u8),
     Mode(u8, u32),
-    /// The run after this one is killed: what it has beside its places stays.
+    /// The run after this one is killed: its objects with temporary names stay.
     Left(u8),
     Mirror,
 }

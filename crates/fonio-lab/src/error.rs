@@ -109,7 +109,7 @@ pub enum LabError {
     Memory {
         /// The guest's memory.
         needs: u64,
-        /// The free memory or space.
+        /// The free memory.
         free: u64,
     },
     /// The guest ended before its command did.

@@ -1,12 +1,13 @@
 //! Measures the cost of recording which threads are blocked: `cargo run --release -p fonio-record --example blocked_cost
 //! [SECONDS]`, as root, with fio.
 //!
-//! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in memory, two
-//! threads that hand a byte to and fro, and threads that are blocked for more than a millisecond about 2,000 times a
-//! second. In one recording, the kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`); its own clock costs some
-//! of that time. In others, the table shows the recorder's processor time while the capture ran, with the programs, without
-//! BPF by tracefs, and without waits. What a recording of nothing takes, once, is shown apart and not in these shares. What
-//! tracefs costs the kernel is seen by how often the two threads can switch.
+//! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in
+//! memory, two threads that pass a byte back and forth, and threads that are blocked for more than a
+//! millisecond about 2,000 times a second. In one recording, the kernel measures the run time of the BPF
+//! programs (`BPF_ENABLE_STATS`); its own clock costs some of that time. In others, the table shows the
+//! recorder's processor time during the capture: with the BPF programs, with tracefs instead of BPF, and
+//! without waits. The fixed cost of an empty recording is shown separately and is not in these shares. The
+//! number of switches of the two threads shows the cost of tracefs in the kernel.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,11 +1,11 @@
 //! Measures the cost of recording: `cargo run --release -p fonio-record --example overhead [PAIRS] [SECONDS]`, as root,
 //! with fio.
 //!
-//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without recording
-//! (requests, files, causes and waits, as by default): at 1,000 and 10,000 requests a second, and without a limit, one at a
-//! time and 32 at once, which shows the cost of the tracepoints. The program prints medians and ratios, the rate that was
-//! reached, and the recorder's processor time per event: for the capture, and for writing the recording afterwards, which
-//! costs more.
+//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without
+//! recording (requests, files, causes and waits, as by default): at 1,000 and 10,000 requests a second, and
+//! without a limit, one at a time and 32 at once, which shows the cost of the tracepoints. The program prints
+//! medians and ratios, the achieved rate, and the recorder's processor time per event: for the capture, and
+//! for writing the recording afterwards, which costs more.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ const DEVICE_BYTES: u64 = 256 << 20;
 /// A load.
 #[derive(Clone, Copy)]
 struct Load {
-    /// Requests a second; `None` for as many as possible.
+    /// Requests a second; `None` means unlimited.
     rate: Option<u64>,
     /// Requests in flight.
     depth: u32,

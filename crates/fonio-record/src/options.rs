@@ -9,7 +9,7 @@ use fonio_core::meta::{Device, Lost};
 use fonio_core::{BlockedIn, ByteCount, Nanos, RowSink, Timestamp};
 use fonio_recording::Key;
 
-/// What to record, for how long, and where to write it.
+/// The options of a recording: its scope, its duration, and its folder.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The recording's directory; it must not exist yet, or be empty. If it is taken by the end of the capture, the
@@ -108,11 +108,11 @@ pub struct CommandSetting {
     pub own_group: bool,
     /// The folders of the control groups in which it begins.
     pub cgroups: Vec<PathBuf>,
-    /// Where its standard output goes.
+    /// The destination of its standard output.
     pub output: CommandOutput,
 }
 
-/// Where a command's standard output goes.
+/// The destination of a command's standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandOutput {
     /// To our standard output; the command also shares our standard input.
@@ -172,7 +172,8 @@ pub enum Progress<'a> {
         trace_bytes: ByteCount,
         /// The part of it that is held in memory.
         held_bytes: ByteCount,
-        /// The thread that was blocked on storage for longest, if one was and the recording has such waits.
+        /// The thread that was blocked on storage for longest; `None` without a blocked thread, or if the
+        /// recording has no waits.
         blocked: Option<BlockedSoFar>,
     },
     /// The command was started.

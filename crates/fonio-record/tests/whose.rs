@@ -1,4 +1,4 @@
-//! Captures writes to a file system on a loop device, and checks whose they are said to be.
+//! Captures writes to a file system on a loop device, and checks their recorded owners.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::loop_ext4;

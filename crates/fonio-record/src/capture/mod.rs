@@ -102,7 +102,7 @@ pub(crate) struct Capture<'a> {
     pub sched: Option<&'a SchedDecoder>,
 }
 
-/// What records waits and calls, or why that is not possible; `None` if it is not wanted.
+/// The probes that record waits and calls, or the reasons why they cannot; `None` if they are not wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     /// Records which threads are blocked.

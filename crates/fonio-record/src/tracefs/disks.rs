@@ -1,4 +1,4 @@
-//! Finds the device numbers for the devices and paths that the user named.
+//! Finds the device numbers of the devices and paths that the user named.
 
 use std::ffi::OsStr;
 use std::fs;

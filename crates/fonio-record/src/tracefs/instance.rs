@@ -1,9 +1,9 @@
 //! Finds or mounts tracefs, makes our instance, and removes the instances of killed runs.
 //!
-//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither the
-//! machine's settings nor another tracer's. The kernel keeps an instance until it is removed, even if its maker is
-//! killed. Its name therefore contains the maker's process id and start time, and the next run removes the instances
-//! whose maker is gone.
+//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither
+//! the machine's settings nor those of other tracers. The kernel keeps an instance until it is removed, even
+//! if its maker is killed. Its name therefore contains the maker's process id and start time, and the next
+//! run removes the instances whose maker is gone.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -152,8 +152,8 @@ impl Tracefs {
             if id.runs() {
                 continue;
             }
-            // The kernel refuses this while a process reads the buffers. That can be a recorder in another process
-            // namespace, whose process id differs here. Such a recorder switches its events off itself.
+            // The kernel refuses this while a process reads the buffers. That can be a recorder in another
+            // process namespace, whose process id differs here. That recorder switches its events off itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
             }
@@ -288,7 +288,8 @@ impl Tracefs {
     }
 }
 
-/// Reads a text with one call: the kernel returns `header_page` to the first read only, however short that is.
+/// Reads a text with one call: the kernel returns `header_page` only to the first read, even if that read is
+/// short.
 fn read_whole(path: &Path) -> Result<String, RecordError> {
     let mut file = File::open(path).map_err(file_error(path, "opening"))?;
     let mut text = vec![0; 64 << 10];
@@ -427,7 +428,8 @@ impl Instance {
         for name in BLOCKED_EVENTS {
             let dir = format!("events/sched/{name}");
             if !self.dir.join(&dir).exists() {
-                // Without the second, nobody is known to have ended a wait; only some kernels have the last.
+                // Without the second event, the thread that ended a wait is unknown; only some kernels have
+                // the last.
                 if matches!(name, "sched_switch" | "sched_wakeup") {
                     return Err(RecordError::NoSwitchEvents);
                 }

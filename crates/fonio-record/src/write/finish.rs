@@ -46,7 +46,7 @@ pub(crate) struct FinishedCapture<'a> {
     pub files: Option<(FileScope, FileDecoder)>,
     pub captured: Captured,
     pub waits: Option<(SchedDecoder, Pages)>,
-    /// Where the kernel swapped to at the beginning.
+    /// The areas to which the kernel swapped at the beginning.
     pub swap: Vec<(DeviceId, Range<u64>)>,
 }
 
@@ -57,7 +57,7 @@ struct Assembled {
     /// Requests and bios that the recorder itself caused; they are left out.
     own_rows: u64,
     losses: Losses,
-    /// What the attribution to files lacks.
+    /// Remarks on gaps in the attribution to files.
     remarks: Vec<Remark>,
 }
 
@@ -168,7 +168,7 @@ impl FinishedCapture<'_> {
         let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
         let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
         let btrfs = self.files.iter().flat_map(|(scope, _)| &scope.btrfs);
-        // Those from the beginning may be switched off by now, and others on.
+        // Swap areas from the beginning may be switched off by now, and others switched on.
         let swap = self.swap.iter().cloned().chain(swap::areas(&self.machine));
         let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
         let attribution = attribution.with_mapped(self.machine.mapped());
@@ -235,7 +235,7 @@ impl FinishedCapture<'_> {
         calls.calls.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 
-    /// What the user should know about the recording of blocked threads and of calls.
+    /// Returns remarks for the user about the recording of blocked threads and of calls.
     fn probe_remarks(&self) -> Vec<Remark> {
         let mut remarks = match &self.captured.blocked {
             Some(Ok(blocked)) => blocked.remarks(),
@@ -290,7 +290,7 @@ impl FinishedCapture<'_> {
         })
     }
 
-    /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.
+    /// Writes why threads waited, if that was recorded. Returns remarks on missing waits.
     fn write_waits(
         &mut self,
         completions: Option<RefCell<Completions>>,

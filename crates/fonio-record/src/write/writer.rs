@@ -16,7 +16,7 @@ pub(crate) enum RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Begins a recording. It keeps the rows that fit, because what was recorded cannot be had again.
+    /// Begins a recording. It keeps the rows that fit, because the captured data cannot be recorded again.
     pub(crate) fn create(options: &RecordOptions) -> Result<RecordingWriter, RecordError> {
         let settings = WriterOptions {
             overwrite: options.overwrite,

@@ -1,10 +1,10 @@
-//! Files between their creation and their deletion, as the kernel named them, and which times these are.
+//! Finds the times of creation and deletion of files that the kernel named.
 //!
-//! The kernel names a file without a time; the recorder knows only between which of its wake-ups that was. The trace shows
-//! when files with a number were deleted, without a name. Both are in order, and a number is used again only after the file
-//! that has it was deleted. So the deletions of one number in a span of time belong to the files of that span in their
-//! order, if there are as many of both. If not, files without a name had the number too (`O_TMPFILE`), and nothing is
-//! assumed.
+//! The kernel names a file without a time; the recorder knows only between which of its wake-ups that
+//! happened. The trace shows the times at which files with an inode number were deleted, without a name. Both
+//! are in order, and a number is used again only after the file that has it was deleted. So the deletions of
+//! one number in a span of time belong to the files of that span in their order, if both have the same count.
+//! If not, files without a name had the number too (`O_TMPFILE`), and nothing is assumed.
 
 use fonio_core::Timestamp;
 
@@ -116,7 +116,7 @@ mod tests {
         };
         let three = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 1, Some(2))];
         check(&three, &[120, 150, 230], &[(1, "a"), (121, "b"), (151, "c")]);
-        // A file without a name had the number too; which one, nobody knows.
+        // A file without a name had the number too, but it is unknown which one.
         check(&three, &[120, 130, 150, 230], &[(151, "c")]);
         // It was deleted before the others were made.
         check(&three, &[90, 120, 150, 230], &[(91, "a"), (121, "b"), (151, "c")]);

@@ -1,8 +1,11 @@
-//! Records who waits for storage: every interval in which any thread of the machine is blocked uninterruptibly, and the
-//! long ones in which it waits for a thread that is, or for asynchronous I/O.
+//! Records the threads that wait for storage: every interval in which any thread of the machine is blocked
+//! uninterruptibly, and the long intervals in which a thread waits for a blocked thread or for asynchronous
+//! I/O.
 //!
-//! Without BPF, the module [`traced`] records the first of these. With it, a BPF program (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. Waits of at
-//! least a threshold come here one by one; shorter ones are counted in the kernel. The life of a probe:
+//! Without BPF, the module [`traced`] records only the uninterruptible waits. With BPF, a program
+//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. It passes
+//! waits of at least a threshold to this module one by one, and counts shorter ones in the kernel. The life
+//! of a probe:
 //!
 //! 1. [`BlockedProbe::load`] makes the maps and has the kernel verify the programs.
 //! 2. [`BlockedProbe::attach`] begins. Threads that are blocked then count from this instant.
@@ -92,7 +95,7 @@ pub(crate) struct Lost {
     pub sleeps: u64,
 }
 
-/// What a probe has when it is finished.
+/// The results of a finished probe.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub short: ShortWaits,
@@ -104,7 +107,7 @@ pub(crate) struct Finished {
     pub threshold_max: Nanos,
     /// The kernel hid its symbols, so that the reasons and many operations are not known.
     pub without_symbols: bool,
-    /// What is not seen without BPF; `None` with BPF.
+    /// The losses without BPF; `None` with BPF.
     pub unseen: Option<traced::Unseen>,
 }
 

@@ -12,7 +12,7 @@ use crate::options::BlockedBy;
 use crate::probes::bpf::Unavailable;
 use crate::tracefs::Tracefs;
 
-/// What records waits.
+/// The probe that records waits.
 #[derive(Debug)]
 pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),

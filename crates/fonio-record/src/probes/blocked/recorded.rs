@@ -16,7 +16,7 @@ use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
 use crate::probes::bpf::Unavailable;
 
-/// The most waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
+/// Maximum number of waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
 const WAITS_MAX: usize = 1 << 19;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -189,7 +189,7 @@ impl CapturedWaits {
         self.finished.short.write(ended, sink)
     }
 
-    /// What the user should know about a recording without BPF.
+    /// Returns remarks for the user about a recording without BPF.
     fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
         let why = match &self.instead {
             Some(unavailable) => format!("without BPF ({unavailable})"),
@@ -223,7 +223,7 @@ impl CapturedWaits {
         remarks
     }
 
-    /// What the user should know about the waits.
+    /// Returns remarks for the user about the waits.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if let Some(unseen) = &self.finished.unseen {

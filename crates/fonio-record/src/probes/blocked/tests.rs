@@ -1,5 +1,5 @@
-//! Runs the BPF programs on this machine. The threads to be seen run in other processes, because a probe leaves its own
-//! process out: this test program again, which then plays one of the [`ROLES`].
+//! Runs the BPF programs on this machine. The observed threads run in other processes, because a probe leaves
+//! its own process out. These processes run this test program again, in one of the [`ROLES`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -388,7 +388,7 @@ fn each_wait_is_given_or_counted() {
     let Lost { missing, only_counted, .. } = finished.lost;
     assert!(only_counted > 0 && missing == 0, "{:?}", finished.lost);
     let counted: u64 = counts(&finished).iter().map(|row| row.count).sum();
-    // Of the sleeps of other programs that it saw, some were for nobody who was blocked.
+    // Some of the sleeps of other programs that it saw were not for a blocked thread.
     assert!(given + counted >= 6000, "{given} given, {counted} counted, {long_waits} seen");
 }
 

@@ -9,8 +9,8 @@
 //! 4. [`CallsProbe::drain`] at each wake-up of the recorder takes the calls that ended.
 //! 5. [`CallsProbe::finish`] detaches, and finds the calls that have not ended.
 //!
-//! A call of a process that the program could not note is counted as lost. Calls through io_uring are no system calls of
-//! this kind, and are not seen.
+//! A call of a process that the program could not note is counted as lost. Calls through io_uring are not
+//! system calls of this kind, and are not seen.
 
 mod layout;
 mod recorded;
@@ -86,7 +86,7 @@ pub(crate) struct CallsProbe {
     followed: HashMap<MapData, u32, u8>,
     open_calls: HashMap<MapData, u32, OpenCall>,
     calls: RingBuf<MapData>,
-    /// What records SQL statements, or why that is not possible; `None` if it is not wanted.
+    /// The probe that records SQL statements, or the reason why it cannot; `None` if it is not wanted.
     pub(crate) statements: Option<Result<StatementsProbe, Unavailable>>,
 }
 

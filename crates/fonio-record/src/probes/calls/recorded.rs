@@ -17,11 +17,11 @@ use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
 use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 
-/// The most calls: 108 MB at 104 bytes each.
+/// Maximum number of calls: 108 MB at 104 bytes each.
 const CALLS_MAX: usize = 1 << 20;
-/// The most processes with SQLite that are remembered.
+/// Maximum number of processes with SQLite that are remembered.
 const PROCESSES_MAX: usize = 1024;
-/// The most paths of opened files that are remembered.
+/// Maximum number of paths of opened files that are remembered.
 const PATHS_MAX: usize = 1 << 16;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -228,7 +228,7 @@ impl CapturedCalls {
         }
     }
 
-    /// What the user should know about the calls.
+    /// Returns remarks for the user about the calls.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let missing = self.lost.missing + self.beyond;
@@ -301,7 +301,7 @@ mod tests {
             call(libc::SYS_openat, "/d/x-journal", 7, Some(20), 3),
             call(libc::SYS_openat, "x", 7, Some(21), 4),
             call(libc::SYS_openat, "x", 8, Some(22), 3),
-            // It fails, then it works; then there is no such file.
+            // It fails, then it works; then the file no longer exists.
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -13),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, 0),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -2),

@@ -57,7 +57,7 @@ const CALLS: &[(libc::c_long, &str, u8)] = calls! {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[(libc::c_long, &str, u8)] = &[];
 
-/// Older calls, most of which only x86-64 still has.
+/// Older calls; only x86-64 still has most of them.
 #[cfg(target_arch = "x86_64")]
 const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! {
     Path false: SYS_unlink "unlink" SYS_rename "rename";

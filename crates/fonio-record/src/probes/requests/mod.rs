@@ -1,7 +1,8 @@
-//! Gives each block request when it has completed, by BPF, for a watch that runs always.
+//! Gives each block request when it has completed, by BPF, for a permanent watch.
 //!
-//! A recording uses tracefs instead, which shows each step of a request. Here the kernel puts a request together, so that it
-//! costs two short programs and 112 bytes instead of five events of 63 bytes (`bpf/requests.bpf.c`).
+//! A recording uses tracefs instead, which shows each step of a request. Here the kernel combines the steps
+//! of a request: it costs two short programs and 112 bytes instead of five events of 63 bytes
+//! (`bpf/requests.bpf.c`).
 
 mod layout;
 
@@ -31,10 +32,10 @@ const PROGRAMS: [bpf::Program; 4] = [
 /// The program for pages that become dirty, since Linux 5.18 and before.
 const DIRTIED: [bpf::Program; 2] =
     [("dirtied", "writeback_dirty_folio"), ("dirtied", "writeback_dirty_page")];
-/// The program for file systems with a journal; a kernel without ext4 has no such tracepoint.
+/// The program for file systems with a journal; a kernel without ext4 does not have this tracepoint.
 const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 
-/// A completed request as the kernel gives it: the row, and what has no column of its own.
+/// A completed request as the kernel gives it: the row, and the values that have no column of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
     /// Its instants of queue and completion are known, its `issued` is not if the driver got it before the probe began. Its

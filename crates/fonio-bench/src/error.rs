@@ -104,7 +104,7 @@ pub enum BenchError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is no folder in which results outlive a reboot.
+    /// The machine has no folder in which results outlive a reboot.
     #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
     NoStateFolder,
     /// The file does not hold a result.

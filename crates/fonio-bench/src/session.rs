@@ -57,7 +57,8 @@ impl Effort {
         ..Effort::FULL
     };
 
-    /// Of the concurrency parameters: many short runs in rounds, since they compare numbers of requests within rounds.
+    /// The effort for the concurrency parameters: many short runs in rounds, because they compare numbers of
+    /// requests within rounds.
     pub const ROUNDS: Effort =
         Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
 

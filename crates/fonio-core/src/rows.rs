@@ -222,7 +222,7 @@ pub struct Call {
     pub result: Option<i64>,
     /// The beginning of a write to an SQLite journal or WAL.
     pub sqlite_write: Option<SqliteWrite>,
-    /// How the file was opened, of a call on an open file.
+    /// How the file was opened, for a call on an open file.
     pub file_flags: Option<FileFlags>,
 }
 

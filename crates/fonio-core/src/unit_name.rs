@@ -35,7 +35,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The name that stands before that of a container: `docker`, `podman`, …
+    /// The name of the engine, which precedes that of a container: `docker`, `podman`, …
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",

@@ -15,8 +15,8 @@ use rustix::ioctl::{self, Opcode, Setter};
 
 const MIB: u64 = 1 << 20;
 
-/// Held during each test, because the numbers of devices are reused: a device that is left over could not be told from that
-/// of another test.
+/// Held during each test, because the numbers of devices are reused: a device that is left over could not be
+/// distinguished from that of another test.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]

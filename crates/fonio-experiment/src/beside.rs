@@ -87,7 +87,8 @@ struct Process {
 
 impl RowSink for Process {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        // Each request belongs to one thread: who queued another one's data is not who caused it.
+        // Each request belongs to one thread: a thread that queued another one's data did not cause the
+        // request.
         if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
             self.own.requests += 1;
             match row.op {
@@ -116,7 +117,7 @@ pub(crate) struct BesideWorker {
     workload: String,
     socket: PathBuf,
     result: PathBuf,
-    /// The call that began it.
+    /// The connection that began it.
     called: Option<UnixStream>,
 }
 
@@ -136,7 +137,7 @@ impl BesideWorker {
             options: Options {
                 scale: beside.scale,
                 pace: measured.pace,
-                // It is not the measured workload: its choices and content are others.
+                // It must differ from the measured workload in its choices and content.
                 seed: measured.seed ^ (1 << 63),
                 http: bed.http(),
                 // A fix changes the measured workload.
@@ -155,7 +156,7 @@ impl BesideWorker {
         self.worker.pid()
     }
 
-    /// Has the workload begin.
+    /// Starts the workload.
     pub(crate) fn begin(&mut self) -> Result<(), ExperimentError> {
         let called =
             UnixStream::connect(&self.socket).map_err(ExperimentError::system("call", &self.socket))?;
@@ -171,7 +172,7 @@ impl BesideWorker {
     ) -> Result<BesideFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
-        // If it has ended by itself, it does not listen any more, but its answer is there.
+        // If it has ended by itself, it no longer listens, but its answer is available.
         let _ = called.shutdown(Shutdown::Write);
         let mut answer = String::new();
         called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;

@@ -4,7 +4,7 @@ use fonio_host::Filesystem;
 
 use crate::error::ExperimentError;
 
-/// Stands between the place and the other values in the name of a combination.
+/// Separates the place from the other values in the name of a combination.
 pub(crate) const BESIDE: &str = " with ";
 
 /// The values that a plan combines, each list as the user gave it.

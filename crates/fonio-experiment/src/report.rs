@@ -38,7 +38,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
     }
 }
 
-/// Returns how much of the work was done, and how often.
+/// Returns the share of the work that was done, and the number of runs.
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
@@ -97,7 +97,7 @@ fn shown(series: &Series) -> (Tone, String) {
     }
 }
 
-/// Returns, where there are several places with several setups each, a sentence on each place.
+/// Returns a sentence on each place, if there are several places with several setups each.
 fn on_each_place(series: &Series) -> Vec<String> {
     let mut bases: Vec<&VariationResult> = Vec::new();
     for variation in &series.variations {
@@ -241,7 +241,7 @@ fn table(series: &Series) -> Table {
             (None, Some(speedup)) => Cell::Number(speedup, Unit::Ratio),
             (None, None) => Cell::Unknown,
         };
-        // A mean over only some of the runs would be taken for the mean of all.
+        // Readers would take a mean over only some of the runs for the mean of all.
         let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
         let mut cells = vec![
             Cell::Name(label.to_owned()),

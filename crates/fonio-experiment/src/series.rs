@@ -17,7 +17,7 @@ use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
 use crate::trial::{Arm, Plan, Rounds, RunTimes, Timed, Trial, run_times};
 
-/// A setup as it is, or with a fix.
+/// A setup, unchanged or with a fix.
 #[derive(Clone, Debug)]
 pub struct Variation {
     /// The data that a power cut can lose with the fix; `None` for a setup without a fix.
@@ -98,7 +98,7 @@ pub struct Series {
 pub struct VariationResult {
     /// The setup's name.
     pub name: String,
-    /// The directory, device or profile of the setup; of a setup with a fix, that without it.
+    /// The directory, device or profile of the setup; for a setup with a fix, that of the setup without it.
     pub place: String,
     /// The name of the setup that it is compared with: the same setup without a fix, the first one on the same place, or
     /// the first of all.

@@ -258,7 +258,7 @@ impl Setup {
             fonio_host::check_scheduler(scheduler)?;
         }
         if let Storage::Directory(dir) = &self.storage {
-            // The workload's folder is not there yet.
+            // The workload's folder does not exist yet.
             for setting in self.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
                 setting.plan(dir)?;
             }

@@ -96,7 +96,7 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     answer(&mut caller, socket, written)
 }
 
-/// Tells the caller how it went.
+/// Reports the result to the caller.
 fn answer(
     caller: &mut UnixStream,
     socket: &Path,
@@ -107,7 +107,7 @@ fn answer(
     written
 }
 
-/// Runs until the workload ends, or the caller hangs up.
+/// Runs until the workload ends, or the caller closes the connection.
 fn run_beside(
     runner: &mut Runner,
     listening: &mut Listener,

@@ -57,13 +57,13 @@ struct NewDevice<'a> {
 /// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub struct TestBed {
-    // Ends first, because it uses the others.
+    // The server ends first, because it uses the others.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
     /// The root of the file system that was made for the workload, and the bytes for files on it.
     made: Option<(PathBuf, ByteCount)>,
-    /// An array and its mount, which use the devices. It was opened before theirs, so that a later process undoes it first,
-    /// too.
+    /// An array and its mount, which use the devices. It was opened before theirs, so a later process also
+    /// undoes it first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
@@ -188,7 +188,7 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Takes the settings of the workload's folder back, at once, not at the speed of the devices.
+    /// Restores the settings of the workload's folder at once, not at the speed of the devices.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {

@@ -134,7 +134,7 @@ impl Confined {
     /// Returns how often the kernel killed a process of the groups because it needed more memory.
     pub fn kills(&self) -> u64 {
         let counted = self.dirs().filter_map(|dir| {
-            // In version 1, the file also tells whether the killer is on.
+            // In version 1, the file also shows whether the killer is on.
             let text = ["memory.events", "memory.oom_control"]
                 .iter()
                 .find_map(|file| fs::read_to_string(dir.join(file)).ok())?;

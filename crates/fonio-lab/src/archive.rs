@@ -434,7 +434,7 @@ impl Archive {
         Ok(file)
     }
 
-    /// A folder for a download, under the lock: what a killed fetch left is removed first.
+    /// Returns a folder for a download, under the lock. Files that a killed fetch left are removed first.
     pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
         let folder = self.folder.join("fetching");
         if folder.exists() {

@@ -117,7 +117,7 @@ pub enum LabError {
     GuestEnded {
         /// The kernel.
         kernel: String,
-        /// How far it came.
+        /// The progress that it made.
         when: &'static str,
         /// The file with everything that its console said.
         console: PathBuf,

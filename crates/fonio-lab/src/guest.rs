@@ -337,7 +337,7 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
 }
 
 /// Copies the output of a guest. If our own output is no longer read (`| head`), the rest is dropped: a guest
-/// whose output is not read would wait for ever.
+/// whose output is not read would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {
         let _ = io::copy(&mut from, &mut io::sink());

@@ -102,7 +102,7 @@ pub struct System<'a> {
     stop: &'a AtomicBool,
     announce: &'a dyn Fn(&str),
     booted: Duration,
-    /// Counts questions, so that each has a number of its own.
+    /// Counts questions: each has a number of its own.
     numbers: u32,
     /// The names of its snapshots.
     snapshots: Vec<String>,

@@ -67,7 +67,7 @@ impl Status {
     }
 }
 
-/// The used part of a file system in percent; what only root may use counts as used.
+/// The used part of a file system in percent; space that only root may use counts as used.
 pub fn percent_full(mount: &Mount) -> Option<u64> {
     let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)

@@ -23,7 +23,7 @@ use aya::sys::{Stats, enable_stats};
 use fonio_record::{BlockedBy, RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
-/// The file in which the threads that switch leave how often they did.
+/// The file in which the switching threads leave the number of their switches.
 const ROUNDS: &str = "rounds";
 const RATE: u64 = 10_000;
 /// Threads that are blocked, and for how long each time.
@@ -58,7 +58,8 @@ fn seconds(word: Option<&String>) -> Result<Duration, Box<dyn Error>> {
     Ok(Duration::from_secs(word.map(|word| word.parse()).transpose()?.unwrap_or(5).max(1)))
 }
 
-/// Hands a byte to and fro between two threads, which sleep in between. Writes into a file how often.
+/// Passes a byte back and forth between two threads, which sleep in between. Writes the number of passes into
+/// a file.
 fn switch_for(time: Duration, rounds_to: Option<&String>) -> Result<(), Box<dyn Error>> {
     let (mut from_there, mut to_here) = std::io::pipe()?;
     let (mut from_here, mut to_there) = std::io::pipe()?;

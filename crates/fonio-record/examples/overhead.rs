@@ -25,8 +25,8 @@ struct Load {
     rate: Option<u64>,
     /// Requests in flight.
     depth: u32,
-    /// How many requests a second a run has for its length. For loads without a limit an estimate, with which all loads take
-    /// about equally long.
+    /// The number of requests a second that determines the length of a run. For loads without a limit, it is
+    /// an estimate that makes all loads take about the same time.
     a_second: u64,
 }
 

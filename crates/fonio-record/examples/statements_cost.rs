@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use fonio_core::statistics::sample;
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, record};
 
-/// Prints the nanoseconds that the inserts took into a file.
+/// A program that prints the duration of the inserts in nanoseconds into a file.
 const PYTHON: &str = "
 import sqlite3, sys, time
 rows = int(sys.argv[1])
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The first round warms up and does not count.
     for round in 0..=rounds {
         let mut times = [0.0; 3];
-        // The order turns, so that a drift of the machine does not look like a cost.
+        // The order rotates, so that a drift of the machine does not look like a cost.
         for place in 0..ALL.len() {
             let which = (place + round as usize) % ALL.len();
             times[which] = run(ALL[which], rows, folder.path())? / rows as f64;

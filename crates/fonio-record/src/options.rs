@@ -29,8 +29,8 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why the command's threads, and those of its descendants, were blocked.
     pub waits: bool,
-    /// How to record which threads of the machine storage or a lock of the kernel blocked. Does nothing where the
-    /// command's threads are followed (`waits`, `until_idle`).
+    /// How to record which threads of the machine storage or a lock of the kernel blocked. Has no effect if
+    /// the command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
@@ -86,7 +86,7 @@ impl RecordOptions {
 /// How the recorder finds out which threads storage or a lock of the kernel blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// By BPF; by events of the scheduler in tracefs where BPF is not possible.
+    /// By BPF; by events of the scheduler in tracefs if BPF is not possible.
     #[default]
     Best,
     /// By BPF only.

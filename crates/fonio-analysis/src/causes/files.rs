@@ -355,7 +355,7 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // The first was renamed; the last two are a journal that was deleted and made again.
+        // The first was renamed; the last two are a journal that was deleted and created again.
         for row in [
             file(1, 0, Some("/notes.tmp")),
             file(1, 50, Some("/notes")),

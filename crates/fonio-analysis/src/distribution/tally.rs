@@ -20,8 +20,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds this close, relative to the lower one, count as one value: about ten times the histogram's own error, and
-/// less than the difference between runs of the same thing. Ours.
+/// Bounds this close, relative to the lower one, count as one value: about ten times the histogram's own
+/// error, and less than the difference between runs of the same thing. Our choice.
 const AGREE: f64 = 0.05;
 
 /// Collects the values of a distribution.

@@ -6,8 +6,8 @@
 //! in a WAL, the next transaction overwrites the frames. SQLite's locks allow one writer at a time, so the calls of all
 //! threads and processes together are the story of one database.
 //!
-//! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, and cannot be
-//! told apart by transactions.
+//! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, but
+//! cannot be assigned to transactions.
 
 use fonio_core::SqliteWrite;
 
@@ -46,7 +46,7 @@ pub(super) struct Step {
     pub entered: u64,
 }
 
-/// The journal with which a transaction was committed: the mode that it was in.
+/// The journal with which a transaction was committed, by its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
     Delete,
@@ -92,7 +92,8 @@ pub(super) struct Finder {
     is_open: bool,
     is_wal: bool,
     in_checkpoint: bool,
-    /// Of the open transaction: the database was written; pages of the journal were read since the journal was written.
+    /// For the open transaction: whether the database was written, and whether pages of the journal were read
+    /// since the journal was written.
     has_written: bool,
     has_read_journal: bool,
     /// The places of the last frame of the open transaction, and of the last frame that was committed.

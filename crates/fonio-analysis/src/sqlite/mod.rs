@@ -158,7 +158,7 @@ impl Question for SqliteTally {
     /// Takes a call; files come before calls, and calls in the order of their beginnings.
     fn call(&mut self, row: &Call) {
         self.has_calls = true;
-        // A call that failed changed nothing; one that has not ended has no effect that could be seen.
+        // A call that failed changed nothing; one that has not ended has no visible effect.
         let (Some(result), Some(exited)) = (row.result, row.exited) else { return };
         if result < 0 {
             return;

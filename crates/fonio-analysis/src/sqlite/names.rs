@@ -27,7 +27,7 @@ pub(super) struct Databases {
     files: FxHashMap<u32, String>,
     /// The database of each file, as far as it was looked up.
     known: FxHashMap<u32, Option<(usize, Role)>>,
-    /// Databases that have no place.
+    /// Databases beyond the maximum number.
     pub(super) beyond: u64,
 }
 

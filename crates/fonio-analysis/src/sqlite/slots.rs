@@ -65,7 +65,7 @@ pub(super) enum Outcome {
 pub(super) struct Slot {
     pub begun: u64,
     pub outcome: Outcome,
-    /// The thread that committed it, and when it began the call that did.
+    /// The thread that committed it, and the time at which it began the committing call.
     pub committed: Option<(u32, u64)>,
     /// The end of the last call.
     pub until: u64,
@@ -78,7 +78,8 @@ pub(super) struct Slots {
     pub slots: Vec<Slot>,
     /// The costs before the first transaction.
     pub before: Cost,
-    /// When the first transaction began that has no place. Its costs and those of later ones are not counted.
+    /// The beginning of the first transaction without a slot. Its costs and those of later ones are not
+    /// counted.
     pub full_at: Option<u64>,
     pub checkpoints: u64,
     /// Writes to the database without a journal.
@@ -127,7 +128,7 @@ impl Slots {
         }
     }
 
-    /// The costs of the transaction that an instant belongs to; `None` after the last one that has a place.
+    /// The costs of the transaction to which an instant belongs; `None` after the last one that has a slot.
     pub(super) fn at(&mut self, time: u64) -> Option<&mut Cost> {
         if self.full_at.is_some_and(|full| time >= full) {
             return None;

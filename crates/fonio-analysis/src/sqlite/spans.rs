@@ -20,7 +20,7 @@ struct Span {
 pub(super) struct Spans {
     threads: FxHashMap<u32, Vec<Span>>,
     count: usize,
-    /// Changes of the database that have no place.
+    /// Changes of the database beyond the maximum number of spans.
     pub(super) beyond: u64,
 }
 

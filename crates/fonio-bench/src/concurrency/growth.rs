@@ -16,7 +16,7 @@ use fonio_core::statistics::sample::mean;
 /// worth the time that the requests then wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Each bound is wrong with at most this probability, so that the interval holds with 95 %.
+/// Each bound is wrong with at most this probability, so the interval is correct with 95 %.
 const TAIL: f64 = 0.025;
 
 const RESAMPLES: usize = 2000;

@@ -27,8 +27,8 @@ pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// The smallest range: each of 32 processes has 128 KiB.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Largest number of requests in a run, of all its processes together. Only fast devices make as many before the time of a
-/// run is over.
+/// Largest number of requests in a run, of all its processes together. Only fast devices reach this number
+/// before the time of a run is over.
 const REQUESTS: u64 = 16_384;
 
 /// The size of a request, as in the study.

@@ -290,7 +290,8 @@ impl FilePlaces {
             match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, each) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => return Ok(None),
-                // Less is free than the file system said, such as blocks reserved for root.
+                // Less space is free than the file system said, for example because of blocks reserved for
+                // root.
                 Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -355,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    /// How a device goes wrong.
+    /// The faults of a device.
     #[derive(Clone, Copy)]
     enum Kind {
         Sound,

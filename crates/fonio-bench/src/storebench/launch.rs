@@ -1,7 +1,7 @@
 //! Launches the forty apps of Nguyen et al. 2015, section 7.4, cold and warm, and counts processor time meanwhile.
 //!
-//! The apps are the workload `fortyapps`: real files in a folder of the directory. Before each repetition, the files are
-//! made anew, written back and dropped from the page cache.
+//! The apps are the workload `fortyapps`: real files in a folder of the directory. Before each repetition,
+//! the files are created again, written back and dropped from the page cache.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

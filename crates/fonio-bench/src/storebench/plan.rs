@@ -302,8 +302,8 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
     })
 }
 
-/// Every access with every size. Reads come first, so that they do not wait for what writes leave to be done; then those
-/// that the verdict needs, in case that the time is short.
+/// Every access with every size. Reads come first, so that they do not wait for the remaining work of writes;
+/// then the tests that the verdict needs, in case the time is short.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {

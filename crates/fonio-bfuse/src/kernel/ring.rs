@@ -140,7 +140,7 @@ impl Entry {
     }
 }
 
-/// Whether this process may create such rings; a container may forbid them.
+/// Whether this process may create io_uring rings; a container may forbid them.
 pub(crate) fn has_rings() -> bool {
     IoUring::<Entry128, cqueue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
 }

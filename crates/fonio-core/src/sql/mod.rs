@@ -18,7 +18,7 @@ const MORE: &str = "...";
 
 /// Returns the statement with `?` instead of values, in one line, with keywords in capitals and at most
 /// [`TEXT_MAX`] characters. `is_cut` is whether `text` is only the beginning of the statement; its last word
-/// can then be a part, and is left out.
+/// can then be incomplete, and is left out.
 ///
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
 /// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. SQLite treats a
@@ -96,7 +96,7 @@ enum Last {
     Keyword,
     Name,
     Value,
-    /// `(` or `.`, after which no space stands.
+    /// `(` or `.`, which no space follows.
     Open,
     Close,
     Comma,
@@ -192,7 +192,7 @@ impl Writer {
     }
 
     fn value(&mut self) {
-        // A sign before a value is a part of it, unless something stands before the sign from which it subtracts.
+        // A sign before a value is a part of it, unless the sign subtracts the value from a preceding one.
         if let Some(at) = self.sign.take() {
             self.cut(at);
             self.last = self.before_sign();

@@ -128,7 +128,7 @@ fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }
 
-/// The length of what stands in quotes, which can contain doubled ones, and whether its end is there.
+/// The length of a quoted text, which can contain doubled quotes, and whether its end is present.
 fn quoted(text: &[u8]) -> (usize, bool) {
     let mark = text[0];
     let mut at = 1;
@@ -168,7 +168,7 @@ fn parameter(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a byte can stand in a name; all bytes outside ASCII can.
+/// Whether a name can contain a byte; it can contain all bytes outside ASCII.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
 }

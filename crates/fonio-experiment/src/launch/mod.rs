@@ -39,7 +39,7 @@ const HTTP_VARIABLE: &str = "FONIO_HTTP";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// Of the files that the command opens, only pages that other processes map.
+    /// No pages of the files that the command opens, except those that other processes map.
     Cold,
     /// The pages that an earlier launch left.
     Warm,

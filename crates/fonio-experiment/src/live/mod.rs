@@ -62,7 +62,7 @@ impl LivePlan {
     /// The version of the folder's files.
     pub const VERSION: u32 = 1;
 
-    /// The plan of the test in `folder`; `None` if it holds none.
+    /// Returns the plan of the test in `folder`; `None` if the folder has no plan.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl LivePlan {
         Duration::from_secs_f64(2.0 * (self.slice_s + self.carry_over_s))
     }
 
-    /// Whose waits are measured, for sentences.
+    /// The programs whose waits are measured, for sentences.
     fn whose(&self) -> String {
         match &self.unit {
             Some(unit) => format!("threads of {unit}"),
@@ -90,7 +90,7 @@ impl LivePlan {
     }
 }
 
-/// How long, where to, and what stops it.
+/// The duration of a test, its folder, and its stop signal.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions<'a> {
     /// No pair begins that would end after this time.
@@ -109,7 +109,7 @@ pub enum LiveProgress<'a> {
     Note(&'a str),
     /// A slice was measured.
     Slice {
-        /// It.
+        /// The slice.
         slice: &'a MeasuredSlice,
         /// The time blocked in it, in seconds per second.
         blocked: f64,
@@ -144,7 +144,7 @@ pub struct LiveOutcome {
     pub ended: Ended,
 }
 
-/// Runs a test as `plan` says, or goes on with that of the folder, and tells its progress.
+/// Runs a test as `plan` says, or continues that of the folder, and reports its progress.
 ///
 /// # Errors
 ///
@@ -257,7 +257,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // It shows a part of a slice; a failure to remove it does no harm.
+            // The folder has only a part of a slice; a failure to remove it does no harm.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;
@@ -329,8 +329,8 @@ fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
         .ok_or_else(|| ExperimentError::NoUnit { unit: unit.to_owned(), seen: now.into_keys().collect() })
 }
 
-/// The file with the pressure of the control group that holds all of `groups`; `None` if that is the root, or the kernel has
-/// none.
+/// The file with the pressure of the control group that holds all of `groups`; `None` if that is the root, or
+/// if the kernel does not measure pressure.
 fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
     let root = MountTable::read().ok()?.of_kind("cgroup2").next()?.dir.clone();
     let mut groups = groups.iter();

@@ -80,7 +80,7 @@ impl<'a> Counted<'a> {
 }
 
 impl LiveResult {
-    /// Returns what `slices` show.
+    /// Returns the result of `slices`.
     ///
     /// A program that is bulk work in one slice of a pair does not count in the other one either; otherwise a pair would
     /// compare different programs.
@@ -254,7 +254,7 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     sentence
 }
 
-/// A ratio as a change: `-41 %`, `+20 %`, `3.2 times`, and for an end that is not known `any change`.
+/// A ratio as a change: `-41 %`, `+20 %`, `3.2 times`; `any change` for an unknown end of an interval.
 fn change(ratio: Option<f64>) -> String {
     match ratio {
         None => "any change".to_owned(),

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::lanes::Threaded;
 use super::{Begins, since};
 
-/// How many threads a chain of waits may have.
+/// Maximum number of threads in a chain of waits.
 const CHAIN_MAX: usize = 16;
 
 /// An access that has to end first.
@@ -49,7 +49,7 @@ impl Causes {
             _ => row.parent_pid,
         };
         if let Some(starter) = starter.filter(|starter| *starter != row.tid) {
-            // A process whose parent ended gets another one.
+            // A process whose parent ended is reparented; the first parent counts.
             self.parents.entry(row.tid).or_insert(starter);
         }
     }
@@ -59,7 +59,7 @@ impl Causes {
         self.accesses.entry(tid).or_default().push((ended, at));
     }
 
-    /// Ends the adding.
+    /// Sorts the entries after all have been added.
     fn settle(&mut self) {
         self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
@@ -97,7 +97,7 @@ impl SignalNumbers {
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
     }
 
-    /// The signal that an access sets, if any waits for it.
+    /// The signal that an access sets, if another access waits for it.
     fn of(&self, tid: u32, at: usize) -> Option<u32> {
         self.0.get(&(tid, at)).copied()
     }

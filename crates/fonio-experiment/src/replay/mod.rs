@@ -126,10 +126,10 @@ fn since(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::from_nanos(later.since(earlier).unwrap_or_default().0)
 }
 
-/// The unit in which accessed places are kept and filled.
+/// The size of the chunks in which accessed places are kept and filled.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads what the recording in `dir` did.
+/// Reads the plan of a replay from the recording in `dir`.
 ///
 /// # Errors
 ///
@@ -193,8 +193,8 @@ impl Plan {
         }
     }
 
-    /// Makes the file or folder on which it works, and makes it durable and cold: an access to a hole would be no access, and
-    /// one to the page cache none to the device.
+    /// Makes the file or folder on which it works, durable and cold: an access to a hole or to the page cache
+    /// would not reach the device.
     ///
     /// # Errors
     ///

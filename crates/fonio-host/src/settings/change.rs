@@ -207,7 +207,7 @@ impl Changes {
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
-        // Before the files change: they can be what puts it in force.
+        // Before the files change, because they may put it in force.
         let undone = self.would_undo(undoing)?;
         let is_first = change.target.is_restored_first();
         if kept.is_some() && !is_first {
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(order, [&targets[2], &targets[1], &targets[0]]);
         let undone: Vec<bool> = to_undo.iter().map(|undoing| changes.undo(undoing).is_ok()).collect();
         assert_eq!(undone, [true, false, true]);
-        // It is as it was, in force and kept.
+        // It is unchanged, in force and kept.
         assert_eq!(read(&targets[1], "value"), "new");
         assert!(kept_file(targets[1].object()).exists());
         let left = changes.to_undo(None, None);

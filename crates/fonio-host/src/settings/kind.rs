@@ -24,7 +24,8 @@ pub(super) use crate::queue::{Queue, SMARTIO};
 pub(super) trait Kind: Sync {
     fn facts(&self) -> &'static Facts;
 
-    /// Parses the value of the fix `name`; without `text`, it has its default. Fixes of a kind without other values are them.
+    /// Parses the value of the fix `name`; without `text`, it is the default. If the kind has no other
+    /// values, the fix itself is the value.
     fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
@@ -49,7 +50,7 @@ pub(super) trait Kind: Sync {
         Ok(wanted.to_string())
     }
 
-    /// Refuses what the kernel would refuse, or what could not be undone.
+    /// Refuses a change that the kernel would refuse, or that could not be undone.
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
         Ok(())
     }
@@ -75,7 +76,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Takes away what holds the new value, before the old one is restored.
+    /// Removes the holder of the new value before the old one is restored.
     fn release(&self, on: &Object) -> Result<(), HostError> {
         match &self.facts().held {
             Held::DropIn(keys) => DropIn::new(keys, on).take_back(),
@@ -83,12 +84,12 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Refuses to restore what would be lost, before anything is changed.
+    /// Refuses a restoration that would lose data, before anything is changed.
     fn check_restore(&self, _on: &Object) -> Result<(), HostError> {
         Ok(())
     }
 
-    /// Returns what restoring needs, as a sentence.
+    /// Returns a sentence on what restoring needs.
     fn restore_needs(&self, _on: &Object) -> Option<String> {
         None
     }
@@ -114,7 +115,8 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns the device's node, the mount point, the folder, the file, the unit, or what the setting of the machine is in.
+    /// Returns the device's node, the mount point, the folder, the file, the unit, or the place of a setting
+    /// of the machine.
     fn path(&self, on: &Object) -> PathBuf {
         match on {
             Object::Disk(device) => Path::new("/dev").join(device),
@@ -163,7 +165,8 @@ impl fmt::Debug for dyn Kind {
 
 /// The properties of a kind that need no code.
 pub(super) struct Facts {
-    /// Its name in records, and for some kinds which of those with this name. Records outlive programs: neither ever changes.
+    /// Its name in records, and for some kinds a second name that distinguishes kinds with the same first
+    /// name. Records outlive programs: neither name may ever change.
     pub tag: &'static str,
     pub of: Option<&'static str>,
     /// Its name in records where the object is a control group that is not a unit.
@@ -189,7 +192,7 @@ pub(super) struct Facts {
     pub cannot_switch: Option<&'static str>,
     /// Whether its value has parts, between blanks, which are set one after the other.
     pub has_parts: bool,
-    /// Whether it changes other settings of the same object, so that it is put before those that are kept.
+    /// Whether it changes other settings of the same object, and must therefore precede those that are kept.
     pub comes_first: bool,
     /// The value of all its fixes, if they take none.
     pub only_value: Option<&'static str>,
@@ -221,7 +224,7 @@ impl Facts {
         fixes: &[],
     };
 
-    /// Of a setting of systemd's units.
+    /// The facts of a setting of systemd's units.
     pub(super) const OF_UNIT: Facts = Facts {
         tag: "unit",
         scope: Scope::Unit,
@@ -229,11 +232,11 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// Of a setting of a mount's options.
+    /// The facts of a setting of a mount's options.
     pub(super) const OF_MOUNT: Facts =
         Facts { scope: Scope::Mount, kept_in: "an option in `/etc/fstab`", ..Facts::DEFAULT };
 
-    /// Of a setting of sysctl.
+    /// The facts of a setting of sysctl.
     pub(super) const OF_SYSCTL: Facts = Facts {
         scope: Scope::Machine,
         of_machine: "/proc/sys/vm",
@@ -241,7 +244,7 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// Of a setting of journald.
+    /// The facts of a setting of journald.
     pub(super) const OF_JOURNAL: Facts = Facts {
         tag: "journal",
         scope: Scope::Machine,
@@ -389,13 +392,13 @@ pub enum Trial {
     WriteAheadLog,
     /// On the workload's folder, which nothing else uses.
     OwnFolder,
-    /// It changes the device for good, as a trial and as a fix; only what repeats it is a setting.
+    /// It changes the device permanently, as a trial and as a fix; only its regular repetition is a setting.
     Once(&'static str),
     /// Not at all, for this reason.
     None(&'static str),
 }
 
-/// Why services cannot be tried with a workload or a command, which are none.
+/// Why settings of services cannot be tried with a workload or a command, which are not services.
 pub(super) const OF_SERVICES: Trial = Trial::None(
     "it changes services of the machine; record them with `fonio record` before and after it, and use `fonio compare`",
 );
@@ -405,11 +408,11 @@ pub(super) const OF_FOLDERS: Trial = Trial::None(
     "it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`",
 );
 
-/// A value that a user wants, and how much it may disturb.
+/// A value that a user wants, and whether it may disturb running programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'v> {
     pub value: &'v Value,
-    /// Also where programs have files open that they would go on using as before.
+    /// Makes the setting even if programs have files open, which they would continue to use as before.
     pub despite_writers: bool,
 }
 
@@ -421,7 +424,7 @@ pub(super) enum KeptAs {
     MountOption(String),
     /// A line of the table of mounts, which mounts something over its folder.
     MountLine(String),
-    /// Files that are fonio's alone.
+    /// Files that belong only to fonio.
     Files(Vec<OwnFile>),
     /// Assignments of sysctl.
     Sysctl(Vec<(String, String)>),

@@ -13,8 +13,8 @@ use crate::HostError;
 /// The extension of the locks' files.
 pub(crate) const LOCK: &str = "lock";
 
-/// The only process that changes a setting, for as long as this exists. A test switches it back and forth: another process
-/// would take the value of that moment for the user's own.
+/// The only process that changes a setting, for as long as this exists. A test switches it back and forth:
+/// another process would mistake the value of that moment for the user's own.
 #[derive(Debug)]
 pub struct OnlyChanger {
     path: PathBuf,

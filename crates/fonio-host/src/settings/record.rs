@@ -20,8 +20,8 @@ const RECORD: &str = "settings.json";
 struct Recorded {
     #[serde(flatten)]
     applied: Applied,
-    /// While a second value is being set: the one in force until then. A process that is killed meanwhile leaves it, and one of
-    /// both values.
+    /// While a second value is being set: the one in force until then. A process that is killed meanwhile
+    /// leaves this field, and one of the two values in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instead_of: Option<String>,
 }

@@ -11,7 +11,7 @@ pub(super) enum Refusal {
     Reason(String),
     /// For this reason, on this object.
     On(PathBuf, String),
-    /// Because of an error, which says all.
+    /// Because of an error, which is complete in itself.
     Error(HostError),
 }
 

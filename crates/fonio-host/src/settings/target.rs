@@ -81,8 +81,8 @@ impl Target {
         self.kind.facts().must_be_kept
     }
 
-    /// Whether undoing takes the setting back before it takes it out of the files that keep it: while a folder is still in use,
-    /// its files must stay. The files of other settings can be what puts them in force.
+    /// Whether undoing restores the setting before it removes the setting from the files that keep it: while
+    /// a folder is still in use, its files must stay. For other settings, the files may put them in force.
     pub(super) fn is_restored_first(&self) -> bool {
         self.lasts() || self.scope() == Scope::Folder
     }
@@ -143,7 +143,7 @@ impl Target {
         self.kind.kept_as(&self.object, value, files)
     }
 
-    /// Whether it stands before other kept settings of its object, because it changes them.
+    /// Whether it precedes other kept settings of its object, because it changes them.
     pub(super) fn comes_first(&self) -> bool {
         self.kind.facts().comes_first
     }
@@ -178,7 +178,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// The names in records: `kind`, the object, and for some kinds which of those with this name.
+/// The names in records: `kind`, the object, and for some kinds the name that distinguishes kinds of the same
+/// `kind`.
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let facts = self.kind.facts();
@@ -236,7 +237,8 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
-/// Whether a value is on the way from one to another: each of its parts, which blanks separate, is of one of both.
+/// Whether a value lies between one and another: each of its parts, which blanks separate, belongs to one of
+/// the two.
 fn is_between(now: &str, one: &str, other: &str) -> bool {
     let [now, one, other] = [now, one, other].map(|value| value.split(' ').collect::<Vec<_>>());
     now.len() == one.len()

@@ -10,7 +10,7 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 /// A value that a user wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// None was written, and there is no default.
+    /// The user wrote no value, and the setting has no default.
     None,
     Size(ByteCount),
     Number(u32),

@@ -43,7 +43,7 @@ pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
     areas
 }
 
-/// The sectors of a file on the device of its file system; none if the file system does not tell them.
+/// The sectors of a file on the device of its file system; empty if the file system does not report them.
 fn extents(file: &File) -> Vec<Range<u64>> {
     #[repr(C)]
     #[derive(Clone, Copy, Default)]

@@ -53,11 +53,11 @@ pub(crate) struct Threads {
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
-    /// The processes that started others. They need no I/O of their own.
+    /// The processes that started others. They may have no I/O of their own.
     parents: FxHashSet<u32>,
     /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,
-    /// For processes that were started meanwhile, the ones that started them.
+    /// The parents of the processes that were started meanwhile.
     started_by: FxHashMap<u32, u32>,
     units: Units,
     /// How long the machine slept since it was started: the difference of the clock of start times and that of events.
@@ -175,7 +175,7 @@ impl Threads {
         }
     }
 
-    /// Notes for processes that were started meanwhile which ones started them.
+    /// Notes the parents of processes that were started meanwhile.
     pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, u32>) {
         self.started_by = started_by;
     }

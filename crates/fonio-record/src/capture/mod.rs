@@ -373,7 +373,8 @@ impl Running<'_> {
         Ok(drained)
     }
 
-    /// How much of the buffer for block events would be as full as `used` of `size` bytes: the pace compares with its size.
+    /// Scales `used` of `size` bytes to the size of the buffer for block events, with which the pace
+    /// compares.
     fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));

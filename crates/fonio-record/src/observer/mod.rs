@@ -64,7 +64,7 @@ pub enum PartyKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartyId(pub u32);
 
-/// A completed request, and for whom it was made.
+/// A completed request, and the party for which it was made.
 ///
 /// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is when its first bio was queued; of a flush, the
 /// first that it served. It has no `file_id`.
@@ -72,7 +72,7 @@ pub struct PartyId(pub u32);
 pub struct ObservedRequest {
     /// The request.
     pub row: Request,
-    /// For whom it was made.
+    /// The party for which it was made.
     pub party: Option<PartyId>,
     /// `None` also for direct I/O, whose pages do not show the file.
     pub file: Option<Inode>,
@@ -204,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Why only long waits are seen, and no requests; `None` if everything is.
+    /// The reason why only long waits are seen, and no requests; `None` if everything is seen.
     pub fn limited_because(&self) -> Option<&str> {
         match &self.source {
             Source::Bpf { .. } => None,

@@ -96,8 +96,8 @@ impl Looker {
         let blocked =
             Blocked { tid, pid, switches: began, blocked_in: place.blocked_in, reason: place.reason, file };
         if !self.is_blocked(pid, tid) || switches() != began {
-            // The wait was over before all that was read, and this shows what the thread did next. Most waits that are so
-            // short are for I/O.
+            // The wait was over before all files were read, so they show the thread's next activity. Most
+            // waits that are so short are for I/O.
             return Blocked {
                 blocked_in: BlockedIn::Unknown,
                 reason: WaitReason::Storage,

@@ -29,7 +29,7 @@ struct Open {
     /// The last look at which it was seen.
     last: Timestamp,
     looks: u32,
-    /// The time for which the first look stands.
+    /// The length of the interval that the first look represents.
     first_interval: Nanos,
     blocked_in: BlockedIn,
     reason: WaitReason,
@@ -99,7 +99,7 @@ impl Tally {
         }
     }
 
-    /// Ends at `ended`. A wait that was seen at the last look goes on.
+    /// Ends at `ended`. A wait that was seen at the last look continues.
     pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
             self.close(tid, &open, ended);

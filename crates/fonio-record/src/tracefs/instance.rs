@@ -86,7 +86,8 @@ pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Er
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for everybody.
+    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for the
+    /// complete machine.
     pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let tracefs = Tracefs::find_or_mount(machine, note)?;
         let instances = tracefs.root.join("instances");

@@ -343,7 +343,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     let ran = options.command.as_ref();
     let ran = ran.map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
     meta.command = options.told_command.clone().or(ran);
-    // A command that stands for another one, such as the prepared process of a workload, is not its parent.
+    // A command that represents another one, such as the prepared process of a workload, is not its parent.
     let own = captured.command.as_ref().filter(|_| options.told_command.is_none());
     meta.command_pid = own.map(|command| command.pid());
     meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());

@@ -40,7 +40,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // Normal noise has a third of its length here, so it is not limited. A single stall among slices without stalls is.
+    // Normal noise has a third of its length here, so it is not limited. A single stall among slices without
+    // stalls is limited.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);

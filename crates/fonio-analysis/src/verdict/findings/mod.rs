@@ -12,12 +12,12 @@ const ROTATING: &str = "devices.rotating_share";
 /// The share of requests that went to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
 
-/// Figures that stand for the time that programs waited, in a recording without the waits of threads; and the sentence
-/// that says so.
+/// Figures that represent the time that programs waited, in a recording without the waits of threads, and the
+/// sentence that says so.
 const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
 const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
 
-/// Figures that are too low where the waits of some threads are missing; and the sentence that says so.
+/// Figures that are too low if the waits of some threads are missing, and the sentence that says so.
 const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
 const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
 

@@ -43,7 +43,7 @@ pub(super) struct ForThread {
     pub(super) last: u64,
     /// The longest time for which it was blocked without a break.
     longest: u64,
-    /// Where, with the time of each.
+    /// The places at which it was blocked, with the time of each.
     places: Vec<(Place, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl ForThread {
         }
     }
 
-    /// The same wait, not counted for its thread.
+    /// Returns the same wait, not counted for its thread.
     pub(super) fn uncounted(self) -> ForThread {
         ForThread { is_counted: false, ..self }
     }
@@ -99,8 +99,9 @@ impl ForThread {
         Some((from, until))
     }
 
-    /// The time that counts as one wait: all of it if it is most of the wait, as with an answer that took several writes. A
-    /// shell that waits for a program for minutes feels at most each of its waits.
+    /// The time that counts as one wait: the complete blocked time if it is most of the wait, as with an
+    /// answer that took several writes. A shell that waits for a program for minutes does not feel the sum of
+    /// its waits, but at most each single one.
     pub(super) fn felt(&self) -> u64 {
         if self.time.saturating_mul(2) >= self.ended - self.began { self.time } else { self.longest }
     }
@@ -123,12 +124,12 @@ pub(super) struct Chains {
     ends: BinaryHeap<Reverse<(u64, u64)>>,
     /// The last interval in which each thread was blocked.
     last: FxHashMap<u32, ((u64, u64), Place)>,
-    /// Waits that came when too many were open.
+    /// Waits that arrived while too many were open.
     pub(super) beyond: u64,
 }
 
 impl Chains {
-    /// Gives the waits that ended before `time` and are counted, of those for a thread that was blocked.
+    /// Returns the counted waits that ended before `time` and were for a thread that was blocked.
     pub(super) fn ended_before(&mut self, time: u64) -> Vec<ForThread> {
         let mut ended = Vec::new();
         while let Some(&Reverse((at, id))) = self.ends.peek()
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A wait that a filter leaves out explains the waits for its thread, and is not told itself.
+    /// A wait that a filter leaves out explains the waits for its thread, but is not reported itself.
     #[test]
     fn a_link_that_is_not_counted_holds_the_chain() {
         let wait = |tid: u32, interval, waker| {

@@ -14,7 +14,7 @@ use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::TimeShare;
 
-/// The sum over the threads of one name, unit and role.
+/// The sums over the threads with the same name, unit and role.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) name: u32,

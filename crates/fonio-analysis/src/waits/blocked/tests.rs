@@ -38,7 +38,7 @@ fn roles(found: &Blocked) -> Vec<(&str, Role)> {
 #[test]
 fn without_waits_nothing_is_claimed() {
     assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
-    // Unless the recording says that it would have them.
+    // The result is different if the recording says that it has waits.
     let mut meta = Meta::default();
     meta.source.shows.push(SHOWS_BLOCKED.to_owned());
     let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;
@@ -211,7 +211,7 @@ fn many_files_of_one_path_are_one_place() {
     );
 }
 
-/// Each transaction waits for the database, and for a journal that is made anew.
+/// Each transaction waits for the database, and for a journal that is created again.
 #[test]
 fn the_files_of_a_database_count_together() {
     let file = |paths: &[&str]| {

@@ -28,7 +28,7 @@ pub struct Model<'a> {
     pub profile: &'a str,
     /// Its size.
     pub size: ByteCount,
-    /// Decides what the model leaves to chance.
+    /// The seed of the model's random decisions.
     pub seed: u64,
     /// Without pauses.
     pub fast: bool,
@@ -82,7 +82,7 @@ pub struct ProgramTimes {
 pub struct Responses {
     /// The number of requests.
     pub count: u64,
-    /// Their sum in seconds. Requests that overlap count each for itself.
+    /// Their sum in seconds. Overlapping requests count separately.
     pub sum_s: f64,
     /// The longest in seconds.
     pub max_s: f64,

@@ -8,7 +8,7 @@ use super::{ModelReplay, ProgramTimes, Responses};
 
 /// Maximum number of programs in a table.
 const PROGRAMS_MAX: usize = 8;
-/// Two response times within this factor are not told apart: single replays were off by up to that
+/// Response times within this factor count as equal: single replays were off by up to this factor
 /// (`docs/scheduler-models.md`, "Replays of recordings").
 const EQUAL: f64 = 3.0;
 

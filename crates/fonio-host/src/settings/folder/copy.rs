@@ -51,8 +51,8 @@ pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result
     if is_file { Ok(opened) } else { Err(Errno::NOENT) }
 }
 
-/// Whether two files have the same bytes. Their times do not tell: a program that writes to a mapping of a file in memory
-/// does not change them.
+/// Whether two files have the same bytes. Their times are not enough: a program that writes to a mapping of a
+/// file in memory does not change them.
 pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
     let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
     let mut at = 0;
@@ -85,7 +85,8 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
 /// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes that were written.
 pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // Before its content: what a file that grows gets meanwhile would else be zeros in the copy.
+    // Taken before the content: otherwise, data that a growing file gets meanwhile would be zeros in the
+    // copy.
     let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;

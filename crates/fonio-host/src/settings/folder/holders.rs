@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_system::procfs::Task;
 
-/// At most how many programs an error names.
+/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 8;
 
 /// A program with open files in a folder.

@@ -52,7 +52,7 @@ const OF_SYSTEM: [&str; 16] = [
     "/var/lib/fonio",
 ];
 
-/// The folder that a path names; the error is the reason why it is none.
+/// Returns the folder that a path names; the error is the reason why it is not a folder.
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
@@ -234,7 +234,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
 ];
 
-/// The options of the mount that holds a folder which a mount over the folder has too.
+/// Returns the options of the mount that holds a folder, as far as a mount over the folder takes them.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
     // The folder itself can be a mount point.

@@ -42,7 +42,7 @@ impl Survey {
     }
 }
 
-/// Looks at all that is in a folder. `place` is its path.
+/// Surveys the complete content of a folder. `place` is its path.
 pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Survey, HostError> {
     let mut found = Survey::default();
     let mut linked = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     Ok(found)
 }
 
-/// The files with several names: the first, and the number of names that were found and that there are.
+/// The files with several names: the first name, the number of names found, and the number of all names.
 type Linked = BTreeMap<u64, (PathBuf, u64, u64)>;
 
 fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Linked) -> Result<(), HostError> {
@@ -98,7 +98,8 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
         }
     }
     let allocated = (stat.st_blocks as u64).saturating_mul(512);
-    // A compressed file needs more than is allocated for it; then the copy fails, and nothing is changed.
+    // A compressed file needs more memory than is allocated for it; then the copy fails, and nothing is
+    // changed.
     let pages = (stat.st_size as u64).div_ceil(page).min(allocated.div_ceil(page).max(1)) * page;
     let is_file = copy::kind(stat) == FileType::RegularFile;
     found.memory.0 += OBJECT_BYTES + if is_file { pages } else { 0 };

@@ -19,7 +19,7 @@ pub(super) enum NoEntry {
     NoOptions(usize),
 }
 
-/// The place of the options of the line that mounts `dir`.
+/// Returns the place of the options in the line that mounts `dir`.
 pub(super) fn options_of(text: &str, dir: &str) -> Result<Range<usize>, NoEntry> {
     let mut found: Option<(usize, Option<Range<usize>>)> = None;
     let mut start = 0;
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order options are taken away, the text is then as it was.
+        /// After options are removed in any order, the text is the original one.
         #[test]
         fn all_taken_away_leaves_the_original(
             original in prop::collection::vec("rw|relatime|noatime|commit=5|nosuid|x=1|defaults", 1..4),

@@ -43,14 +43,14 @@ enum Change {
     MountOption { dir: String, option: String, original: String },
     /// A line of the table of mounts.
     Mount { line: String },
-    /// Files that are fonio's alone.
+    /// Files that belong only to fonio.
     Files(OwnFiles),
     /// None: the setting lasts by itself.
     Itself,
 }
 
 impl Kept {
-    /// The files that are changed, and what each gets: lines, or an option.
+    /// The files that are changed, with the lines or the option that each gets.
     pub fn places(&self, files: &KeptFiles) -> Vec<(PathBuf, Vec<String>)> {
         match &self.change {
             Change::Lines { file, lines } => vec![(file.clone(), lines.clone())],
@@ -75,7 +75,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the record. Nothing is made as long as nothing is kept.
+    /// Opens the record. No file is created until a setting is kept.
     ///
     /// # Errors
     ///

@@ -56,8 +56,8 @@ impl OwnFile {
 }
 
 impl OwnFiles {
-    /// Plans files. Folders that are missing, or that `others` have made, are theirs as well, so that the last one that
-    /// goes takes them along.
+    /// Plans files. They also own folders that are missing or that `others` have made, so the removal of the
+    /// last owner removes the folders.
     pub(super) fn plan<'o>(files: Vec<OwnFile>, others: impl Iterator<Item = &'o OwnFiles>) -> OwnFiles {
         let known: Vec<&PathBuf> = others.flat_map(|other| &other.folders).collect();
         let mut folders = Vec::new();

@@ -96,7 +96,7 @@ fn is_mounted(dir: &Path) -> Result<bool, HostError> {
     Ok(MountTable::read()?.at(dir).is_some_and(|mount| mount.filesystem == FILESYSTEM))
 }
 
-/// Mounts the file system, or takes it away.
+/// Mounts the file system, or unmounts it.
 fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     let program = units::program()?;
     let unit = unit(&program, dir);

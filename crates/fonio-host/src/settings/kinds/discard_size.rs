@@ -178,7 +178,7 @@ mod tests {
                 6 << 20,
                 Ok((4 << 20, Some("the device discards in units of 4MiB, so its limit becomes 4MiB"))),
             ),
-            // Cards of three bits per cell have units that are no power of two.
+            // Cards of three bits per cell have units that are not a power of two.
             (1 << 30, 12 << 20, 8 << 20, Err("it discards in units of 16MiB: write at least that")),
             (
                 0,

@@ -134,7 +134,8 @@ fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
 }
 
-/// Refuses what could not be done, or undone. `despite_writers` accepts programs that have files open for writing.
+/// Refuses a change that could not be made, or undone. `despite_writers` accepts programs that have files
+/// open for writing.
 fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {
@@ -171,7 +172,7 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// [`HostError::NotSettable`] with the reason; then the folder is as it was.
+/// [`HostError::NotSettable`] with the reason; then the folder is unchanged.
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
     let refused = |reason: String| HostError::NotSettable {
@@ -201,7 +202,7 @@ pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     Err(refused("programs change it all the time: stop them first".to_owned()))
 }
 
-/// Makes an empty tmpfs that is not mounted yet, with the mount's flags of what holds the folder.
+/// Makes an empty tmpfs that is not mounted yet, with the flags of the mount that holds the folder.
 fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
     let flags = attributes_around(dir)?;
     let make = || {

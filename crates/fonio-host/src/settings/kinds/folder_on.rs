@@ -149,7 +149,7 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Refuses what could not be done, or undone.
+/// Refuses a change that could not be made, or undone.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
@@ -179,7 +179,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-/// Whether nothing is in a folder, or only a copy.
+/// Whether a folder is empty or has only a copy.
 fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
     let names = names(dir.as_fd())?;
     Ok(names.iter().all(|name| name.as_bytes() == b"lost+found")
@@ -203,7 +203,7 @@ fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     unmark().map_err(failed("write in", to))
 }
 
-/// Removes all that is in a folder that has only a copy; last what says so.
+/// Removes the content of a folder that has only a copy; the file that marks it as a copy goes last.
 fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let clear = || {
         let names = names(there.as_fd())?;
@@ -220,7 +220,7 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     clear().map_err(failed("empty", to))
 }
 
-/// Refuses to undo what would lose data, before anything is changed.
+/// Refuses to undo a change if that would lose data, before anything is changed.
 fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: "its content from before".to_owned(),

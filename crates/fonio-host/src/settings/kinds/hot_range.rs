@@ -217,7 +217,7 @@ fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(ByteCount(sectors * 512).to_exact_text()))
 }
 
-/// Refuses what could not be done, or undone.
+/// Refuses a change that could not be made, or undone.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
         return Err("its range has another size: first `fonio fix undo hot-range`".to_owned());
@@ -261,7 +261,7 @@ fn inodes(found: &Survey, size: ByteCount) -> u64 {
     (size.0 / BYTES_PER_INODE).max(2 * found.objects() + 64)
 }
 
-/// At least how large an image must be to hold the content of a folder.
+/// Returns the minimum size of an image that can hold the content of a folder.
 fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
     ByteCount(
         found.memory.0.max(JOURNAL_BYTES) + JOURNAL_BYTES + INODE_BYTES * inodes(found, size) + REST_BYTES,
@@ -387,8 +387,8 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     Ok(file)
 }
 
-/// Writes all of an image again as it is. The file system below would else mark a part as written when the folder first writes
-/// to it, which is a write outside of the image.
+/// Rewrites the complete image unchanged. Otherwise, the file system below would mark a part as written when
+/// the folder first writes to it, which is a write outside of the image.
 fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     let mut bytes = vec![0; WRITE_BYTES];
     let write = |bytes: &mut Vec<u8>| {
@@ -405,7 +405,7 @@ fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     write(&mut bytes).map_err(HostError::system("write", path))
 }
 
-/// Makes the file system in the image. It discards nothing, which would take the image's blocks away.
+/// Makes the file system in the image, without discards, which would free the image's blocks.
 fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     let (inodes, inode_bytes) = (inodes.to_string(), INODE_BYTES.to_string());
     let journal = format!("size={}", JOURNAL_BYTES >> 20);
@@ -415,7 +415,8 @@ fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     run("mkfs.ext4", "e2fsprogs", &[&words[..], &[image.as_os_str()]].concat()).map(drop)
 }
 
-/// Makes a mount of an image that is nowhere yet, and opens its root. Both go with this process.
+/// Makes a mount of an image that is not attached to a folder yet, and opens its root. Both disappear with
+/// this process.
 fn attach(file: &File, dir: &Path) -> Result<(OwnedFd, OwnedFd), HostError> {
     let (device, node) = attach_while_used(file)?;
     let flags = attributes_around(dir)?;
@@ -445,7 +446,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Refuses to undo what would lose data, before anything is changed.
+/// Refuses to undo a change if that would lose data, before anything is changed.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: "its content from before".to_owned(),
@@ -516,7 +517,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// In how many pieces of the device a file lies, by e2fsprogs' filefrag.
+/// The number of pieces of a file on the device, by e2fsprogs' filefrag.
 fn pieces(file: &Path) -> Option<usize> {
     let said = run("filefrag", "e2fsprogs", &[file]).ok()?;
     said.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok()

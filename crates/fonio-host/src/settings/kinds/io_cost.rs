@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
-/// The root group's file with what io.cost does on each disk.
+/// The root group's file with the parameters of io.cost for each disk.
 const QOS: &str = "/sys/fs/cgroup/io.cost.qos";
 /// The values.
 const ON: &str = "on";

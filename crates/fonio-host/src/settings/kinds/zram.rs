@@ -66,9 +66,10 @@ impl Kind for SwapInRam {
     }
 }
 
-/// The label of the swap area on a device that was there, unused, before.
+/// The label of the swap area on a device that existed before, unused.
 const LABEL: &str = "fonio-zram";
-/// The label on a device that was added for it, and goes with it. A label has 15 bytes at most.
+/// The label on a device that was added for the swap area, and is removed with it. A label has at most 15
+/// bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
 /// Its place in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;
@@ -132,7 +133,7 @@ fn label(node: &Path) -> String {
     if read.is_ok() { String::from_utf8_lossy(&label[..end]).into_owned() } else { String::new() }
 }
 
-/// Half of the memory, in whole MiB.
+/// Half of the memory, in full MiB.
 fn default_size() -> ByteCount {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -140,7 +141,7 @@ fn default_size() -> ByteCount {
     ByteCount((kib.unwrap_or(0) / 2 / 1024).max(1) << 20)
 }
 
-/// Refuses it where the kernel has no zram, or where swap is in memory already.
+/// Refuses the setting if the kernel has no zram, or if swap is in memory already.
 fn check() -> Result<(), String> {
     let of_others = |device: &Zram| device.is_swap && !device.is_ours;
     if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::find::subvolume;
 
-/// The kernel's limit of waiting events is 16,384, of about 100 bytes each; it tells if it drops events.
+/// The kernel's limit of waiting events is 16,384, of about 100 bytes each; it reports if it drops events.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Maximum number of events read at a time, so that a flood of events cannot delay the reading of the trace.
 /// The others wait.
@@ -36,12 +36,12 @@ pub(super) enum Change {
 /// A name that a file got or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
-    /// The kernel can put several changes of one name together; they are then in the order of this list.
+    /// The kernel can combine several changes of one name; they are then in the order of this list.
     pub changes: Vec<Change>,
     /// It is a folder.
     pub is_folder: bool,
     pub inode: Inode,
-    /// Files that have the same number one after the other differ in this.
+    /// Distinguishes files that successively have the same number.
     pub generation: u32,
     pub folder: Inode,
     pub name: Vec<u8>,
@@ -110,7 +110,7 @@ impl Watch {
         (marked == 0).then_some(Marked { id, device: mount.device, subvolume })
     }
 
-    /// Takes the events since the last call, in their order, and tells whether these are all.
+    /// Returns the events since the last call, in their order, and whether these are all.
     pub(super) fn take(&mut self) -> (Vec<NameEvent>, bool) {
         let mut events = Vec::new();
         while events.len() < EVENTS_PER_READ {
@@ -124,7 +124,7 @@ impl Watch {
     }
 }
 
-/// The id of a file system as fanotify tells it: `f_fsid` of statfs.
+/// The id of a file system as fanotify reports it: `f_fsid` of statfs.
 fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `stat` has room for what the call writes.

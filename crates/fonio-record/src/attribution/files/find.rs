@@ -37,7 +37,7 @@ struct Root {
 enum Numbers {
     /// By the number alone: ext2, ext3, ext4, f2fs.
     Alone,
-    /// By the number and its generation, which the file system tells.
+    /// By the number and its generation, which the file system reports.
     WithGeneration,
     /// By the number and that of its subvolume: btrfs. The trace shows only the first, so all mounts of the file system
     /// must be of the same subvolume.
@@ -50,7 +50,7 @@ pub(super) fn can_find(mount: &MountPoint) -> bool {
 }
 
 impl Numbers {
-    /// `None` for a file system that cannot do it. `mounts` are all of this file system.
+    /// `None` for a file system that cannot do it. `mounts` are all mounts of this file system.
     fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
         match filesystem {
             "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),

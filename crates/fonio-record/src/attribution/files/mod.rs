@@ -106,7 +106,7 @@ pub(crate) struct Opened {
 }
 
 impl Files {
-    /// Also takes the names that the kernel tells, on the mounted file systems that `is_followed` accepts.
+    /// Also takes the names that the kernel reports, on the mounted file systems that `is_followed` accepts.
     pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
@@ -229,7 +229,8 @@ impl Files {
         }
     }
 
-    /// An opened file; of an overlay's, the file below. `None` if that is a file of a lower layer.
+    /// Returns an opened file; for a file of an overlay, the file below. `None` if that is a file of a lower
+    /// layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
@@ -343,7 +344,7 @@ impl Files {
         }
     }
 
-    /// When a file with this number was deleted last before `at`; 0 if that was not seen.
+    /// The time of the last deletion of a file with this number before `at`; 0 if none was seen.
     pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
         let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
         let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);

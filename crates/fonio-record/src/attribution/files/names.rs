@@ -28,7 +28,7 @@ pub(super) struct Names {
     read: Timestamp,
     /// The files with each inode number, in order of time.
     lives: FxHashMap<Inode, Vec<Life>>,
-    /// How many files these are.
+    /// The number of these files.
     count: usize,
 }
 
@@ -46,7 +46,7 @@ impl Files {
         let mut roots = Roots::new(machine);
         for event in events {
             if event.is_folder {
-                // Its path, and those of the folders in it, are others now.
+                // Its path, and those of the folders in it, have changed.
                 if event.changes != [Change::Created] {
                     self.folders.clear();
                 }
@@ -61,7 +61,7 @@ impl Files {
         }
     }
 
-    /// Gives the files the names that the kernel told, and no longer takes any.
+    /// Assigns the names from the kernel to the files, and no longer takes any.
     pub(super) fn use_names(&mut self) {
         let Some(names) = self.names.take() else { return };
         let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
@@ -105,7 +105,7 @@ impl Names {
         }
         let Some(life) = lives.last_mut() else { return };
         for change in &event.changes {
-            // A file with another link can be deleted and go on.
+            // A file with another link can lose a name and continue to exist.
             life.deleted = (*change == Change::Deleted).then_some(between);
             if is_new && *change == Change::Created {
                 life.created = Some(between);

@@ -62,7 +62,7 @@ const PERIOD_NS: u64 = 1_000_000_000;
 pub(crate) struct BlockedWait {
     pub tid: u32,
     pub began: Timestamp,
-    /// It had begun before the probe was attached; `began` is when that happened.
+    /// It had begun before the probe was attached; `began` is the time of the attachment.
     pub began_before: bool,
     /// `None` if it had not ended when the probe was finished.
     pub ended: Option<Timestamp>,
@@ -76,13 +76,13 @@ pub(crate) struct BlockedWait {
 }
 
 impl BlockedWait {
-    /// Whether the thread slept interruptibly: it can have slept before anybody was blocked.
+    /// Whether the thread slept interruptibly: it can have slept before any thread was blocked.
     fn is_sleep(&self) -> bool {
         matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)
     }
 }
 
-/// The waits that are not in a recording, or not as they should be.
+/// The waits that are missing in a recording, or are only counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// Waits that are missing, because a table was full.
@@ -100,7 +100,7 @@ pub(crate) struct Lost {
 pub(crate) struct Finished {
     pub short: ShortWaits,
     pub names: ThreadNames,
-    /// For each process that was started, the one that started it.
+    /// The parent of each process that was started.
     pub started_by: FxHashMap<u32, u32>,
     pub lost: Lost,
     /// The greatest threshold that was in force.

@@ -12,7 +12,7 @@ use super::place::{Place, Places, operation_of_call};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
-/// In place of a system call's number, where it may not be read or the thread runs again.
+/// Replaces a system call's number that may not be read, or if the thread runs again.
 const UNREADABLE: i32 = -5;
 
 /// The state of a thread in `/proc/TID/stat`.

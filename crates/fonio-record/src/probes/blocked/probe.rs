@@ -18,7 +18,7 @@ pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),
     Tracefs {
         probe: Box<TracedProbe>,
-        /// Why it is not done by BPF; `None` if the user wants it so.
+        /// The reason why BPF is not used; `None` if the user chose this.
         instead: Option<Unavailable>,
     },
 }

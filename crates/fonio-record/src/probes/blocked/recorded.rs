@@ -55,7 +55,7 @@ impl BlockedCapture {
         new.iter().for_each(|wait| self.so_far.add(wait));
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
-        // Sleeps are not counted: how long they were for storage is found later.
+        // Sleeps are not counted: the part that was for storage is determined later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
         self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }

@@ -78,7 +78,7 @@ fn play_blocks(times: &str) {
     say("over");
 }
 
-/// How long the thread is blocked for which others wait.
+/// How long the thread for which others wait is blocked.
 const BLOCKED_FOR: Duration = Duration::from_millis(60);
 
 /// Blocks this thread for [`BLOCKED_FOR`].
@@ -294,7 +294,7 @@ fn every_long_fsync_has_its_waits() {
     let of_file: Vec<&BlockedWait> = waits.iter().filter(|wait| wait.inode == Some(inode)).collect();
     let fsyncs: Vec<&&BlockedWait> =
         of_file.iter().filter(|wait| wait.blocked_in == BlockedIn::Fsync).collect();
-    // Each wait is within a call, so that their sum is not more than the time that the program measured.
+    // Each wait is within a call, so their sum is at most the time that the program measured.
     for wait in &fsyncs {
         let ended = wait.ended.unwrap();
         let within = calls.iter().any(|(from, until)| *from <= wait.began && ended <= *until);

@@ -50,10 +50,10 @@ pub(crate) struct RecordedCall {
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
-    /// When it returned, and what; `None` if it had not when the recording ended.
+    /// The time and the value of its return; `None` if it had not returned when the recording ended.
     pub ended: Option<(Timestamp, i64)>,
     pub sqlite_write: Option<SqliteWrite>,
-    /// How the file was opened, of a call with an open file.
+    /// How the file was opened, for a call with an open file.
     pub file_flags: Option<FileFlags>,
 }
 

@@ -265,7 +265,7 @@ impl CapturedCalls {
     }
 }
 
-/// Of two buffers, with the bytes used and those in all, the one that is fuller.
+/// Returns the fuller of two buffers, each with the used and the total bytes.
 fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     let share = |(used, size): (u64, u64)| (u128::from(used) << 32) / u128::from(size.max(1));
     if share(other) > share(one) { other } else { one }

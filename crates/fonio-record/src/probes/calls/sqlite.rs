@@ -12,7 +12,7 @@ use super::layout::{IS_JOURNAL, IS_WAL, RawCall};
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The bytes of a journal's header that SQLite overwrites with zeros at the end of a transaction.
 const JOURNAL_END_BYTES: u64 = 28;
-/// The first bytes of a WAL; the lowest bit tells the byte order of the checksums.
+/// The first bytes of a WAL; the lowest bit is the byte order of the checksums.
 const WAL_MAGIC: u32 = 0x377f_0682;
 const WAL_HEADER_BYTES: u64 = 32;
 const WAL_FRAME_HEADER_BYTES: u64 = 24;

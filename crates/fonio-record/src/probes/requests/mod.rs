@@ -21,8 +21,8 @@ use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};
 static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/requests.bpf.o"));
 
-/// The programs that every kernel with BPF has a tracepoint for, in the order in which they are attached: completions last,
-/// so that what they need has been noted.
+/// The programs whose tracepoints every kernel with BPF has, in the order in which they are attached:
+/// completions last, because they need the notes of the others.
 const PROGRAMS: [bpf::Program; 4] = [
     ("queued", "block_bio_queue"),
     ("split", "block_split"),

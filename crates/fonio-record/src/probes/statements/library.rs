@@ -86,7 +86,8 @@ pub(super) fn find(file: File) -> io::Result<Option<Library>> {
         from.and_then(read)
     };
     let Some(step) = step.and_then(place) else { return Ok(None) };
-    // A text at place 0 could not be told from an unknown one, and no version of SQLite has it there.
+    // A text at place 0 could not be distinguished from an unknown one, and no version of SQLite has it
+    // there.
     let text = sql.and_then(code).filter(|at| *at > 0);
     Ok(Some(Library { step, text, connection: db_handle.and_then(code) }))
 }

@@ -32,7 +32,7 @@ const STEPS: u32 = 2048;
 /// The capital of all gamblers.
 #[derive(Clone, Debug)]
 pub(crate) struct Capital {
-    /// Of each gambler, relative to the share: on positive signs, and on negative ones.
+    /// The capital of each gambler, relative to the share: on positive signs, and on negative ones.
     each: [(f64, f64); GAMBLERS.len()],
     magnitudes: f64,
     count: f64,
@@ -72,8 +72,9 @@ fn against(values: &[f64], centre: f64) -> f64 {
     capital.total()
 }
 
-/// The interval of the middle of `values` at `level`, which holds at every number of values at once. An end is infinite if
-/// the values do not bound it. Its value is the middle of all averages of two values (Hodges and Lehmann 1963).
+/// The interval of the middle of `values` at `level`, which is valid for every number of values
+/// simultaneously. An end is infinite if the values do not bound it. Its value is the middle of all averages
+/// of two values (Hodges and Lehmann 1963).
 ///
 /// # Panics
 ///

@@ -98,7 +98,7 @@ pub struct Before {
     pub bytes: u64,
     /// Its accessed chunks, by number. The others are holes before.
     pub chunks: BTreeSet<u64>,
-    /// The end of the last byte that is accessed, or there before.
+    /// The end of the last byte that is accessed or existed before.
     pub end: u64,
     /// The bytes that `fallocate` asks for.
     pub allocated: u64,
@@ -141,7 +141,7 @@ impl Plan {
         self.len() == 0
     }
 
-    /// The room that the files take, if none is removed.
+    /// The space that the files take, if none is removed.
     pub(in crate::replay) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
             let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));

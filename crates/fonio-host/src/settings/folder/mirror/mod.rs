@@ -20,7 +20,7 @@ use rustix::io::{Errno, Result};
 use super::copy::{self, times};
 use crate::HostError;
 
-/// How the names of objects begin that are not complete yet.
+/// The beginning of the names of incomplete objects.
 const BESIDE: &[u8] = b".fonio-write-out-";
 /// A file that is neither copied nor removed: it marks the content of its folder as only a copy
 /// ([`super::on`]).
@@ -131,7 +131,7 @@ impl Run<'_> {
         self.failures.push(format!("{}: {error}", path.display()));
     }
 
-    /// Brings over the content of a folder; `path` leads to it from the root.
+    /// Copies the content of a folder; `path` leads to it from the root.
     fn folder(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &mut Vec<CString>) {
         let before = self.done;
         let listed = names(from).and_then(|from| Ok((from, names(to)?)));
@@ -194,7 +194,7 @@ impl Run<'_> {
         }
     }
 
-    /// Brings over an object that is not a folder, under the first of its names.
+    /// Copies an object that is not a folder, under the first of its names.
     fn single(
         &mut self,
         from: BorrowedFd<'_>,
@@ -267,7 +267,7 @@ impl Run<'_> {
         self.put(to, &beside, path, source, now)
     }
 
-    /// Gives a file that was brought over another of its names.
+    /// Gives a copied file another of its names.
     fn link(
         &mut self,
         first: &[CString],

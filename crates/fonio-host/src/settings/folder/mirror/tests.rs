@@ -148,7 +148,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// After any history of the source, the target is the same, whatever it was.
+    /// After any history of the source, the target equals the source, whatever it was before.
     #[test]
     fn any_history_is_brought_over(acts in prop::collection::vec(act(), 1..40)) {
         let dir = tempfile::tempdir().expect("dir");
@@ -161,7 +161,7 @@ proptest! {
             _ => PathBuf::from((at / 3 - 1).to_string()).join((at % 3).to_string()),
         };
         for act in acts {
-            // Acts that are not possible now are no acts.
+            // Acts that are not possible now do nothing.
             match act {
                 Act::Write(at, length) => drop(fs::write(from.join(place(at)), vec![7; length.into()])),
                 Act::Append(at, length) => {

@@ -65,7 +65,7 @@ pub enum BenchError {
     /// The device is in use, or cannot be read.
     #[error(transparent)]
     Host(HostError),
-    /// There is not enough space.
+    /// Not enough space is free.
     #[error(
         "{} has room for {free} bytes, and the benchmark needs {needed}; with --size {}MiB it needs less",
         path.display(), (free / 4) >> 20
@@ -78,7 +78,7 @@ pub enum BenchError {
         /// The required space.
         needed: u64,
     },
-    /// The time for the whole benchmark ended before the first test was complete.
+    /// The time for the complete benchmark ended before the first test was complete.
     #[error("the time ended before the first measurement; allow more with --for")]
     TimeOver,
     /// The device does not answer any more.

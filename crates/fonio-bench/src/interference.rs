@@ -128,8 +128,8 @@ mod tests {
         );
     }
 
-    /// Reads and writes that suffer equally, on a device whose runs differ by a tenth. The verdict picks the larger of two
-    /// slowdowns, which must not make it claim more.
+    /// Reads and writes slow down equally, on a device whose runs differ by a tenth. The verdict picks the
+    /// larger of two slowdowns, which must not make it claim a difference.
     #[test]
     fn equal_slowdowns_are_called_different_in_at_most_5_percent_of_benchmarks() {
         const BENCHMARKS: u64 = 1000;

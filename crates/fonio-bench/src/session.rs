@@ -29,8 +29,8 @@ pub struct Effort {
     pub time_max: Duration,
     /// Seed of the random addresses; each run has its own.
     pub seed: u64,
-    /// Whether every test runs once before any test runs again, so that a short time gives something of each. Otherwise
-    /// the tests run one after the other.
+    /// Whether every test runs once before any test runs again, so that a short time gives a result for each.
+    /// Otherwise the tests run one after the other.
     pub by_turns: bool,
 }
 

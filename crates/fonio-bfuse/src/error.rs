@@ -39,7 +39,7 @@ pub enum MountError {
         /// The missing feature, and the mode to use instead.
         reason: &'static str,
     },
-    /// There is no fonio mount at the path.
+    /// No fonio mount exists at the path.
     #[error("no fonio mount at {}", path.display())]
     NotMounted {
         /// The path.

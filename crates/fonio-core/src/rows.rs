@@ -211,7 +211,7 @@ pub struct Call {
     /// The call's name as in the manual: `pwrite64`, `fsync`, or `page_fault`.
     pub name: String,
     pub tid: u32,
-    /// The file; of two, the first.
+    /// The file; for a call on two files, the first.
     pub file_id: Option<u32>,
     /// The offset in the file; for `ftruncate`, its new length; for `open`, its length once it is open.
     pub offset: Option<u64>,
@@ -235,7 +235,7 @@ pub struct Statement {
     pub connection: Option<u32>,
     /// When the first step began …
     pub entered: Timestamp,
-    /// … and the last one ended; `None` if it had not.
+    /// … and the last one ended; `None` if it had not ended.
     pub exited: Option<Timestamp>,
     /// The number of steps; a statement that returns rows makes one for each.
     pub steps: u64,
@@ -280,7 +280,7 @@ pub enum BlockedIn {
     Fsync,
     /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
     Metadata,
-    /// A page fault on a mapped file, or on memory that is not there for another reason.
+    /// A page fault on a mapped file, or on memory that is missing for another reason.
     PageFault,
     /// A page fault on memory that was swapped out.
     SwapIn,
@@ -296,7 +296,7 @@ pub enum BlockedIn {
     KernelThread,
     /// Another system call.
     Other,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
@@ -477,6 +477,6 @@ pub struct Diagnostic {
     /// The byte in that file, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// How often it happened.
+    /// The number of occurrences.
     pub count: u64,
 }

@@ -33,7 +33,7 @@ pub struct RecoveryDevice<'a> {
     pub server: &'a dyn Fn() -> Command,
 }
 
-/// How to cut the power and to check the images.
+/// The options for cutting the power and checking the images.
 #[derive(Clone)]
 pub struct PowerCutOptions<'a> {
     /// Number of cuts.

@@ -38,8 +38,8 @@ pub struct ServeConfig {
     pub capacity: ByteCount,
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
-    /// Bytes written sequentially before the device is used, like a device in use. Only the model knows them: the data are
-    /// zeros, or what the image contains.
+    /// Bytes written sequentially before the device is used, like a device in use. Only the model knows them:
+    /// the data are zeros, or the contents of the image.
     pub written: ByteCount,
     /// Seconds of the wall clock for each second of the model; at least 1.
     pub dilate: f64,

@@ -239,7 +239,8 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
         while in_flight().split_whitespace().next() == Some("0") {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // This request waits in the kernel, because the device takes one at a time, or it finds no device any more.
+        // This request waits in the kernel, because the device takes one at a time, or the device no longer
+        // exists.
         let second = read(9 * MIB);
         drop(file);
         if is_killed {

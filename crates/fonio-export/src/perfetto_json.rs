@@ -74,7 +74,7 @@ struct DeviceTracks {
 pub struct PerfettoJson<W> {
     to: W,
     began: Option<Timestamp>,
-    /// The time subtracted from every other; known from the first row on.
+    /// The time that is subtracted from every other time; known from the first row on.
     origin: Option<u64>,
     names: Names,
     device_names: BTreeMap<DeviceId, String>,

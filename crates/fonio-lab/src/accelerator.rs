@@ -32,7 +32,7 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// A sentence part for progress messages.
+    /// Returns a part of a sentence for progress messages.
     pub fn described(self) -> &'static str {
         match self {
             Accelerator::Kvm => "with KVM",

@@ -29,7 +29,7 @@ const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
 /// Programs for guests come from the first of these whose C library is at least as new as this machine's: this program
 /// runs there too.
 const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MAX, 0))];
-/// Lists older than this are read again.
+/// The age from which lists are read again.
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
@@ -72,7 +72,7 @@ impl Archive {
         Archive::open_in(&cache.join("fonio/lab"))
     }
 
-    /// The same in another folder.
+    /// Opens the archive in another folder.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl Archive {
         self.architecture
     }
 
-    /// The kernels of the archive, the oldest first. Reads the archive's lists again if they are older than a day, and says
-    /// so with `announce`; if it cannot be reached, the lists of the last time are used.
+    /// The kernels of the archive, the oldest first. Reads the archive's lists again if they are older than a
+    /// day, and says so with `announce`; if the archive cannot be reached, the previous lists are used.
     ///
     /// # Errors
     ///
@@ -257,7 +257,7 @@ impl Archive {
 
     /// Debian's release from which programs for guests come.
     pub(crate) fn suite(&self) -> &'static str {
-        // The first release by default; another one where the mirror lacks it.
+        // The first release is the default; the user chooses another one if the mirror lacks it.
         if let Ok(wanted) = std::env::var(SUITE)
             && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
         {
@@ -333,7 +333,7 @@ impl Archive {
         }
     }
 
-    /// Whether the list of the release is there from which programs for guests come.
+    /// Whether the list of the release from which programs for guests come exists.
     fn has_list(&self) -> Result<bool, LabError> {
         let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
         let lists = entries(&self.apt_folder().join("state/lists"))?;
@@ -352,7 +352,7 @@ impl Archive {
             }
         };
         add(&mirror, SUITES);
-        // A mirror of one's own may lack them.
+        // A private mirror may lack them.
         if let Some(security) = self::mirror(&uris, "debian-security") {
             add(&security, SECURITY_SUITES);
         }
@@ -373,14 +373,15 @@ impl Archive {
         self.apt_with(&self.apt_folder(), program)
     }
 
-    /// The same with the lists in another folder.
+    /// Like [`Archive::apt`], with the lists in another folder.
     fn apt_with(&self, apt: &Path, program: &str) -> Command {
         let mut command = Command::new(program);
         for (option, place) in [
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),
             ("Dir::Cache", apt.join("cache")),
-            // Images for containers often switch them off; then, each call would read all lists, for seconds.
+            // Images for containers often switch these caches off; then each call would read all lists, which
+            // takes seconds.
             ("Dir::Cache::pkgcache", "pkgcache.bin".into()),
             ("Dir::Cache::srcpkgcache", "srcpkgcache.bin".into()),
             ("Dir::Etc::sourcelist", apt.join("sources.list")),
@@ -472,7 +473,7 @@ impl Userland {
         let missing =
             || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
         let program = self.program(name).ok_or_else(missing)?;
-        // Called `depmod`, for example, `kmod` does what depmod does.
+        // For example, `kmod` acts as depmod if it is called `depmod`.
         let mut command = Command::new(self.root.join(LOADER));
         command.arg("--inhibit-cache").arg("--library-path").arg(self.root.join(LIBRARIES));
         command.arg("--argv0").arg(name).arg(program);

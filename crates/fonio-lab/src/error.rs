@@ -117,7 +117,7 @@ pub enum LabError {
     GuestEnded {
         /// The kernel.
         kernel: String,
-        /// The progress that it made.
+        /// The stage at which it ended, as part of a sentence.
         when: &'static str,
         /// The file with everything that its console said.
         console: PathBuf,
@@ -174,7 +174,7 @@ pub enum LabError {
         path: PathBuf,
         /// `to` or `from`.
         direction: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The user asked the program to stop.
@@ -191,7 +191,7 @@ pub enum LabError {
     System {
         /// The attempted action.
         action: &'static str,
-        /// To what.
+        /// The object of the action.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,

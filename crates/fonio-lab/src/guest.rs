@@ -36,16 +36,16 @@ const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Measurements: one processor, on which each instruction takes a nanosecond of the guest's time. Waiting takes no time
-    /// of this machine. Times hardly depend on how busy this machine is.
+    /// Measurements: one processor, on which each instruction takes a nanosecond of the guest's time. Waits
+    /// of the guest take no time of this machine. Times hardly depend on how busy this machine is.
     #[default]
     Bench,
     /// Tests of functions: two processors, as fast as this machine can.
     Test,
 }
 
-/// The options of bench guests. Later machine types give the guest random numbers at the start, with which no two runs are
-/// the same.
+/// The options of bench guests. Later machine types give the guest random numbers at the start, which make
+/// every run different.
 const BENCH_OPTIONS: [&str; 12] = [
     "-machine",
     "pc-i440fx-7.1",
@@ -158,7 +158,7 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// The same, with the command's output going elsewhere.
+    /// Like [`Guest::run`], with other destinations for the command's output.
     ///
     /// # Errors
     ///
@@ -185,8 +185,8 @@ impl Guest {
             ports.iter().map(|port| place.listen(port)).collect::<Result<_, _>>()?;
         let (mut machine, accelerator) = self.machine(archive, &place, announce)?;
         machine.args(["-serial", &format!("file:{}", place.console().display())]);
-        // Without `ioeventfd`, the guest's processor itself passes on what the guest writes. Otherwise another thread does, at a
-        // time that no guest's clock determines.
+        // Without `ioeventfd`, the guest's processor itself passes on what the guest writes. Otherwise
+        // another thread does it, at a time that the guest's clock does not determine.
         machine.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         for port in ports {
             let path = place.folder.join(port);
@@ -344,7 +344,7 @@ fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     }
 }
 
-/// A word as a shell reads it back unchanged.
+/// Returns a word quoted for a shell, which reads it back unchanged.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

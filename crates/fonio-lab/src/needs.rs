@@ -94,7 +94,7 @@ impl Needs {
         TOOLS.iter().chain(self.0.iter().flat_map(|need| need.tools)).copied()
     }
 
-    /// The modules without which the guest is of no use.
+    /// The modules that the guest cannot do without.
     pub(crate) fn modules(&self) -> Vec<&'static str> {
         self.0.iter().flat_map(|need| need.modules).copied().collect()
     }

@@ -134,7 +134,7 @@ fn sorted(packages: &[String]) -> Vec<String> {
     asked
 }
 
-/// The beginning of the names of folders with these packages, whatever their versions.
+/// The beginning of the names of folders with these packages in any versions.
 fn any_version(archive: &Archive, asked: &[String]) -> String {
     format!("{}-{}-{:08x}-", archive.suite(), archive.architecture(), hash(asked) as u32)
 }
@@ -152,7 +152,7 @@ fn remember(archive: &Archive, folder: &Path, contents: &Contents) -> Result<(),
     fs::write(&path, format!("{state} {}", contents.folder())).map_err(LabError::system("write", &path))
 }
 
-/// A text that changes with the lists, and with the way in which images are made.
+/// A text that changes with the lists, and with the procedure that makes images.
 fn state_of_recipe(archive: &Archive) -> Option<String> {
     let recipe: Vec<&str> = BASE.iter().copied().chain([INSTALL]).collect();
     Some(format!("{}-{:x}", archive.state_of_lists()?, hash(&recipe)))
@@ -224,7 +224,7 @@ impl Maker<'_> {
     ) -> Result<Root, LabError> {
         let scratch = folder.join("building");
         if scratch.exists() {
-            // Left by a process that was killed.
+            // A killed process left this folder.
             fs::remove_dir_all(&scratch).map_err(LabError::system("remove", &scratch))?;
         }
         fs::create_dir(&scratch).map_err(LabError::system("make", &scratch))?;
@@ -467,7 +467,7 @@ fn file_system(tools: &Userland, folder: &Path, image: &Path) -> Result<(), LabE
     tar.args(["--owner=root:0", "--group=root:0", "--sort=name", "-cf"]).arg(&archive).arg("-C").arg(folder);
     programs::output(tar.arg("."), "tar")?;
     let bytes = fs::metadata(&archive).map_err(LabError::system("read", &archive))?.len();
-    // For the file system's own data, and for changes.
+    // The additional space is for the file system's own data, and for changes.
     make(tools, image, bytes + bytes / 4 + (64 << 20), Some(&archive))?;
     fs::remove_file(&archive).map_err(LabError::system("remove", &archive))
 }

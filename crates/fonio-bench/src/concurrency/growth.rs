@@ -12,8 +12,8 @@
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is below the best by at most this share. Ours: a smaller gain is not
-/// worth the time that the requests then wait for each other in the device.
+/// A number of requests is enough if its throughput is below the best by at most this share. Our choice: a
+/// smaller gain is not worth the time for which the requests then wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Each bound is wrong with at most this probability, so the interval is correct with 95 %.
@@ -86,8 +86,8 @@ fn greatest(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// The errors of all runs, relative to the mean of their number. Taking means out of them made them smaller, which a factor
-/// makes up for.
+/// The errors of all runs, relative to the mean of their number of requests. Removing the means shrank the
+/// errors; a factor scales them back.
 fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
     let (numbers, rounds) = (means.len() as f64, relative[0].len() as f64);
     let lost = (rounds / (rounds - 1.0) * numbers / (numbers - 1.0)).sqrt();
@@ -138,8 +138,8 @@ mod tests {
         assert_eq!(enough(&[vec![1.0, 2.0]]), Some(Enough { at: 0, high: Some(0) }));
     }
 
-    /// The number is never claimed to be larger than it is, also where all are equal: at most in 5 of 100 measurements. The
-    /// interval holds it as often as it says.
+    /// The found number is larger than the true one in at most 5 of 100 measurements, even if all numbers are
+    /// equally fast. The interval contains the true number as often as it states.
     #[test]
     fn intervals_hold_the_number_and_equal_numbers_do_not_differ() {
         const MEASUREMENTS: u64 = 60;
@@ -159,7 +159,8 @@ mod tests {
                         "{name}, {rounds} rounds, {spread}: {exact} exact"
                     );
                 }
-                // The bound of a binomial count with these chances that is exceeded once in ten thousand times.
+                // The bound that a binomial count with these probabilities exceeds once in ten thousand
+                // times.
                 assert!(too_large <= 7, "{name}, {rounds} rounds, {spread}: {too_large} too large");
                 assert!(missed <= 10, "{name}, {rounds} rounds, {spread}: {missed} missed");
             }

@@ -18,7 +18,7 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Numbers of requests at once. The study has 1, 2, 4, … 32; the numbers between them are ours.
+/// Numbers of requests at once. The study has 1, 2, 4, … 32; we added the numbers between them.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
 /// The numbers of a quick measurement: those of the study.

@@ -179,7 +179,7 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects tests with a single process whose state a fresh device of the model has.
+/// Selects tests with a single process that start from a state that a fresh device of the model has.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// With fewer ranges, there is no shape.
+/// Minimum number of ranges that determine a shape.
 pub const POINTS_MIN: usize = 4;
 
 /// A curve that rises by less than this in total is flat.

@@ -165,9 +165,9 @@ enum Found {
     Right,
     /// The content that was written to another place.
     Other(u64),
-    /// Not one page is right.
+    /// No page is correct.
     Lost,
-    /// Some pages are right.
+    /// Some pages are correct.
     Damaged,
 }
 
@@ -256,9 +256,9 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
 
 /// This much of the free space stays free, for other programs.
 const FREE_SHARE: f64 = 0.1;
-/// And at least this.
+/// At least this much of the free space stays free.
 const FREE_MIN_BYTES: u64 = 256 << 20;
-/// FAT has no larger files than 4 GiB.
+/// Files on FAT have less than 4 GiB.
 const FILE_MAX_BYTES: u64 = 3 << 30;
 /// More files would need more open files than a process may have.
 const FILES_MAX: u64 = 512;

@@ -194,7 +194,7 @@ impl Repetition {
     }
 }
 
-/// Listens to a run, and ends it at the end of the time or on the user's wish.
+/// Listens to a run, and ends it at the end of the time or at the user's request.
 struct Spans<'a> {
     end: Arc<AtomicBool>,
     stop: &'a AtomicBool,
@@ -214,7 +214,8 @@ impl Observer for Spans<'_> {
     }
 }
 
-/// Drops the cached pages of all files below `folder`. Returns whether nothing stayed, as far as the kernel says.
+/// Drops the cached pages of all files below `folder`. Returns whether no pages stayed, as far as the kernel
+/// reports.
 fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

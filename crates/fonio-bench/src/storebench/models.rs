@@ -26,7 +26,7 @@ pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 const MIB: u64 = 1 << 20;
 /// The same range as in a full run.
 const RANGE_BYTES: u64 = 64 * MIB;
-/// The capacity of the modelled devices. Their own would only cost memory.
+/// The capacity of the modelled devices. Their real capacity would only cost memory.
 const CAPACITY_BYTES: u64 = 2048 * MIB;
 const SUSTAINED_BYTES: u64 = 1024 * MIB;
 /// Different places of random requests.
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// The data set is that of the profiles as they are: one of them is computed again.
+    /// The data set matches the current profiles: the test computes one of them again.
     #[test]
     fn the_shipped_results_are_up_to_date() {
         let shipped = shipped();

@@ -23,10 +23,10 @@ pub const READS_ONLY: &str = "a device is only read unless --erase allows to ove
 /// Bytes of a synced write.
 pub(super) const WRITE_BYTES: u64 = 4 << 10;
 
-/// The time of a run, at most.
+/// The maximum time of a run.
 pub const TIME_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The bytes that a run writes, at most, unless the user states another limit.
+/// The maximum number of bytes that a run writes, unless the user states another limit.
 pub const WRITE_MAX: u64 = 16 << 30;
 
 /// How a run measures. An interrupted run is continued only with equal settings.
@@ -112,7 +112,7 @@ const SYNC_WRITES: u64 = 1000;
 
 /// Bytes of the long write: more than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
-/// A shorter write does not show the end of a cache.
+/// The minimum length of the long write: a shorter one does not show the end of a cache.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 
@@ -269,7 +269,7 @@ fn writes_max(work: &Work) -> u64 {
             range_bytes + writes_max * u64::from(*runs_max) * WRITE_BYTES
         }
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
-        // A place that does not come back is written once more.
+        // A place that reads back wrong is written once more.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
     }

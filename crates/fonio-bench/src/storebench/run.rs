@@ -32,11 +32,11 @@ const KEPT_VERSION: u32 = 1;
 /// A run is continued for this long; later, the device may have changed.
 const CONTINUED_FOR_S: u64 = 24 * 3600;
 
-/// The finished parts of a run, and what belongs to all of them.
+/// The finished parts of a run, and their common circumstances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     version: u32,
-    /// The directory or device, by its complete path. It does not get into the document.
+    /// The directory or device, by its complete path. It is not part of the document.
     pub target: PathBuf,
     /// How the run measures.
     pub settings: Settings,
@@ -58,7 +58,7 @@ pub struct Kept {
     pub health: Option<Health>,
     /// The finished parts.
     pub parts: Vec<PartResult>,
-    /// Remarks on the whole run.
+    /// Remarks on the complete run.
     pub notes: Vec<String>,
 }
 
@@ -195,7 +195,7 @@ impl Kept {
     }
 }
 
-/// The name of a file system as keys have it: `fuse.sshfs` becomes `fuse_sshfs`.
+/// The name of a file system in the form of keys: `fuse.sshfs` becomes `fuse_sshfs`.
 fn file_system_word(name: &str) -> String {
     let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
     name.chars().take(16).map(word).collect()
@@ -335,7 +335,7 @@ impl Session<'_> {
         }
     }
 
-    /// Half of the time is for reading back.
+    /// Half of the time is reserved for reading back.
     fn capacity(&self, count: u64, until: Instant, seed: u64) -> Result<PartResult, BenchError> {
         let mut result = PartResult::not_measured(Part::Capacity, "the check did not begin");
         let until = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;

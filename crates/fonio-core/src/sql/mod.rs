@@ -13,7 +13,7 @@ use tokens::{Token, Tokens};
 pub const TEXT_MAX: usize = 240;
 /// The end of a statement that was cut off.
 const CUT: &str = "…";
-/// Stands for more values after the first.
+/// Replaces all values after the first.
 const MORE: &str = "...";
 
 /// Returns the statement with `?` instead of values, in one line, with keywords in capitals and at most
@@ -110,7 +110,7 @@ struct Writer {
     out: String,
     chars: usize,
     last: Last,
-    /// The last word names the place of a table, so that a name follows.
+    /// Whether the last word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
     /// The offset of a sign that belongs to the next value, if one follows.
@@ -176,7 +176,7 @@ impl Writer {
         matches!(self.last, Last::Open | Last::Comma | Last::Operator)
     }
 
-    /// `names_table` is whether the word before it names the place of a table.
+    /// Writes a word. `names_table` is whether the previous word precedes the name of a table.
     fn word(&mut self, word: &[u8], names_table: bool) {
         self.values = None;
         if !words::is_keyword(word) || words::is_mostly_name(word) {
@@ -295,7 +295,7 @@ impl Writer {
     }
 }
 
-/// The bytes as text without control characters, which could do harm to a terminal.
+/// Returns the bytes as text without control characters, which could harm a terminal.
 fn printable(bytes: &[u8]) -> String {
     let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()

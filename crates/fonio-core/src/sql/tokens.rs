@@ -11,7 +11,7 @@ pub(super) enum Token<'t> {
     Quoted(&'t [u8]),
     /// A name in double quotes, with them; SQLite can take it for text.
     DoubleQuoted(&'t [u8]),
-    /// A number, a text, a blob or a parameter; also what could be the beginning of one.
+    /// A number, a text, a blob or a parameter, or a possible beginning of one.
     Value,
     /// One or two characters of another kind, such as an operator.
     Sign(&'t [u8]),
@@ -39,7 +39,7 @@ impl<'t> Tokens<'t> {
         })
     }
 
-    /// The token from the next place on that has one, and that place.
+    /// Returns the next token, and its place.
     fn step(&mut self) -> Option<(Token<'t>, usize)> {
         self.skip_spaces();
         let (start, rest) = (self.at, &self.text[self.at..]);
@@ -100,7 +100,7 @@ fn token(text: &[u8]) -> Option<(Shape, usize)> {
         [] => return None,
         [b'x' | b'X', b'\'', ..] => value(1 + quoted(&text[1..]).0),
         [b'\'', ..] => value(quoted(text).0),
-        // The end of a name can be missing; then it could be anything.
+        // The end of a name can be missing; then it could also be a value.
         [b'"', ..] => or_value(quoted(text), Shape::DoubleQuoted),
         [b'`', ..] => or_value(quoted(text), Shape::Quoted),
         [b'[', ..] => {

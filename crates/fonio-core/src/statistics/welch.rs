@@ -27,7 +27,7 @@ pub struct KnownMean {
 }
 
 impl KnownMean {
-    /// The mean of at least two values; `None` of fewer, which show no spread.
+    /// The mean of at least two values; `None` for fewer, which show no spread.
     pub fn of(values: &[f64]) -> Option<KnownMean> {
         let spread = Spread::of(values).filter(|spread| spread.count > 1)?;
         Some(KnownMean {

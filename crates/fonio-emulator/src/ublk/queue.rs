@@ -71,7 +71,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Opens the character node and offers to take as many requests as the queue is deep.
+    /// Opens the character node and offers to take one request for each tag of the queue.
     fn open(disk: Arc<Disk>, number: u32) -> io::Result<Queue> {
         let node = open_node(&format!("/dev/ublkc{number}"))?;
         let depth = u16::try_from(disk.limits().depth.clamp(1, fonio_host::UBLK_DEPTH_MAX))

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// A program, its database and the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// In tables.
+    /// The name in tables.
     pub name: &'static str,
     /// The journal mode that the database has, and that the program asks for.
     pub journal: &'static str,
@@ -56,7 +56,7 @@ const fn mode(
     Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-/// With few pages, cuts meet many checkpoints; with SQLite's default, they meet the end of a window more often.
+/// With few pages, cuts hit many checkpoints; with SQLite's default, they hit the end of a window more often.
 const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
 const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
 const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
@@ -101,7 +101,7 @@ pub struct Outcome {
     pub age_ms_most: f64,
     /// Cuts after which the promise was broken.
     pub broken: u32,
-    /// The first thing that was wrong.
+    /// The first error.
     pub example: Option<String>,
 }
 
@@ -129,8 +129,8 @@ const PREPARE: &str = "
     INSERT INTO right_side SELECT * FROM left_side;
 ";
 
-/// Commits until its standard input ends; prints the number of each transaction after its commit. The checkpoints are frequent, so
-/// that cuts meet them.
+/// Commits until its standard input ends; prints the number of each transaction after its commit. The
+/// checkpoints are frequent, so that cuts hit them.
 const WRITER: &str = "
 import sqlite3, sys
 path, journal, level, checkpoint = sys.argv[1:5]
@@ -318,7 +318,7 @@ impl Recorded {
         Ok((!stopped).then_some(outcome))
     }
 
-    /// Opens a database as after the boot that follows the cut.
+    /// Opens a database in the same way as after the boot that follows the cut.
     fn look(&self, database: &Path, cut: Cut, outcome: &mut Outcome) -> Result<()> {
         outcome.cuts += 1;
         let mut broken = None;
@@ -369,7 +369,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Opens the database with the library in another boot; whether that removed it.
+    /// Opens the database with the library in another boot, and returns whether that removed it.
     fn is_removed(&self, database: &Path) -> Result<bool> {
         let boot = self.state.path().join("boot");
         fs::write(&boot, "11111111-1111-1111-1111-111111111111\n")?;

@@ -38,7 +38,7 @@ fn roles(found: &Blocked) -> Vec<(&str, Role)> {
 #[test]
 fn without_waits_nothing_is_claimed() {
     assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
-    // The result is different if the recording says that it has waits.
+    // If the recording says that it shows waits, the answer is present without any waits.
     let mut meta = Meta::default();
     meta.source.shows.push(SHOWS_BLOCKED.to_owned());
     let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;

@@ -73,8 +73,8 @@ macro_rules! ignore_rows {
 }
 
 /// Implements the named methods of a [`RowSink`] as calls of the same method of the sink in a field,
-/// `forward_rows!(inner: bio, link);`, or of the sink that a method gives, `forward_rows!(sink(): bio,
-/// link);`.
+/// `forward_rows!(inner: bio, link);`, or of the sink that a method gives,
+/// `forward_rows!(sink(): bio, link);`.
 #[macro_export]
 macro_rules! forward_rows {
     ($field:ident: $($method:ident),+ $(,)?) => {$(

@@ -1,5 +1,5 @@
-//! Measures the cost of the probes for SQL statements to a program: `cargo xtask bench statements [ROUNDS]
-//! [ROWS]`, as root, with python3.
+//! Measures the cost of the probes for SQL statements to a program:
+//! `cargo xtask bench statements [ROUNDS] [ROWS]`, as root, with python3.
 //!
 //! Python inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
 //! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved. The program

@@ -46,7 +46,7 @@ pub struct Kept {
     pub engine: String,
     /// The beginning, in seconds since 1970.
     pub began_unix_s: u64,
-    /// What is measured.
+    /// The origin of the figures.
     pub origin: Origin,
     /// The file system; `none` for a raw device.
     pub file_system: String,
@@ -75,7 +75,7 @@ pub struct Circumstances {
     pub engine: String,
     /// The beginning, in seconds since 1970.
     pub began_unix_s: u64,
-    /// What is measured.
+    /// The origin of the figures.
     pub origin: Origin,
     /// The file system's type; `None` for a raw device.
     pub file_system: Option<String>,
@@ -224,7 +224,7 @@ pub struct Session<'a> {
     pub fio: &'a Fio,
     /// The target.
     pub target: &'a Target,
-    /// What is measured.
+    /// The plan of the run.
     pub plan: &'a Plan,
     /// Set by a signal handler.
     pub stop: &'a AtomicBool,

@@ -7,8 +7,8 @@
 /// The minimum and maximum threshold.
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;
 pub(super) const THRESHOLD_MAX_NS: u64 = 64_000_000;
-/// Maximum number of long waits in a second. Each costs about 12 µs for two stacks (`cargo xtask bench
-/// blocked`), so all together cost about 2.5 % of one processor.
+/// Maximum number of long waits in a second. Each costs about 12 µs for two stacks
+/// (`cargo xtask bench blocked`), so all together cost about 2.5 % of one processor.
 const LONG_WAITS_PER_S: u64 = 2000;
 /// Halving the threshold adds at most about as many waits as there are now, mostly fewer.
 const CALM_PER_S: u64 = LONG_WAITS_PER_S / 4;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Set {
     /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
     Four,
-    /// The response times of Nguyen et al., section 4.3, that are not among the four: sequential 4 KiB.
+    /// The response times of Nguyen et al., section 4.3, that are not among those four: sequential 4 KiB.
     Response,
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,

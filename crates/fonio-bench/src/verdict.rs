@@ -76,7 +76,7 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// From this ratio between the smallest and the largest range, the verdict mentions the range.
+/// From this ratio between the smallest and the largest range on, the verdict mentions the range.
 const CLIFF: f64 = 2.0;
 
 fn cliff(benchmark: &Benchmark) -> Option<String> {

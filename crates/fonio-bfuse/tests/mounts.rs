@@ -528,7 +528,7 @@ fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
-/// The number of files: `FONIO_BFUSE_FILES`, or less if this process may not open as many.
+/// The number of files: `FONIO_BFUSE_FILES`, or fewer if this process may not open this number.
 #[test]
 fn deep_trees_and_many_open_files() {
     if !can_mount() {

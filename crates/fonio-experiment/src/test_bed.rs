@@ -538,7 +538,7 @@ impl TestBed {
 
     fn stop_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // The server ends when its standard input closes; it is killed in case it does not.
+            // The server ends when its standard input closes; if it does not end, it is killed.
             drop(server.stdin.take());
             let _ = server.kill();
             let _ = server.wait();

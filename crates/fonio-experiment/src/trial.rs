@@ -158,7 +158,7 @@ fn rounds_after_pilot<S, T: Timed>(
     pilot: Duration,
 ) -> u32 {
     let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // More rounds than this add nothing, even if they are short.
+    // Maximum number of rounds: more add nothing, even if they are short.
     let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
     let together = arms.iter().filter(|arm| arm.compared_with.is_some()).count();
     let needed = arms.iter().zip(results).filter_map(|(arm, own)| {

@@ -98,7 +98,7 @@ pub fn status() -> Status {
     for group in &mut writing.cgroups {
         group.unit = units.of(Some(&group.cgroup), None);
     }
-    // The kernel hides a few processes from root too; no advice of ours would change that.
+    // The kernel hides a few processes from root too; none of our advice would change that.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
             "only root can read the counters of {} processes: run `sudo fonio`",

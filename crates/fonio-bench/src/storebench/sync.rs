@@ -172,7 +172,7 @@ fn one_run(
     Ok(times)
 }
 
-/// The smallest of the sorted values that is not below this share of them.
+/// The smallest of the sorted values that is not below this share of the values.
 fn at_share(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

@@ -155,7 +155,8 @@ impl Placement {
         }
     }
 
-    /// Lets the threads give way to callers until requests become few (returns false) or the threads starve (returns true).
+    /// Lets the threads yield to callers until few requests arrive (returns false) or the threads starve
+    /// (returns true).
     fn keep_callers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
         state.longest_wait();
         state.take(Policy::Idle);

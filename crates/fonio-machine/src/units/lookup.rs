@@ -56,8 +56,8 @@ impl Units {
         Units { root: root.to_owned(), known: FxHashMap::default(), packages: None, unnamed: 0 }
     }
 
-    /// The name of a control group, or else of a user. `None` if neither has one. The name of a container that could not
-    /// be found says that it is an id.
+    /// The name of a control group, or else of a user. `None` if neither has one. If the name of a container
+    /// could not be found, the returned name says that it is an id.
     pub fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
         let by_cgroup = cgroup.and_then(|cgroup| self.of_cgroup(cgroup));
         by_cgroup.or_else(|| self.package(uid?))

@@ -97,7 +97,7 @@ impl Looker {
             Blocked { tid, pid, switches: began, blocked_in: place.blocked_in, reason: place.reason, file };
         if !self.is_blocked(pid, tid) || switches() != began {
             // The wait was over before all files were read, so they show the thread's next activity. Most
-            // waits that are so short are for I/O.
+            // waits that are this short are for I/O.
             return Blocked {
                 blocked_in: BlockedIn::Unknown,
                 reason: WaitReason::Storage,

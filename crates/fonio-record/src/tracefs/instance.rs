@@ -444,7 +444,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Has the kernel add its stack to the next events by which a thread leaves its processor blocked, up to `count`.
+    /// Makes the kernel add the stack to the next `count` events by which a thread leaves its processor
+    /// blocked.
     pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
         let trigger = "events/sched/sched_switch/trigger";
         // The first time, there is nothing to remove.
@@ -452,7 +453,8 @@ impl Instance {
         self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
     }
 
-    /// Follows the thread `tid` and all threads that it creates. Threads followed before are followed no more.
+    /// Follows the thread `tid` and all threads that it creates. Threads that were followed before are no
+    /// longer followed.
     pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
         self.write("set_event_pid", &tid.to_string())
     }

@@ -324,7 +324,7 @@ impl FinishedCapture<'_> {
     }
 }
 
-/// Adds to the metadata what only this machine knows.
+/// Adds the facts to the metadata that only this machine knows.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     if let Some(Ok(blocked)) = &captured.blocked {
         meta.source.shows.push(SHOWS_BLOCKED.to_owned());

@@ -103,7 +103,8 @@ impl CallsCapture {
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
         kept.hand_over(ended, threads, files);
-        // The programs for calls are detached by now, and the end of a thread does not give its last statement any more.
+        // The programs for calls are detached by now, so the end of a thread no longer gives its last
+        // statement.
         let statements = statements
             .map(|statements| statements.map(|statements| statements.finish((began, ended), machine)));
         let Kept { mut calls, names, with_sqlite, beyond, .. } = self.kept;

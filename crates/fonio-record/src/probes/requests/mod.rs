@@ -38,8 +38,8 @@ const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 /// A completed request as the kernel gives it: the row, and the values that have no column of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    /// Its instants of queue and completion are known, its `issued` is not if the driver got it before the probe began. Its
-    /// `cause_tid` is not set.
+    /// Its instants of queue and completion are known; `issued` is unknown if the driver got the request
+    /// before the probe began. Its `cause_tid` is not set.
     pub row: Request,
     /// The thread for which it was queued.
     pub cause: Option<GivenCause>,
@@ -113,7 +113,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
             let all: Vec<bpf::Program> = journal.into_iter().chain([dirtied]).chain(PROGRAMS).collect();
             match bpf::load(OBJECT, &all, &[]) {
                 Ok(programs) => return Ok((programs, all)),
-                // The first error is of the programs as they are on a new kernel.
+                // The first error is that of the programs for a new kernel.
                 Err(error) => _ = refused.get_or_insert(error),
             }
         }

@@ -29,7 +29,7 @@ const LOOKED_MAX: usize = 1 << 14;
 /// Maximum number of processes that are examined in one wake-up.
 const PROCESSES_PER_WAKE: usize = 16;
 
-/// The two programs, and what sets them.
+/// The two programs, and the means to set them.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub uprobes: Uprobes,
@@ -93,7 +93,8 @@ impl Libraries {
         }
     }
 
-    /// Looks at a file, and sets the probes if it has SQLite. Returns whether it did. A file that is gone is passed over.
+    /// Examines a file, and sets the probes if it has SQLite. Returns whether it did. A file that is gone is
+    /// skipped.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
         let is_new = metadata.is_file()
@@ -133,7 +134,8 @@ impl Libraries {
 
     fn attach(&self, path: &Path, library: Library) -> std::io::Result<Attached> {
         let Programs { uprobes, stepped, returned } = &self.programs;
-        // The return first: a beginning without its end would look like a step that never ends.
+        // The probe at the return is set first: a beginning without its end would look like a step that never
+        // ends.
         let returned = uprobes.attach(returned, (path, library.step, At::Return), 0)?;
         let stepped = uprobes.attach(stepped, (path, library.step, At::Instruction), library.cookie())?;
         Ok(Attached { _probes: [stepped, returned] })

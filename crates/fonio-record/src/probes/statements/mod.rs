@@ -103,7 +103,7 @@ impl StatementsCapture {
         (taken, RING_BYTES)
     }
 
-    /// Removes the probes, and takes what remains.
+    /// Removes the probes, and takes the remaining rows and texts.
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),

@@ -39,7 +39,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     rows: Vec<Row>,
-    /// The numbers of normalised texts, by the hashes of what they were made of.
+    /// The numbers of normalised texts, by the hashes of the original texts.
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,
     numbers: FxHashMap<String, u32>,
@@ -50,7 +50,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Adds a row; `exited` is when its last step ended, if it did.
+    /// Adds a row; `exited` is the time at which its last step ended, if it did.
     pub(super) fn add(&mut self, raw: &RawStatement, exited: Option<u64>) {
         self.processes.insert(raw.tgid);
         if self.rows.len() >= ROWS_MAX {

@@ -17,7 +17,7 @@ struct Shape {
     depth: u64,
     /// One in this many requests is a flush.
     flush_every: u64,
-    /// The most pages in a request.
+    /// Maximum number of pages in a request.
     pages_per_request: u64,
     sequential: bool,
 }

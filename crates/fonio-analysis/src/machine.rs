@@ -523,7 +523,8 @@ impl MachineTally {
     }
 
     fn pressure(&self) -> Vec<Pressure> {
-        // The kernel adds to its counters every two seconds, so a reading can have some time of before it.
+        // The kernel adds to its counters every two seconds, so a reading can include time from before its
+        // interval.
         let share = |reading: &Reading| {
             let share = ratio(reading.rise.saturating_mul(1000), reading.sampled());
             share.map(|share| share.min(1.0))

@@ -28,7 +28,7 @@ pub enum BenchError {
     /// The output is not that of fio 3.
     #[error("cannot read the output of fio: {what}; fonio needs fio 3")]
     FioOutput {
-        /// What is wrong, and where.
+        /// The error and its place.
         what: String,
     },
     /// A system call failed.
@@ -59,13 +59,13 @@ pub enum BenchError {
     HoldsData {
         /// The device.
         path: PathBuf,
-        /// What was found on it.
+        /// The contents that were found on it.
         found: String,
     },
     /// The device is in use, or cannot be read.
     #[error(transparent)]
     Host(HostError),
-    /// There is not enough space.
+    /// Not enough space is free.
     #[error(
         "{} has room for {free} bytes, and the benchmark needs {needed}; with --size {}MiB it needs less",
         path.display(), (free / 4) >> 20
@@ -78,7 +78,7 @@ pub enum BenchError {
         /// The required space.
         needed: u64,
     },
-    /// The time for the whole benchmark ended before the first test was complete.
+    /// The time for the complete benchmark ended before the first test was complete.
     #[error("the time ended before the first measurement; allow more with --for")]
     TimeOver,
     /// The device does not answer any more.
@@ -104,7 +104,7 @@ pub enum BenchError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is no folder in which results outlive a reboot.
+    /// The machine has no folder in which results outlive a reboot.
     #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
     NoStateFolder,
     /// The file does not hold a result.
@@ -112,7 +112,7 @@ pub enum BenchError {
     NotAResult {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// The text is not an id of a result.

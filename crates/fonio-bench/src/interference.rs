@@ -1,7 +1,8 @@
 //! How much reads and writes slow each other down (Nguyen et al. 2015, sections 4.3 and 4.4).
 //!
-//! A slowdown is the mean response time of a process beside processes of the other op, over that of one process alone. The
-//! study divides the total time of a process by the number of its requests; with one request in flight that is the same.
+//! A slowdown is the mean response time of a process while processes of the other op run, divided by that of
+//! one process alone. The study divides the total time of a process by the number of its requests; with one
+//! request in flight that is the same.
 
 use fonio_core::Access;
 
@@ -127,8 +128,8 @@ mod tests {
         );
     }
 
-    /// Reads and writes that suffer equally, on a device whose runs differ by a tenth. The verdict picks the larger of two
-    /// slowdowns, which must not make it claim more.
+    /// Reads and writes slow down equally, on a device whose runs differ by a tenth. The verdict picks the
+    /// larger of two slowdowns, which must not make it claim a difference.
     #[test]
     fn equal_slowdowns_are_called_different_in_at_most_5_percent_of_benchmarks() {
         const BENCHMARKS: u64 = 1000;

@@ -1,9 +1,9 @@
 //! Measures a flash device with fio, names its weak point, and fits a device model to the measurement.
 //!
-//! A [`plan`] lists the tests and how much they write. [`run`] executes it on a [`target`] with [`fio`] until the numbers
-//! are stable. [`interference`] compares reads and writes beside each other with those alone, [`concurrency`] finds how
-//! many requests at once are enough. [`model`] executes it in virtual time on a profile. [`fit`] finds the profile that
-//! gives the measured numbers.
+//! A [`plan`] lists the tests and how much they write. [`run`] executes it on a [`target`] with [`fio`] until
+//! the numbers are stable. [`interference`] compares concurrent reads and writes with reads and writes alone,
+//! [`concurrency`] finds how many requests at once are enough. [`model`] executes it in virtual time on a
+//! profile. [`fit`] finds the profile that gives the measured numbers.
 
 pub mod concurrency;
 mod error;

@@ -9,7 +9,8 @@ use crate::plan::Test;
 use crate::result::{Benchmark, Run, SCHEMA, TestResult};
 use crate::{concurrency, interference, verdict};
 
-/// Number of requests of a process beside another, as a multiple of that one's: enough to run longer.
+/// Number of requests of a concurrent process, as a multiple of the measured process's requests: enough to
+/// run longer.
 const BESIDE_FACTOR: u64 = 64;
 
 /// Runs `test` on a fresh device, with `requests` in each process.
@@ -122,8 +123,8 @@ pub fn benchmark(
     Ok(benchmark)
 }
 
-/// The simulator's experiment for this test with the given number of requests; `None` for several processes and for a
-/// process beside another, which the simulator measures in another way.
+/// The simulator's experiment for this test with the given number of requests; `None` for several processes
+/// and for two concurrent access patterns, which the simulator measures in another way.
 pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
     let alone = test.processes == 1 && test.beside.is_none();
     alone.then(|| Protocol {

@@ -156,7 +156,7 @@ fn concurrent(access: Access, processes: u32, range: u64) -> Test {
     }
 }
 
-/// Numbers of readers and of writers beside each other.
+/// Numbers of concurrent readers and writers.
 const INTERFERING: [u32; 2] = [1, 4];
 
 fn interfering(access: Access, other: Option<Access>, processes: u32, range: u64) -> Test {

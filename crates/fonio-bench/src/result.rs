@@ -24,7 +24,7 @@ pub struct Benchmark {
     pub seed: u64,
     /// Size of the device or the file system.
     pub capacity_bytes: u64,
-    /// Where it ran; `None` for the simulator.
+    /// The machine and target on which it ran; `None` for the simulator.
     pub place: Option<Place>,
     /// The verdict, in a sentence.
     pub verdict: String,
@@ -42,28 +42,28 @@ pub struct Benchmark {
     pub tests: Vec<TestResult>,
 }
 
-/// The slowdown of one kind of I/O beside another.
+/// The slowdown of one kind of I/O while another kind runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
     /// The access pattern that was measured.
     pub access: Access,
-    /// The access pattern beside it.
+    /// The concurrent access pattern.
     pub beside: Access,
     /// The number of processes of each pattern.
     pub processes: u32,
     /// Mean response time of one process alone, in milliseconds.
     pub alone_ms: f64,
-    /// Mean response time beside the others, in milliseconds.
+    /// Mean response time while the others run, in milliseconds.
     pub beside_ms: f64,
-    /// `beside_ms` over `alone_ms`; above 1 is slower.
+    /// `beside_ms` divided by `alone_ms`; a value above 1 means slower.
     pub slowdown: f64,
-    /// The fastest run beside the others over the slowest run alone; `None` if one of them ran only once.
+    /// The fastest concurrent run divided by the slowest run alone; `None` if one of them ran only once.
     pub slowdown_min: Option<f64>,
-    /// The slowest run beside the others over the fastest run alone; `None` if one of them ran only once.
+    /// The slowest concurrent run divided by the fastest run alone; `None` if one of them ran only once.
     pub slowdown_max: Option<f64>,
     /// Throughput of one process alone, in 10⁶ bytes per second.
     pub alone_mb_s: f64,
-    /// Throughput of all processes of this pattern together, beside the others, in 10⁶ bytes per second.
+    /// Total throughput of all processes of this pattern while the others run, in 10⁶ bytes per second.
     pub beside_mb_s: f64,
 }
 

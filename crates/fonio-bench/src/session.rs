@@ -29,8 +29,8 @@ pub struct Effort {
     pub time_max: Duration,
     /// Seed of the random addresses; each run has its own.
     pub seed: u64,
-    /// Whether every test runs once before any test runs again, so that a short time gives something of each. Otherwise
-    /// the tests run one after the other.
+    /// Whether every test runs once before any test runs again, so that a short time gives a result for each.
+    /// Otherwise the tests run one after the other.
     pub by_turns: bool,
 }
 
@@ -57,7 +57,8 @@ impl Effort {
         ..Effort::FULL
     };
 
-    /// Of the concurrency parameters: many short runs in rounds, since they compare numbers of requests within rounds.
+    /// The effort for the concurrency parameters: many short runs in rounds, because they compare numbers of
+    /// requests within rounds.
     pub const ROUNDS: Effort =
         Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
 

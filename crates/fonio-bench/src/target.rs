@@ -18,9 +18,9 @@ use crate::throughput;
 /// Prefix of the names of our files and folders.
 const PREFIX: &str = ".fonio-bench-";
 
-/// The names of our files end so.
+/// The end of the names of our files.
 const DATA: &str = ".data";
-/// The names of our folders of apps end so.
+/// The end of the names of our folders of apps.
 const APPS: &str = ".apps";
 
 /// Space that stays free in a directory.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Set {
     /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
     Four,
-    /// The response times of Nguyen et al., section 4.3, that are not among the four: sequential 4 KiB.
+    /// The response times of Nguyen et al., section 4.3, that are not among those four: sequential 4 KiB.
     Response,
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,
@@ -21,7 +21,8 @@ pub enum Set {
     Sizes,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
-    /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 of each beside each other.
+    /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 processes of each at
+    /// the same time.
     Interference,
     /// One long sequential write that exceeds any cache of faster flash.
     Sustained,
@@ -70,8 +71,8 @@ pub struct Test {
     pub requests: u64,
     /// Number of concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// As many processes of another pattern, which run as long as these, with requests of the same size, each in its own
-    /// range.
+    /// The access pattern of concurrent processes: the same number of processes, which run as long as these,
+    /// with requests of the same size, each in its own range.
     pub beside: Option<Access>,
     /// Bytes written sequentially before the test, from the beginning, in requests of 512 KiB. If
     /// [`Test::is_prepared_each_time`] is false, they are written only once in the benchmark.
@@ -97,8 +98,8 @@ impl Test {
         beside_writes || (self.access.writes() && !alone_in_order)
     }
 
-    /// The largest number of bytes that one run writes, including the preparation. A writer beside a reader writes as long
-    /// as the reader runs; it is counted with as many requests as the reader.
+    /// The largest number of bytes that one run writes, including the preparation. A concurrent writer writes
+    /// as long as the reader runs; it is counted with the same number of requests as the reader.
     pub fn run_writes_bytes(&self) -> u64 {
         let own = self.requests * self.request_bytes * u64::from(self.processes);
         let beside = match self.beside {

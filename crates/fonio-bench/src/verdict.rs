@@ -76,7 +76,7 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// From this ratio between the smallest and the largest range, the verdict mentions the range.
+/// From this ratio between the smallest and the largest range on, the verdict mentions the range.
 const CLIFF: f64 = 2.0;
 
 fn cliff(benchmark: &Benchmark) -> Option<String> {
@@ -160,7 +160,7 @@ fn interference(slowdowns: &[Slowdown]) -> Option<String> {
     Some(text)
 }
 
-/// Which of both suffers more, if all runs agree on it.
+/// Returns which of reads and writes slows down more, if all runs agree.
 fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
     if read.slowdown_min? > write.slowdown_max? {
         Some("Writes slow reads down more than reads slow writes down")

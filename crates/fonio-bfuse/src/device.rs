@@ -57,7 +57,7 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
 /// Changes the flags of the mount at `dir`.
 ///
 /// # Errors
-/// That of the kernel, such as `EBUSY` if files are open for writing and the mount is to become read-only.
+/// Errors of the kernel, such as `EBUSY` if files are open for writing and the mount should become read-only.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
     rustix::mount::mount_remount(dir, options.flags.bits(), c"")
         .map_err(MountError::system("change the mount of", dir))
@@ -107,7 +107,8 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
 /// more.
 ///
 /// # Errors
-/// Those of the kernel or of `fusermount3`, such as `EBUSY` if the mount is in use and the unmount is not lazy.
+/// Errors of the kernel or of `fusermount3`, such as `EBUSY` if the mount is in use and the unmount is not
+/// lazy.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let mut flags = UnmountFlags::NOFOLLOW;

@@ -36,10 +36,10 @@ pub enum MountError {
     /// The mode is not available here.
     #[error("{reason}")]
     Mode {
-        /// What is missing, and which mode to use instead.
+        /// The missing feature, and the mode to use instead.
         reason: &'static str,
     },
-    /// There is no fonio mount at the path.
+    /// No fonio mount exists at the path.
     #[error("no fonio mount at {}", path.display())]
     NotMounted {
         /// The path.

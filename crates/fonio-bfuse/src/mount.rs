@@ -117,7 +117,8 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Gives the fonio mount at `dir` the flags in `options`. Other options cannot change while it is mounted.
+    /// Sets the flags in `options` on the fonio mount at `dir`. Other options cannot change while it is
+    /// mounted.
     ///
     /// # Errors
     /// [`MountError::NotMounted`], or the error of the kernel.
@@ -145,7 +146,7 @@ impl Mount {
     /// Waits until the directory is unmounted, or `stop` becomes readable.
     ///
     /// # Errors
-    /// That of the system call.
+    /// Errors of the system call.
     pub fn wait(&self, stop: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
         let mut waited = vec![PollFd::new(&self.ended, PollFlags::IN)];
         waited.extend(stop.as_ref().map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -191,7 +192,7 @@ impl Mount {
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {
-            // Whoever wrote the data gets the error.
+            // The process that wrote the data gets the error.
             let _ = rustix::fs::syncfs(root);
         }
         self.file_system.buffer.drain_all();

@@ -94,7 +94,7 @@ impl Node {
         self.privileged.swap(false, Ordering::Relaxed)
     }
 
-    /// Records that the file may have such bits again.
+    /// Records that the file may have privilege bits again.
     pub(crate) fn set_privileged(&self) {
         self.privileged.store(true, Ordering::Relaxed);
     }

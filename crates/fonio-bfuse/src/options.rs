@@ -191,7 +191,7 @@ impl Default for Options {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// There is no such option.
+    /// No option has this name.
     #[error("there is no option `{name}`; `fonio mount --help` lists them")]
     Unknown {
         /// Its name.
@@ -204,7 +204,7 @@ pub enum OptionError {
         name: String,
         /// The value.
         value: String,
-        /// What the option expects.
+        /// The value that the option expects.
         wants: &'static str,
     },
 }

@@ -7,7 +7,7 @@ use fonio_system::{MountPoint, MountTable};
 /// The file system type of our mounts; mount(8) and df show it.
 pub(crate) const FILE_SYSTEM_TYPE: &str = "fuse.fonio";
 
-/// Gives our mounts, in the order in which they were made.
+/// Returns our mounts, in the order in which they were made.
 pub(crate) fn all() -> Vec<MountPoint> {
     let table = MountTable::read().unwrap_or_default();
     table.into_iter().filter(|mount| mount.filesystem == FILE_SYSTEM_TYPE).collect()

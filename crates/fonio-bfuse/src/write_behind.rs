@@ -69,8 +69,8 @@ struct Stream {
 /// Progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// Where the next piece begins. Earlier data were there before, or their write-back has started. `None` until the first
-    /// look.
+    /// The offset of the next piece. Earlier data existed before, or their write-back has started. `None`
+    /// until the thread first looks at the file.
     begun: Option<u64>,
     /// Number of looks since the last piece.
     looks: u32,
@@ -160,7 +160,8 @@ impl WriteBehind {
             let Some(from) = stream.progress.piece(data_bytes(&stat)) else { return true };
             any = true;
             self.bytes.add(PIECE_BYTES);
-            // Whoever syncs the file gets the error. A file system without this call does not need it.
+            // The process that syncs the file gets the error. A file system without this call does not need
+            // it.
             kernel::start_writing(&*file, from, PIECE_BYTES).is_ok()
         });
         any

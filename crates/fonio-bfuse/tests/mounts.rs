@@ -371,8 +371,8 @@ fn what_changes_below_without_a_request_shows_at_once() {
         std::thread::sleep(Duration::from_millis(20));
         let file = File::options().read(true).write(true).open(&path).expect("it is ours");
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping of a file of as many bytes, which nobody truncates; the first is written, and nothing
-        // refers to it any more when it is unmapped.
+        // SAFETY: a fresh mapping of a file of the same length, which no process truncates; the first byte is
+        // written, and nothing refers to the mapping when it is unmapped.
         unsafe {
             let map = mmap(std::ptr::null_mut(), 4096, both, MapFlags::SHARED, &file, 0).expect("a map");
             map.cast::<u8>().write_volatile(1);
@@ -528,7 +528,7 @@ fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
-/// The number of files: `FONIO_BFUSE_FILES`, or less if this process may not open as many.
+/// The number of files: `FONIO_BFUSE_FILES`, or fewer if this process may not open this number.
 #[test]
 fn deep_trees_and_many_open_files() {
     if !can_mount() {

@@ -40,7 +40,7 @@ enum Operation {
         bytes: u64,
         seed: u8,
     },
-    /// Where the last write of the slot ended.
+    /// A write at the end of the slot's last write.
     WriteOn {
         slot: usize,
         bytes: u64,
@@ -498,7 +498,7 @@ fn with_map(
     // Bytes behind the end of a mapped file cannot be accessed.
     same("size before mapping", said("size", file.metadata())?.len(), bytes as u64)?;
     let protection = if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-    // SAFETY: a fresh mapping, of as many bytes as the model says that the file has; nobody else truncates it.
+    // SAFETY: a fresh mapping of the length that the file has in the model; no other process truncates it.
     let map = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) };
     let map = said("map", map.map_err(Into::into))?;
     let mut copy = vec![0; bytes];

@@ -184,9 +184,9 @@ impl Run {
 }
 
 impl Instants {
-    /// Thirty days. Ours: no block device in use is silent for so long.
+    /// Thirty days. Our choice: no block device in use is silent for this long.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
-    /// The most runs kept apart. If a source has more, the rest form one run.
+    /// Maximum number of runs kept apart. If a source has more, the rest form one run.
     const RUNS_MAX: usize = 64;
 
     /// Adds an instant.

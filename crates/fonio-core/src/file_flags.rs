@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct FileFlags(pub u32);
 
 impl FileFlags {
-    /// None.
+    /// No flag.
     pub const NONE: FileFlags = FileFlags(0);
     /// Writes go to the end of the file (`O_APPEND`).
     pub const APPEND: FileFlags = FileFlags(1);

@@ -65,12 +65,12 @@ pub struct Meta {
 /// In [`Source::shows`]: the recording has the waits of all threads that were blocked.
 pub const SHOWS_BLOCKED: &str = "blocked";
 
-/// In [`Source::shows`], beside [`SHOWS_BLOCKED`]: the recording does not have those that waited for another thread of a
-/// program, or for asynchronous I/O, because it was made without BPF.
+/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the recording lacks waits for another thread of a
+/// program and for asynchronous I/O, because it was made without BPF.
 pub const BLOCKED_PARTLY: &str = "blocked_partly";
 
-/// In [`Source::shows`], beside [`SHOWS_BLOCKED`]: the waits were sampled from procfs. Their times are estimates, and there are
-/// no requests.
+/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the waits were sampled from procfs. Their times
+/// are estimates, and there are no requests.
 pub const BLOCKED_SAMPLED: &str = "blocked_sampled";
 
 /// The [`Source::format`] of a recording that was sampled from procfs.
@@ -168,7 +168,7 @@ pub struct Mount {
     pub available_bytes: Option<ByteCount>,
 }
 
-/// The most gaps listed one by one; further gaps are only counted.
+/// Maximum number of gaps listed one by one; further gaps are only counted.
 const GAPS_MAX: usize = 1000;
 
 /// Events that were lost while recording.

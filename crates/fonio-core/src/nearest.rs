@@ -1,9 +1,10 @@
 //! The known name that a user probably meant.
 
-/// Names less alike than this are not taken for a slip.
+/// Names less alike than this do not count as a typing error.
 const ALIKE_MIN: f64 = 0.5;
 
-/// Returns the end of a sentence about an unknown name: the known name that is most like it, or nothing if none is.
+/// Returns the end of a sentence about an unknown name: the most similar known name, or nothing if no name is
+/// similar.
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());
@@ -13,7 +14,7 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Stri
         .map(|known| (alike(known), known))
         .reduce(|best, other| if other.0 > best.0 { other } else { best });
     match best {
-        // A name that is known is not a slip.
+        // A known name is not a typing error.
         Some((alike, known)) if alike >= ALIKE_MIN && known != name => {
             format!("; the nearest name is `{known}`")
         }

@@ -1,11 +1,12 @@
-//! The contract of a trace reader: what the assembler and the recorder require of every source of block events.
+//! The contract of a trace reader: the requirements of the assembler and the recorder on every source of
+//! block events.
 
 use std::io;
 
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
 
-/// A reader of one format. Its memory is bounded for any input, and it never panics, whatever the bytes.
+/// A reader of one format. Its memory is bounded for any input, and no input makes it panic.
 pub trait TraceReader {
     /// Clears `batch`, fills it with the next few thousand events, and returns whether there may be more.
     ///

@@ -211,7 +211,7 @@ pub struct Call {
     /// The call's name as in the manual: `pwrite64`, `fsync`, or `page_fault`.
     pub name: String,
     pub tid: u32,
-    /// The file; of two, the first.
+    /// The file; for a call on two files, the first.
     pub file_id: Option<u32>,
     /// The offset in the file; for `ftruncate`, its new length; for `open`, its length once it is open.
     pub offset: Option<u64>,
@@ -220,9 +220,9 @@ pub struct Call {
     pub exited: Option<Timestamp>,
     /// The returned value: a count or a negative errno.
     pub result: Option<i64>,
-    /// What a write to an SQLite journal or WAL begins with.
+    /// The beginning of a write to an SQLite journal or WAL.
     pub sqlite_write: Option<SqliteWrite>,
-    /// How the file was opened, of a call on an open file.
+    /// How the file was opened, for a call on an open file.
     pub file_flags: Option<FileFlags>,
 }
 
@@ -235,7 +235,7 @@ pub struct Statement {
     pub connection: Option<u32>,
     /// When the first step began …
     pub entered: Timestamp,
-    /// … and the last one ended; `None` if it had not.
+    /// … and the last one ended; `None` if it had not ended.
     pub exited: Option<Timestamp>,
     /// The number of steps; a statement that returns rows makes one for each.
     pub steps: u64,
@@ -280,7 +280,7 @@ pub enum BlockedIn {
     Fsync,
     /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
     Metadata,
-    /// A page fault on a mapped file, or on memory that is not there for another reason.
+    /// A page fault on a mapped file, or on memory that is missing for another reason.
     PageFault,
     /// A page fault on memory that was swapped out.
     SwapIn,
@@ -296,7 +296,7 @@ pub enum BlockedIn {
     KernelThread,
     /// Another system call.
     Other,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
@@ -466,7 +466,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// A stable name in kebab-case, for example `truncated-record`.
     pub code: String,
-    /// One sentence: what was found, and how it was handled.
+    /// One sentence on the problem and how it was handled.
     pub message: String,
     /// The input file or stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -477,6 +477,6 @@ pub struct Diagnostic {
     /// The byte in that file, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// How often it happened.
+    /// The number of occurrences.
     pub count: u64,
 }

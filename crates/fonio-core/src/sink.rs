@@ -51,8 +51,8 @@ pub trait RowSink {
     /// Promises that no more requests or bios ordered before `before` will come. A producer whose rows are out of order
     /// calls this, so that a sink that sorts them need not hold them all.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
-    /// Takes a wait that a filter leaves out. Threads that pass the filter can have waited for this one; else it does not
-    /// count.
+    /// Takes a wait that a filter leaves out. The wait counts only for threads that pass the filter and
+    /// waited for this one.
     fn wait_left_out(&mut self, _: &Wait) -> io::Result<()> {
         Ok(())
     }
@@ -62,7 +62,7 @@ pub trait RowSink {
     }
 }
 
-/// Implements the named methods of a [`RowSink`] so that they do nothing: `ignore_rows!(bio, link);`.
+/// Implements the named methods of a [`RowSink`] as methods that do nothing: `ignore_rows!(bio, link);`.
 #[macro_export]
 macro_rules! ignore_rows {
     ($($method:ident),+ $(,)?) => {$(
@@ -72,8 +72,9 @@ macro_rules! ignore_rows {
     )+};
 }
 
-/// Implements the named methods of a [`RowSink`] so that they call the same method of the sink in a field,
-/// `forward_rows!(inner: bio, link);`, or of the sink that a method gives, `forward_rows!(sink(): bio, link);`.
+/// Implements the named methods of a [`RowSink`] as calls of the same method of the sink in a field,
+/// `forward_rows!(inner: bio, link);`, or of the sink that a method gives,
+/// `forward_rows!(sink(): bio, link);`.
 #[macro_export]
 macro_rules! forward_rows {
     ($field:ident: $($method:ident),+ $(,)?) => {$(

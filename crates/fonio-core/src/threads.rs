@@ -5,10 +5,10 @@ use rustc_hash::FxHashMap;
 use crate::rows::Thread;
 use crate::units::Timestamp;
 
-/// The most threads in one generation; at most two generations are kept.
+/// Maximum number of threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// The most bytes of a name that are kept. The kernel's names have at most 15, those of its workers 63.
+/// Maximum number of bytes kept of a name. The kernel's names have at most 15, those of its workers 63.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The known properties of one thread.

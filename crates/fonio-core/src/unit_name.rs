@@ -35,7 +35,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The name that stands before that of a container: `docker`, `podman`, …
+    /// The name of the engine, which precedes that of a container: `docker`, `podman`, …
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -58,7 +58,7 @@ pub enum CgroupUnit<'c> {
     Container {
         /// The program that runs it.
         engine: Engine,
-        /// Its id of 64 hexadecimal digits; of LXC, its name.
+        /// Its id of 64 hexadecimal digits; for LXC, its name.
         id: &'c str,
         /// The systemd unit inside it, if the container runs systemd.
         inside: Option<String>,
@@ -73,7 +73,7 @@ impl<'c> CgroupUnit<'c> {
             let above = at.checked_sub(1).map_or("", |above| parts[above]);
             Some((at, container(above, parts[at])?))
         });
-        // Of containers inside each other, the machine knows only the outer one.
+        // The machine knows only the outer one of nested containers.
         if let Some((at, (engine, id))) = containers.min_by_key(|(at, _)| *at) {
             let inside = innermost_unit(&parts[at + 1..]).filter(|inside| inside != "init.scope");
             return Some(CgroupUnit::Container { engine, id, inside });

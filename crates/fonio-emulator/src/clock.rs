@@ -23,7 +23,7 @@ impl ModelClock {
         ModelClock { wall: Instant::now(), model: Timestamp(0), dilate, last: Timestamp(0) }
     }
 
-    /// The model's time at `wall`, but at least the instant that was returned last.
+    /// Returns the model's time at `wall`, or the last returned instant if that is later.
     pub(crate) fn model_at(&mut self, wall: Instant) -> Timestamp {
         let passed = wall.saturating_duration_since(self.wall).as_nanos() as f64 / self.dilate;
         self.last = self.last.max(self.model + Nanos(passed as u64));

@@ -184,7 +184,7 @@ fn changes(log: &Log, at: usize) -> bool {
     matches!(log.records[at].kind, Kind::Write | Kind::Discard | Kind::WriteZeroes)
 }
 
-/// Which of the first `end` records are durable at that point, or change nothing.
+/// Returns for each of the first `end` records whether it is durable at that point or changes nothing.
 fn durable(log: &Log, end: usize) -> Vec<bool> {
     let mut completed: BTreeMap<u64, usize> = BTreeMap::new();
     let mut flushes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -305,7 +305,8 @@ mod tests {
         log.flush().expect("flush");
     }
 
-    /// What may stand in `sector` after a cut before record `end`: the naive reading of the rules, from the back.
+    /// The possible contents of `sector` after a cut before record `end`: a naive implementation of the
+    /// rules, from the last record backwards.
     fn allowed(log: &Log, end: usize, sector: u64) -> Vec<u8> {
         let records = &log.records[..end];
         let completed = |serial: u64, before: usize| {

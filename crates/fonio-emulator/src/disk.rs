@@ -91,7 +91,7 @@ struct State {
     idle_at: Timestamp,
     faults: Faults,
     log: Option<LogWriter>,
-    /// The error because of which the log is incomplete.
+    /// The error that made the log incomplete.
     log_error: Option<String>,
     serial: u64,
     failed: u64,

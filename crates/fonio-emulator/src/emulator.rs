@@ -16,7 +16,8 @@ use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// How often the latency of this machine is measured, and how long to wait in between, before a device is refused.
+/// How often the latency of this machine is measured before a device is refused, and the pause between
+/// measurements.
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -302,7 +303,7 @@ impl Emulated {
     ///
     /// # Errors
     ///
-    /// What could not be undone; it stays in the ledger, and the next start tries again.
+    /// The steps that could not be undone; they stay in the ledger, and the next start tries again.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {
@@ -326,7 +327,7 @@ impl Emulated {
     }
 }
 
-/// The driver that is used if the user asks for none.
+/// The driver that is used if the user does not choose one.
 fn usual() -> Through {
     if has_ublk() { Through::Ublk } else { Through::Loop }
 }

@@ -59,7 +59,7 @@ pub enum EmulatorError {
     Fault {
         /// The description.
         text: String,
-        /// What is wrong, and what is valid.
+        /// The error, and the valid values.
         reason: String,
     },
     /// A log of commands is damaged.
@@ -69,7 +69,7 @@ pub enum EmulatorError {
         path: PathBuf,
         /// Byte offset in the log.
         offset: u64,
-        /// What is wrong at this offset.
+        /// The error at this offset.
         reason: &'static str,
     },
     /// The image exists and has another size.

@@ -46,8 +46,8 @@ impl Line {
     }
 }
 
-/// Delay of answers while the I/O path is measured as it is in use. During such a delay, each waiting thread sleeps and
-/// must be woken, which costs more than if none has time to sleep.
+/// Delay of answers while the I/O path is measured as it is in use. During this delay, each waiting thread
+/// sleeps and must be woken, which costs more than if no thread has time to sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
 /// The same for slow devices: the host of a virtual machine takes a halted CPU away after about 200 µs, and returns it
@@ -97,7 +97,7 @@ impl Overheads {
     /// Measures `device`, which must answer after `delay` and without its model. Its data do not change. The result is at
     /// most [`SLEEP_FACTOR_MAX`] times the floor.
     pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
-        // A long delay is measured less often, because as many commands would take seconds.
+        // A long delay is measured less often, because the same number of commands would take seconds.
         let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
         let taken = Taken::measure(device, fewer)?.overheads(delay);
         Ok(taken.at_most(&floor.least, SLEEP_FACTOR_MAX))
@@ -140,7 +140,7 @@ pub struct Floor {
     pub write_512k_median_ns: Nanos,
     /// Median of flushes.
     pub flush_median_ns: Nanos,
-    /// 10th percentiles: what the machine reaches while nothing else runs.
+    /// 10th percentiles: the latency of the machine while nothing else runs.
     pub least: Overheads,
 }
 
@@ -187,7 +187,7 @@ impl Taken {
         Taken::of(&file, fewer).map_err(EmulatorError::system("measure", device))
     }
 
-    /// With `fewer` times fewer commands than usual.
+    /// Measures with `fewer` times fewer commands than usual.
     fn of(file: &File, fewer: usize) -> io::Result<Taken> {
         let mut small = Aligned::new(SMALL_BYTES);
         let mut large = Aligned::new(LARGE_BYTES);

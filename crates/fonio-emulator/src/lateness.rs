@@ -21,7 +21,7 @@ pub(crate) struct Lateness {
 /// Statistics of the delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatenessFigures {
-    /// Commands that completed at a time of the model.
+    /// Commands that completed at a time that the model chose.
     pub commands: u64,
     /// Their mean delay beyond the model's time.
     pub mean_ns: Nanos,

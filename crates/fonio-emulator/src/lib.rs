@@ -1,8 +1,9 @@
 //! Serves a device model of `fonio-sim` in real time as a block device.
 //!
-//! The model says when a command completes, and the wall clock says when this time has come; there is no second model. The
-//! path of a command: ublk device → [`serve()`] → model and image → back at the time of the model. Where the kernel has no
-//! ublk, a loop device on a FUSE file takes its place. Virtual machines use NBD instead.
+//! The model says when a command completes, and the wall clock says when this time has come; there is no
+//! second model. The path of a command: ublk device → [`serve()`] → model and image → back at the time of the
+//! model. If the kernel has no ublk, a loop device on a FUSE file takes its place. Virtual machines use NBD
+//! instead.
 //!
 //! There are two processes. The owner ([`Emulated`]) creates block device, file system and mount, and undoes them. The
 //! serving process ([`serve()`]) must never wait for the device that it serves.

@@ -33,7 +33,7 @@ pub enum Kind {
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,
-    /// The command with this serial number is complete; the host learns of it next.
+    /// The command with this serial number is complete; the host is informed next.
     Completed,
     /// A mark of the owner; its name follows.
     Mark,
@@ -182,7 +182,7 @@ impl Log {
         Ok(data)
     }
 
-    /// Number of records up to and including the mark `name`; `None` if there is no such mark.
+    /// Number of records up to and including the mark `name`; `None` without this mark.
     ///
     /// # Errors
     ///

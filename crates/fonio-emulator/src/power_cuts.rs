@@ -33,7 +33,7 @@ pub struct RecoveryDevice<'a> {
     pub server: &'a dyn Fn() -> Command,
 }
 
-/// How to cut the power and to check the images.
+/// The options for cutting the power and checking the images.
 #[derive(Clone)]
 pub struct PowerCutOptions<'a> {
     /// Number of cuts.
@@ -207,11 +207,11 @@ fn tail(said: &[u8]) -> String {
     String::from_utf8_lossy(&said[from..]).trim().to_owned()
 }
 
-/// Where images are best made: in memory where there is room for `bytes` twice, else in the temporary folder.
+/// The best folder for images: in memory if it has room for twice `bytes`, otherwise the temporary folder.
 pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
-    // A tmpfs of half the memory may be larger than what is free of it.
+    // A tmpfs of half the memory may be larger than the free memory.
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = procfs::memory(&meminfo, "MemAvailable").map_or(0, |bytes| bytes.0);
     let room = room.min(free / 2);

@@ -22,7 +22,7 @@ use crate::error::EmulatorError;
 ///
 /// # Errors
 ///
-/// [`EmulatorError::Profile`] if there is no such profile, or the file is invalid.
+/// [`EmulatorError::Profile`] if no profile has this name, or the file is invalid.
 pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     if let Some(profile) = Profile::shipped(name) {
         return Ok(profile);

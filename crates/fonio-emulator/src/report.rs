@@ -28,7 +28,7 @@ pub struct ServeReport {
     pub lateness: LatenessFigures,
     /// CPU time of the serving process since its start.
     pub cpu_ns: Nanos,
-    /// Why the log is incomplete; `None` if it is complete, or there is none.
+    /// The reason why the log is incomplete; `None` if it is complete, or if there is no log.
     pub log_error: Option<String>,
 }
 

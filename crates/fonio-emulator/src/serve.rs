@@ -1,9 +1,9 @@
 //! The serving process: it contains the model, the data and the clock, and nothing that could wait for the device itself.
 //!
-//! It is a separate process, because a process that both serves a device and waits for it (in mount, mkfs, sync) cannot
-//! even be killed after the serving part has ended. The owner sends JSON lines to its standard input: a [`ServeConfig`],
-//! then [`Order`]s. The process sends an [`Answer`] to each on standard output. It ends with its standard input, so a
-//! killed owner leaves no server behind.
+//! It is a separate process, because a process that both serves a device and waits for it (in mount, mkfs,
+//! sync) cannot even be killed after the serving part has ended. The owner sends JSON lines to its standard
+//! input: a [`ServeConfig`], then [`Order`]s. The process sends an [`Answer`] to each on standard output. It
+//! ends when its standard input ends, so a killed owner leaves no server behind.
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
@@ -38,8 +38,8 @@ pub struct ServeConfig {
     pub capacity: ByteCount,
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
-    /// Bytes written sequentially before the device is used, like a device in use. Only the model knows them: the data are
-    /// zeros, or what the image contains.
+    /// Bytes written sequentially before the device is used, like a device in use. Only the model knows them:
+    /// the data are zeros, or the contents of the image.
     pub written: ByteCount,
     /// Seconds of the wall clock for each second of the model; at least 1.
     pub dilate: f64,
@@ -79,7 +79,8 @@ pub enum Front {
     Fuse(PathBuf),
     /// Through NBD on this Unix socket.
     Nbd(PathBuf),
-    /// As a ublk device, which the owner makes after it has heard of the device's limits. [`Order::ServeUblk`] names it.
+    /// As a ublk device, which the owner creates after it has received the device's limits.
+    /// [`Order::ServeUblk`] names it.
     Ublk,
 }
 

@@ -19,7 +19,7 @@ fn every_class_keeps_its_promise() {
     if !std::path::Path::new("/usr/bin/python3").exists() {
         return fonio_testing::skip(Need::Python, "Debian's python3 is not installed");
     }
-    // Cargo has built it beside this test, as a dependency of it.
+    // Cargo has built it in the same folder as this test, as a dependency of the test.
     let test = std::env::current_exe().expect("path");
     let library = test.with_file_name("libfonio_sqlite_sync.so");
     assert!(library.exists(), "{} is missing", library.display());

@@ -15,8 +15,8 @@ use rustix::ioctl::{self, Opcode, Setter};
 
 const MIB: u64 = 1 << 20;
 
-/// Held during each test, because the numbers of devices are reused: a device that is left over could not be told from that
-/// of another test.
+/// Held during each test, because the numbers of devices are reused: a device that is left over could not be
+/// distinguished from that of another test.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
@@ -239,7 +239,8 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
         while in_flight().split_whitespace().next() == Some("0") {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // This request waits in the kernel, because the device takes one at a time, or it finds no device any more.
+        // This request waits in the kernel, because the device takes one at a time, or the device no longer
+        // exists.
         let second = read(9 * MIB);
         drop(file);
         if is_killed {

@@ -1,4 +1,5 @@
-//! A second workload that runs beside the measured one, on the same storage, for as long as the measured one runs.
+//! A second workload that runs concurrently with the measured one, on the same storage, for as long as the
+//! measured one runs.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -19,7 +20,7 @@ use crate::task::{BesideResult, DONE, Task};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
-/// What the workload beside did.
+/// The figures of the concurrent workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BesideFigures {
     /// Its name.
@@ -86,7 +87,8 @@ struct Process {
 
 impl RowSink for Process {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        // Each request belongs to one thread: who queued another one's data is not who caused it.
+        // Each request belongs to one thread: a thread that queued another one's data did not cause the
+        // request.
         if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
             self.own.requests += 1;
             match row.op {
@@ -109,13 +111,13 @@ impl RowSink for Process {
     }
 }
 
-/// The process of the workload beside.
+/// The process of the concurrent workload.
 pub(crate) struct BesideWorker {
     worker: Worker,
     workload: String,
     socket: PathBuf,
     result: PathBuf,
-    /// The call that began it.
+    /// The connection that began it.
     called: Option<UnixStream>,
 }
 
@@ -135,7 +137,7 @@ impl BesideWorker {
             options: Options {
                 scale: beside.scale,
                 pace: measured.pace,
-                // It is not the measured workload: its choices and content are others.
+                // It must differ from the measured workload in its choices and content.
                 seed: measured.seed ^ (1 << 63),
                 http: bed.http(),
                 // A fix changes the measured workload.
@@ -154,7 +156,7 @@ impl BesideWorker {
         self.worker.pid()
     }
 
-    /// Has the workload begin.
+    /// Starts the workload.
     pub(crate) fn begin(&mut self) -> Result<(), ExperimentError> {
         let called =
             UnixStream::connect(&self.socket).map_err(ExperimentError::system("call", &self.socket))?;
@@ -162,7 +164,7 @@ impl BesideWorker {
         Ok(())
     }
 
-    /// Has the workload end, and returns what it did. `recording` holds its I/O.
+    /// Ends the workload, and returns its figures. `recording` holds its I/O.
     pub(crate) fn end(
         mut self,
         bed: &mut TestBed,
@@ -170,7 +172,7 @@ impl BesideWorker {
     ) -> Result<BesideFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
-        // If it has ended by itself, it does not listen any more, but its answer is there.
+        // If it has ended by itself, it no longer listens, but its answer is available.
         let _ = called.shutdown(Shutdown::Write);
         let mut answer = String::new();
         called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;

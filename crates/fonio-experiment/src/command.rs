@@ -26,7 +26,7 @@ use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
 /// The mark that the recorder sets while a command runs.
 const COMMAND_MARK: &str = "command";
 
-/// The file, beside the devices under test, in which a replay leaves what it did.
+/// The file in which a replay leaves its result. It is not on the devices under test.
 const RESULT: &str = "replayed.json";
 
 /// A command to be measured.
@@ -51,14 +51,15 @@ pub struct CommandOptions<'a> {
 pub struct Replay<'a> {
     /// The recording's directory.
     pub recording: &'a Path,
-    /// What it did.
+    /// The recorded accesses.
     pub plan: &'a Accesses,
     /// Without pauses.
     pub fast: bool,
 }
 
 impl Replay<'_> {
-    /// Makes the file or folder in `dir`, which goes with the test bed, and returns the command that replays on it.
+    /// Makes the file or folder in `dir`, which is removed with the test bed, and returns the command that
+    /// replays on it.
     fn prepare(
         &self,
         bed: &mut TestBed,
@@ -80,7 +81,7 @@ impl Replay<'_> {
         Ok(words)
     }
 
-    /// The command line that repeats it.
+    /// The command line that repeats the replay.
     fn told(&self) -> Vec<String> {
         let mut words = ["fonio", "replay"].map(str::to_owned).to_vec();
         words.push(self.recording.display().to_string());
@@ -107,9 +108,10 @@ impl CommandOptions<'_> {
 /// Runs the command in every setup in rounds, records and analyses each run once, and compares the setups. Also returns
 /// the analysis of the first run. `begins` is called before each run; recordings go to folders in `out`.
 ///
-/// In a directory, the command starts in the current one; on a device that is made for it, in the top folder of that device.
-/// Before each run, the file system is synced, so that no run writes what another one left. On a directory, the command runs
-/// once before without being measured, so that every run finds the page cache as the command leaves it.
+/// In a directory, the command starts in the current one; on a device that is made for it, in the top folder
+/// of that device. Before each run, the file system is synced, so that no run writes the dirty data of
+/// another one. On a directory, the command runs once before without being measured, so that every run finds
+/// the page cache as the command leaves it.
 ///
 /// # Errors
 ///
@@ -129,7 +131,7 @@ pub fn run_command_series(
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
     let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
-    // On a device of the user, the first run would be the only one that finds the page cache without its files.
+    // On a device of the user, only the first run would find the page cache without its files.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
     // A replay begins without its files in the page cache.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
@@ -246,7 +248,7 @@ fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), Expe
     if status.success() { Ok(()) } else { Err(failed(&status)) }
 }
 
-/// Writes back what is dirty in the file system of `dir`.
+/// Writes back the dirty pages of the file system of `dir`.
 fn sync(dir: &Path) -> Result<(), ExperimentError> {
     let opened = std::fs::File::open(dir).map_err(ExperimentError::system("open", dir))?;
     let synced = rustix::fs::syncfs(&opened).map_err(io::Error::from);

@@ -17,7 +17,7 @@ use fonio_workload::WorkloadError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// There is no fix with this name.
+    /// No fix has this name.
     #[error("no fix is called `{name}`{nearest}; `fonio fix --all` lists them, and device=PROFILE is one")]
     UnknownFix {
         /// The requested name.
@@ -182,7 +182,7 @@ pub enum ExperimentError {
 
 /// A part of a sentence that lists units.
 fn seen_units(seen: &[String]) -> String {
-    /// More do not help.
+    /// A longer list does not help.
     const MOST: usize = 30;
     if seen.is_empty() {
         return "this machine has no systemd units or containers; leave --unit out to measure all programs"

@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub(crate) used: ByteCount,
-    /// What users other than root can still write.
+    /// The bytes that users other than root can still write.
     pub(crate) free: ByteCount,
 }
 
@@ -96,7 +96,7 @@ fn write_files(
         match fs::write(&path, words.collect::<Vec<u8>>()) {
             Ok(()) => files.push(path),
             Err(error) if error.kind() == ErrorKind::StorageFull => {
-                // A part of the file may be there, or not even its name.
+                // A part of the file may exist, or not even its name.
                 return match fs::remove_file(&path) {
                     Err(error) if error.kind() != ErrorKind::NotFound => {
                         Err(ExperimentError::system("remove", &path)(error))
@@ -134,7 +134,7 @@ mod tests {
         fill(&dir, 0.75, 1, &AtomicBool::new(false)).expect("it is filled");
         let share = Space::of(&dir).expect("space").used_share();
         assert!((share - 0.75).abs() < 0.01, "{share}");
-        // Holes everywhere: of the first files, some are gone.
+        // The holes are everywhere: some of the first files are gone.
         let first = (0..100).filter(|number| dir.join(format!("filling/{number}")).exists()).count();
         assert!((60..90).contains(&first), "{first}");
         ledger.close().expect("undone");

@@ -4,7 +4,7 @@ use fonio_host::Filesystem;
 
 use crate::error::ExperimentError;
 
-/// Stands between the place and the other values in the name of a combination.
+/// Separates the place from the other values in the name of a combination.
 pub(crate) const BESIDE: &str = " with ";
 
 /// The values that a plan combines, each list as the user gave it.
@@ -63,7 +63,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// The values, or the default if there are none.
+/// The values, or the default without values.
 fn choices<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }

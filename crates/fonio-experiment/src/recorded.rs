@@ -20,13 +20,13 @@ impl Notes {
         }
     }
 
-    /// Whether this note has not come before.
+    /// Whether this note is new.
     pub(crate) fn is_new(&mut self, note: &str) -> bool {
         self.0.insert(note.to_owned())
     }
 }
 
-/// Records, with the command in the ledger for as long as it runs.
+/// Records; the command is in the ledger for as long as it runs.
 pub(crate) fn record_command(
     bed: &mut TestBed,
     options: &RecordOptions,

@@ -1,5 +1,5 @@
-//! Turns a series into a report: one sentence on what was shown, the run times with their intervals, and below them why
-//! the first setup takes as long as it does.
+//! Turns a series into a report: one sentence on the result, the run times with their intervals, and below
+//! them why the first setup takes as long as it does.
 
 use fonio_analysis::Answer;
 use fonio_analysis::compare::interval::RUNS_MIN;
@@ -38,7 +38,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
     }
 }
 
-/// Returns how much of the work was done, and how often.
+/// Returns the share of the work that was done, and the number of runs.
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
@@ -65,13 +65,13 @@ fn verdict(series: &Series) -> Verdict {
     Verdict { tone, sentence, reasons }
 }
 
-/// Returns a sentence on what was shown.
+/// Returns a sentence on the result.
 fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
     let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
-    // That one place is faster than another says nothing about file systems, schedulers and fixes.
+    // A faster place says nothing about file systems, schedulers and fixes.
     let within: Vec<_> = others.iter().filter(|variation| is_within_place(series, variation)).collect();
     let compared = if within.is_empty() { others.iter().collect() } else { within };
     let best = |safe: bool| {
@@ -97,7 +97,7 @@ fn shown(series: &Series) -> (Tone, String) {
     }
 }
 
-/// Returns, where there are several places with several setups each, a sentence on each place.
+/// Returns a sentence on each place, if there are several places with several setups each.
 fn on_each_place(series: &Series) -> Vec<String> {
     let mut bases: Vec<&VariationResult> = Vec::new();
     for variation in &series.variations {
@@ -241,7 +241,7 @@ fn table(series: &Series) -> Table {
             (None, Some(speedup)) => Cell::Number(speedup, Unit::Ratio),
             (None, None) => Cell::Unknown,
         };
-        // A mean over only some of the runs would be taken for the mean of all.
+        // Readers would take a mean over only some of the runs for the mean of all.
         let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
         let mut cells = vec![
             Cell::Name(label.to_owned()),
@@ -282,7 +282,7 @@ fn table(series: &Series) -> Table {
     }
 }
 
-/// Returns the own figures of the measured workload and of the one beside it; `None` if it ran alone.
+/// Returns the separate figures of the measured workload and of the concurrent one; `None` if it ran alone.
 fn beside(series: &Series) -> Option<Table> {
     let row = |label: &str, name: &str, done: Option<f64>, own: Vec<OwnFigures>| {
         let runs = own.len() as f64;
@@ -331,7 +331,7 @@ fn beside(series: &Series) -> Option<Table> {
     })
 }
 
-/// Returns a note for runs in which the workload beside ended before the measured one.
+/// Returns a note for runs in which the concurrent workload ended before the measured one.
 fn ended_early(series: &Series) -> Option<String> {
     let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
     let early = runs().filter_map(|run| run.beside.as_ref()).filter(|beside| beside.ended_early);

@@ -28,7 +28,7 @@ pub struct RunOptions<'a> {
     pub workload: &'a Workload,
     /// The share of the workload's full amount, above 0.
     pub scale: f64,
-    /// A workload that runs beside it, on the same storage and within the same limits.
+    /// A workload that runs concurrently, on the same storage and within the same limits.
     pub beside: Option<Beside<'a>>,
     /// The factor on its pauses.
     pub pace: f64,
@@ -45,7 +45,7 @@ pub struct RunOptions<'a> {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// What the workload did, and its run time.
+    /// The outcome of the workload, and its run time.
     pub outcome: Outcome,
     /// The bytes for files on the file system that was made for the run, when it was empty; `None` in a directory.
     pub usable: Option<ByteCount>,
@@ -59,7 +59,7 @@ pub struct Run {
     pub devices: Vec<(String, ServeReport)>,
     /// The processor time that serving the emulated devices took during the run.
     pub server_cpu: Nanos,
-    /// With a workload beside: the measured workload's own I/O, and what the other one did.
+    /// With a concurrent workload: the measured workload's own I/O, and the figures of the concurrent one.
     pub beside: Option<(OwnFigures, BesideFigures)>,
 }
 
@@ -137,7 +137,8 @@ fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
     devices.iter().map(|(_, report)| report.cpu_ns.0).sum()
 }
 
-/// Starts the prepared task, and the one beside it, under the recorder, and waits for the end of the first. Returns `None` if the task wrote no result.
+/// Starts the prepared task, and the concurrent one, under the recorder, and waits for the end of the first.
+/// Returns `None` if the task wrote no result.
 fn record_task(
     bed: &TestBed,
     options: &RunOptions<'_>,

@@ -17,21 +17,21 @@ use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
 use crate::trial::{Arm, Plan, Rounds, RunTimes, Timed, Trial, run_times};
 
-/// A setup as it is, or with a fix.
+/// A setup, unchanged or with a fix.
 #[derive(Clone, Debug)]
 pub struct Variation {
-    /// What a power cut can lose with the fix; `None` for a setup without one.
+    /// The data that a power cut can lose with the fix; `None` for a setup without a fix.
     pub loses: Option<Loss>,
     /// The setup.
     pub setup: Setup,
 }
 
-/// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`, which change `workload` or,
-/// for a command, only what it runs on. A fix is compared with
-/// its own setup without the fix; a further setup with the first one on the same storage, or else with the first of all.
-/// `possible` checks whether this machine can make a
-/// setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, that is not
-/// possible, or that makes one of `setups`: an error ends the planning, `Ok` leaves the fix out.
+/// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`, which change
+/// `workload` or, for a command, only what it runs on. A fix is compared with its own setup without the fix;
+/// a further setup with the first one on the same storage, or else with the first of all. `possible` checks
+/// whether this machine can make a setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that
+/// does not apply to a setup, is not possible, or results in one of `setups`: an error ends the planning,
+/// `Ok` leaves the fix out.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub struct Series {
     pub scale: f64,
     /// The seed of content and device model in the first round; it increases by one with each round.
     pub seed: u64,
-    /// What all setups have in common.
+    /// The conditions that all setups have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The result of each setup.
@@ -98,7 +98,7 @@ pub struct Series {
 pub struct VariationResult {
     /// The setup's name.
     pub name: String,
-    /// The directory, device or profile of the setup; of a setup with a fix, that without it.
+    /// The directory, device or profile of the setup; for a setup with a fix, that of the setup without it.
     pub place: String,
     /// The name of the setup that it is compared with: the same setup without a fix, the first one on the same place, or
     /// the first of all.
@@ -151,10 +151,10 @@ pub struct RunFigures {
     pub usable_bytes: Option<u64>,
     /// Bytes of HTTP bodies received.
     pub fetched_bytes: u64,
-    /// With a workload beside: the own I/O of the measured one. The figures above are of all requests.
+    /// With a concurrent workload: the own I/O of the measured one. The figures above are of all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnFigures>,
-    /// The workload beside, and its own I/O.
+    /// The concurrent workload, and its own I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<BesideFigures>,
     /// Whether the measurement is valid.
@@ -408,7 +408,8 @@ mod tests {
         assert_eq!(bases, [None, Some(0), Some(0), Some(2)]);
     }
 
-    /// Plans fixes on setups with these file systems, on a kernel without NILFS2. Returns the arms and what was left out.
+    /// Plans fixes on setups with these file systems, on a kernel without NILFS2. Returns the arms and the
+    /// fixes that were left out.
     fn planned(
         filesystems: &[Filesystem],
         fixes: &[&str],

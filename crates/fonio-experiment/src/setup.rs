@@ -141,7 +141,7 @@ pub struct Setup {
     pub scheduler: Option<String>,
     /// Settings of the device, of its mount or of the machine, which are restored after each run.
     pub settings: Vec<Setting>,
-    /// The link to the server; loopback if there is none.
+    /// The link to the server; `None` means loopback.
     pub link: Option<LinkRates>,
     /// The share of the file system that is filled before each run; `None` to leave it empty.
     pub full: Option<f64>,
@@ -149,13 +149,13 @@ pub struct Setup {
     pub moved: BTreeMap<String, Medium>,
     /// Whether a device faster than this machine can emulate runs at the machine's speed.
     pub at_floor: bool,
-    /// What the workload's process may use of a processor and of memory.
+    /// The limits of processor and memory for the workload's process.
     pub limits: Limits,
     /// Changes to the workload's definition.
     pub overrides: Overrides,
 }
 
-/// The workload beside the measured one.
+/// The concurrent workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside<'a> {
     /// The workload.
@@ -164,7 +164,7 @@ pub struct Beside<'a> {
     pub scale: f64,
 }
 
-/// What all setups of a plan have in common, beside their storage.
+/// The conditions that all setups of a plan have in common, besides their storage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// The share of one processor that the process under test could use; `None` if it was not confined.
@@ -189,7 +189,7 @@ impl Conditions {
         }
     }
 
-    /// Returns what is unusual, as parts of a sentence that each follow a comma.
+    /// Returns the unusual conditions, as parts of a sentence that each follow a comma.
     pub(crate) fn told(self) -> String {
         let dilated = (self.dilate != 1.0)
             .then(|| format!(", on emulated devices {} times slower than their models", self.dilate));
@@ -258,7 +258,7 @@ impl Setup {
             fonio_host::check_scheduler(scheduler)?;
         }
         if let Storage::Directory(dir) = &self.storage {
-            // The workload's folder is not there yet.
+            // The workload's folder does not exist yet.
             for setting in self.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
                 setting.plan(dir)?;
             }

@@ -30,7 +30,8 @@ pub(crate) struct Task {
     pub(crate) result: PathBuf,
     /// Whether dirty pages are written back before the caller gets its answer.
     pub(crate) write_back: bool,
-    /// Whether the workload runs beside the measured one, until its caller hangs up; then it leaves a [`BesideResult`].
+    /// Whether the workload runs concurrently with the measured one, until its caller closes the connection;
+    /// then it leaves a [`BesideResult`].
     pub(crate) is_beside: bool,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct TaskResult {
     pub(crate) outcome: Outcome,
 }
 
-/// The result of a workload that ran beside another one.
+/// The result of a workload that ran concurrently with another one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BesideResult {
     /// The share of its operations that it did.
@@ -95,7 +96,7 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     answer(&mut caller, socket, written)
 }
 
-/// Tells the caller how it went.
+/// Reports the result to the caller.
 fn answer(
     caller: &mut UnixStream,
     socket: &Path,
@@ -106,7 +107,7 @@ fn answer(
     written
 }
 
-/// Runs until the workload ends, or the caller hangs up.
+/// Runs until the workload ends, or the caller closes the connection.
 fn run_beside(
     runner: &mut Runner,
     listening: &mut Listener,

@@ -57,13 +57,13 @@ struct NewDevice<'a> {
 /// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub struct TestBed {
-    // Ends first, because it uses the others.
+    // The server ends first, because it uses the others.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
     /// The root of the file system that was made for the workload, and the bytes for files on it.
     made: Option<(PathBuf, ByteCount)>,
-    /// An array and its mount, which use the devices. It was opened before theirs, so that a later process undoes it first,
-    /// too.
+    /// An array and its mount, which use the devices. It was opened before theirs, so a later process also
+    /// undoes it first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
@@ -73,7 +73,7 @@ pub struct TestBed {
     /// Settings of the workload's folder, whose mounts are on the devices.
     of_folder: Vec<Entry>,
     places: BTreeMap<String, PathBuf>,
-    /// Those of the workload beside.
+    /// The places of the concurrent workload.
     beside_places: BTreeMap<String, PathBuf>,
     watched: Vec<Selector>,
     http: Option<SocketAddr>,
@@ -81,7 +81,7 @@ pub struct TestBed {
 }
 
 impl TestBed {
-    /// Makes the test bed of `setup` for `workload`, and for the one beside it.
+    /// Makes the test bed of `setup` for `workload`, and for the concurrent one.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Takes the settings of the workload's folder back, at once, not at the speed of the devices.
+    /// Restores the settings of the workload's folder at once, not at the speed of the devices.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {
@@ -228,7 +228,7 @@ impl TestBed {
         &self.places
     }
 
-    /// Returns the folder of each place of the workload beside.
+    /// Returns the folder of each place of the concurrent workload.
     pub fn beside_places(&self) -> &BTreeMap<String, PathBuf> {
         &self.beside_places
     }
@@ -443,7 +443,8 @@ impl TestBed {
         Ok(dir)
     }
 
-    /// Unmounts and stops the array. What is still in memory is written at once, not at the speed of the devices.
+    /// Unmounts and stops the array. Data that are still in memory are written at once, not at the speed of
+    /// the devices.
     fn stop_array(&mut self) -> Result<(), ExperimentError> {
         let Some(array) = self.array.take() else { return Ok(()) };
         // If a device's process has ended, the array is stopped nevertheless.
@@ -537,7 +538,7 @@ impl TestBed {
 
     fn stop_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // The server ends when its standard input closes; it is killed in case it does not.
+            // The server ends when its standard input closes; if it does not end, it is killed.
             drop(server.stdin.take());
             let _ = server.kill();
             let _ = server.wait();
@@ -549,7 +550,7 @@ impl Drop for TestBed {
     fn drop(&mut self) {
         self.stop_server();
         self.cleaner = None;
-        // What could not be undone stays in the ledger.
+        // Steps that cannot be undone stay in the ledger.
         let _ = if self.ledger.is_some() { self.restore_folder() } else { Ok(()) };
         let _ = self.stop_array();
     }

@@ -1,9 +1,10 @@
 //! The trial engine: measures several arms in interleaved rounds, and compares them within rounds.
 //!
-//! A [`Plan`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round measures every
-//! arm once, every second round in the reverse order, so that changes on the machine over time affect all arms alike. Each round has its own seed, the same for
-//! all arms: only the arm differs within a round, and one lucky seed decides nothing. [`Plan::run`] runs the rounds;
-//! [`run_times`] and [`compare`] turn the measurements into ratios with intervals.
+//! A [`Plan`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round
+//! measures every arm once, and every second round does so in reverse order. So changes on the machine over
+//! time affect all arms alike. Each round has its own seed, the same for all arms: only the arm differs
+//! within a round, and no single seed decides the result. [`Plan::run`] runs the rounds; [`run_times`] and
+//! [`compare`] turn the measurements into ratios with intervals.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,8 +32,9 @@ pub struct Arm<S> {
 pub enum Rounds {
     /// This many, at least 1.
     Fixed(u32),
-    /// As many as bring the interval of every arm's ratio within `factor` of the ratio, estimated from a pilot of three
-    /// rounds, which count as well; fewer if they would exceed `budget`.
+    /// The number that brings the interval of every arm's ratio within `factor` of the ratio. A pilot of
+    /// three rounds, which count as well, estimates this number. It is smaller if the rounds would exceed
+    /// `budget`.
     Pilot {
         /// Factor above 1: 1.25 means within 25 percent.
         factor: f64,
@@ -118,7 +120,7 @@ impl<S> Plan<'_, S> {
         while round < rounds {
             round += 1;
             let seed = self.seed.wrapping_add(u64::from(round - 1));
-            // What one arm leaves for the next, and a drift of the machine, then favour no arm.
+            // Effects of one arm on the next, and a drift of the machine, then favour no arm.
             let mut order: Vec<usize> = (0..self.arms.len()).collect();
             if round % 2 == 0 {
                 order.reverse();
@@ -147,7 +149,7 @@ pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), ExperimentError> {
     if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
 
-/// Returns the total number of rounds: as many as every arm's interval needs and the budget allows.
+/// Returns the total number of rounds that every arm's interval needs and the budget allows.
 fn rounds_after_pilot<S, T: Timed>(
     arms: &[Arm<S>],
     results: &[Vec<T>],
@@ -156,7 +158,7 @@ fn rounds_after_pilot<S, T: Timed>(
     pilot: Duration,
 ) -> u32 {
     let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // More rounds than this add nothing, even if they are short.
+    // Maximum number of rounds: more add nothing, even if they are short.
     let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
     let together = arms.iter().filter(|arm| arm.compared_with.is_some()).count();
     let needed = arms.iter().zip(results).filter_map(|(arm, own)| {

@@ -6,8 +6,9 @@
 //! - fio loses the delay after a line with time 0, so times begin at 1.
 //! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a write with either has a `datasync` before or
 //!   after it: durable data stay durable, with more flushes than in the original if the device has FUA.
-//! - A discard is a `trim`, according to fio's manual; fio 3.33 skips such lines with the words `bad ddir: 2`, later
-//!   versions replay them. fio allocates a buffer as long as the longest line, so long requests become several lines.
+//! - A discard is a `trim`, according to fio's manual; fio 3.33 skips these lines with the message
+//!   `bad ddir: 2`, later versions replay them. fio allocates a buffer as long as the longest line, so long
+//!   requests become several lines.
 //! - Operations that fio does not have (zeroes written without data, secure erase, zones, passthrough) are left out and
 //!   counted.
 //!

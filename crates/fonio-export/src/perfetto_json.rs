@@ -1,11 +1,12 @@
 //! Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
 //!
-//! Each device is a process. A slice on a track must lie completely inside or outside any other, but requests in flight
-//! can overlap in any way. So each device has as many tracks as its greatest number of requests in flight: `in flight
-//! 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, … the time from queue to first
-//! issue. A request goes on the first free track, so the number of tracks in use at an instant is near the depth.
-//! (Events with `ph` `b` and `e` would need no such tracks, but Perfetto gives each id its own track, and groups them
-//! by name: the depth would not be visible.) The arguments of a slice describe the request.
+//! Each device is a process. A slice on a track must lie completely inside or outside any other, but requests
+//! in flight can overlap in any way. So the number of tracks of a device is its greatest number of requests
+//! in flight: `in flight 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, …
+//! the time from queue to first issue. A request goes on the first free track, so the number of tracks in use
+//! at an instant is near the depth. (Events with `ph` `b` and `e` would not need these tracks, but Perfetto
+//! gives each id its own track, and groups them by name: the depth would not be visible.) The arguments of a
+//! slice describe the request.
 //!
 //! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
@@ -73,7 +74,7 @@ struct DeviceTracks {
 pub struct PerfettoJson<W> {
     to: W,
     began: Option<Timestamp>,
-    /// The time subtracted from every other; known from the first row on.
+    /// The time that is subtracted from every other time; known from the first row on.
     origin: Option<u64>,
     names: Names,
     device_names: BTreeMap<DeviceId, String>,

@@ -12,10 +12,10 @@ use crate::{CpuShare, Entry, HostError, Ledger, Step};
 /// Number of attempts to empty and remove a group.
 const EMPTY_TRIES: u32 = 50;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
-/// The least memory with which a program can start and its page cache can hold anything.
+/// The minimum memory with which a program can start and its page cache can hold anything.
 const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 
-/// What processes may use together.
+/// The resources that processes may use together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// A share of one processor; `None` for no limit.
@@ -66,7 +66,7 @@ impl Confined {
                 return Err(HostError::MemoryLimit { wanted: memory, least: MEMORY_LEAST });
             }
             confined.limit(ledger, Controller::MEMORY, |is_unified| {
-                // Without a limit of swap, what does not fit would go to the disk of the machine.
+                // Without a limit on swap, memory beyond the limit would go to the disk of the machine.
                 match is_unified {
                     true => vec![("memory.max", memory.0.to_string()), ("memory.swap.max", "0".to_owned())],
                     false => vec![
@@ -134,7 +134,7 @@ impl Confined {
     /// Returns how often the kernel killed a process of the groups because it needed more memory.
     pub fn kills(&self) -> u64 {
         let counted = self.dirs().filter_map(|dir| {
-            // In version 1, the file also tells whether the killer is on.
+            // In version 1, the file also shows whether the killer is on.
             let text = ["memory.events", "memory.oom_control"]
                 .iter()
                 .find_map(|file| fs::read_to_string(dir.join(file)).ok())?;
@@ -157,7 +157,7 @@ impl Confined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Controller {
     name: &'static str,
-    /// What it limits.
+    /// The resource that it limits.
     what: &'static str,
     /// The options of the kernel's configuration for the controller, and for its limit.
     option: &'static str,

@@ -1,11 +1,12 @@
 //! A share of one processor, given by the bandwidth limit of the `cpu` control group.
 //!
-//! In each period the group may run for its quota; then it is stopped until the next period begins. A group with a
-//! quarter of a processor therefore does not run at a quarter of the speed: it runs at full speed, and stands still for
-//! three quarters of the time. Even with short periods, an event that comes while the group is stopped, such as the
+//! In each period the group may run for its quota; then it is stopped until the next period begins. A group
+//! with a quarter of a processor therefore does not run at a quarter of the speed: it runs at full speed, and
+//! stands still for three quarters of the time. Even with short periods, an event during a stop, such as the
 //! completion of a read, is handled up to one period late. The kernel allows no quota below 1 ms
-//! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel checks the used
-//! time at each timer tick, and deducts any excess later: the share holds over many periods, not in each one.
+//! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel
+//! checks the used time at each timer tick, and deducts any excess later: the share holds over many periods,
+//! not in each one.
 
 use std::fmt;
 use std::str::FromStr;

@@ -8,11 +8,11 @@ use std::path::Path;
 use fonio_system::MountTable;
 use fonio_system::procfs::Task;
 
-/// At most how many programs an error names.
+/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 4;
 
-/// Names the programs that have `device` open or mounted, as a sentence for [`crate::HostError::InUse`]. A program can hold
-/// the mount in a mount namespace of its own after everybody else has unmounted it.
+/// Names the programs that have `device` open or mounted, as a sentence for [`crate::HostError::InUse`]. A
+/// program can hold the mount in a mount namespace of its own after all others have unmounted it.
 pub(crate) fn users_of(device: &Path) -> String {
     users_below(Path::new("/proc"), device)
 }

@@ -30,7 +30,7 @@ pub enum HostError {
         command: String,
         /// Its exit status.
         status: String,
-        /// The end of what it wrote to standard error, or if that is nothing, to standard output.
+        /// The end of its standard error, or of its standard output if it wrote nothing to standard error.
         output: String,
     },
     /// A program needs a file that does not exist.
@@ -43,7 +43,7 @@ pub enum HostError {
         /// The command that makes the file.
         remedy: &'static str,
     },
-    /// The running kernel has no such file system or scheduler, and no module of it.
+    /// The running kernel has neither this file system or scheduler nor a module of it.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel {
         /// The kernel's release, such as `6.18.0`.
@@ -114,7 +114,7 @@ pub enum HostError {
     /// The kernel cannot limit processor time or memory here.
     #[error("{what} cannot be limited here: {reason}")]
     NoLimit {
-        /// What cannot be limited.
+        /// The resource that cannot be limited.
         what: &'static str,
         /// The reason, and the command that helps.
         reason: String,

@@ -176,8 +176,8 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
     claim(device, confirmation).map(drop)
 }
 
-/// Claims `device` while the returned file is open: nobody can mount it during that time. Refuses a device that is in
-/// use, or that is not empty unless the user named it twice.
+/// Claims `device` while the returned file is open: no process can mount it during that time. Refuses a
+/// device that is in use, or that is not empty unless the user named it twice.
 ///
 /// # Errors
 ///

@@ -20,11 +20,11 @@ pub struct IoPriority {
 }
 
 impl IoPriority {
-    /// Reads that of a process.
+    /// Reads the I/O class of a process.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`] if no such process runs; otherwise those of running `ionice`.
+    /// [`HostError::System`] if the process does not exist; otherwise those of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
         let entries = fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;

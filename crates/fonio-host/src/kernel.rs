@@ -7,9 +7,9 @@ use rustix::mount::{FsOpenFlags, fsopen};
 
 use crate::{HostError, SMARTIO, program, scheduler_names};
 
-/// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the kernel then loads
-/// the module if there is one. Where this is not allowed or not possible (without root; before Linux 5.2), the mount
-/// itself will show it.
+/// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the
+/// kernel then loads the module if there is one. If this is not allowed or not possible (without root; before
+/// Linux 5.2), a missing file system becomes visible only when it is mounted.
 ///
 /// # Errors
 ///
@@ -21,8 +21,9 @@ pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Checks that the kernel has the I/O scheduler `name`: that some device offers it, after its module was loaded if there
-/// is one. If no device here has schedulers, the device that needs it will show it.
+/// Checks that the kernel has the I/O scheduler `name`: that some device offers it, after its module was
+/// loaded if there is one. If no device here has schedulers, a missing scheduler becomes visible only on the
+/// device that needs it.
 ///
 /// # Errors
 ///
@@ -80,8 +81,8 @@ fn offered() -> Vec<Vec<String>> {
     devices.filter_map(|device| list(device.path().join("queue/scheduler"))).collect()
 }
 
-/// Whether a device offers the scheduler, or none shows which schedulers there are: devices without a request queue
-/// offer only `none`.
+/// Whether a device offers the scheduler, or no device shows the available schedulers: devices without a
+/// request queue offer only `none`.
 fn offers(lists: &[Vec<String>], name: &str) -> bool {
     let nothing_known = lists.iter().flatten().all(|offered| offered == "none");
     nothing_known || lists.iter().flatten().any(|offered| offered == name)

@@ -224,9 +224,9 @@ fn configure(device: &File, file: &File, block_bytes: u32, flags: u32) -> Result
     unsafe { ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
-/// Binds a free loop device, of those that everybody uses, to a file that is open for reading and writing, with direct I/O if
-/// the file's file system has it. The kernel unbinds it when nobody has it open or mounted any more. Returns the open device
-/// and its node.
+/// Binds a free loop device from the ordinary range to a file that is open for reading and writing, with
+/// direct I/O if the file's file system has it. The kernel unbinds the device when it is no longer open or
+/// mounted. Returns the open device and its node.
 ///
 /// # Errors
 ///

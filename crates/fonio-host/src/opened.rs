@@ -1,7 +1,7 @@
-//! Watches which files are opened on this machine, and by which process, with fanotify.
+//! Watches with fanotify which files are opened on this machine, and by which process.
 //!
-//! It watches every mount of a file system on a disk, or stacked on such a file system. A separate thread reads the
-//! events, so that the kernel's queue does not grow. No access is blocked.
+//! It watches every mount of a file system that is on a disk, or stacked on a file system on a disk. A
+//! separate thread reads the events, so that the kernel's queue does not grow. No access is blocked.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

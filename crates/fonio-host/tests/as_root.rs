@@ -273,7 +273,7 @@ fn settings_are_set_and_brought_back() {
         };
         assert_eq!((change.old.as_str(), change.new.as_str()), (old, new));
         settings.apply(&change).expect("apply");
-        // The second time there is nothing to change.
+        // The second time, nothing needs to change.
         assert!(matches!(setting.plan(path), Err(HostError::NotSettable { .. })));
         planned.push(change);
     }
@@ -352,7 +352,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let trimmed = trim(&mounted).expect("trimmed");
     assert_eq!((&trimmed.dir, trimmed.filesystem.as_str()), (&planned.dir, "ext4"));
     assert!(trimmed.bytes.0 > 0 && planned.bytes.0 > 0);
-    // ext4 knows what it has told.
+    // ext4 does not report the same ranges again.
     assert_eq!(trim(&mounted).expect("trimmed").bytes.0, 0);
     let refused = trim_plan("/proc".as_ref()).expect_err("refused").to_string();
     assert_eq!(refused, "fstrim cannot be set on /proc: it is proc, which is not on a device");
@@ -390,10 +390,11 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     std::thread::sleep(Duration::from_secs(1));
     let after = now();
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
-    // Under any load it gets at most its share; the upper limit is half as much again, for a machine that checks late.
+    // Under any load it gets at most its share; the limit here is 1.5 times the share, for a machine that
+    // checks late.
     assert!(used <= 0.3, "{used}");
-    // It gets no less either, in the periods in which its limit stopped it; in the others, other processes used the
-    // processor.
+    // It does not get less either in the periods in which its limit stopped it; in the others, other
+    // processes used the processor.
     let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
     assert!(
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,

@@ -21,7 +21,7 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 const PROBE_MEMORY_MIB: u64 = 512;
 const STARTED: &str = "fonio: this guest has started";
 
-/// What executes the instructions of a guest.
+/// The executor of a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerator {
@@ -32,7 +32,7 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// A sentence part for progress messages.
+    /// Returns a part of a sentence for progress messages.
     pub fn described(self) -> &'static str {
         match self {
             Accelerator::Kvm => "with KVM",
@@ -96,7 +96,7 @@ impl Accelerator {
     }
 }
 
-/// What `qemu-system-… --version` prints.
+/// Returns the output of `qemu-system-… --version`.
 fn version(architecture: Architecture) -> Result<String, LabError> {
     programs::output(Command::new(architecture.qemu()).arg("--version"), architecture.qemu_package())
 }

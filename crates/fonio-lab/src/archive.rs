@@ -1,4 +1,4 @@
-//! Debian's archive: which kernels and programs it has, and their files.
+//! Debian's archive: the kernels and programs that it has, and their files.
 //!
 //! apt does the work, with lists, caches and sources of its own, below a folder of the user's. The machine's own apt is
 //! only asked for its mirror; its lists, its packages and its configuration stay as they are. Downloads are verified by
@@ -29,14 +29,14 @@ const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
 /// Programs for guests come from the first of these whose C library is at least as new as this machine's: this program
 /// runs there too.
 const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MAX, 0))];
-/// Lists older than this are read again.
+/// The age from which lists are read again.
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
 /// Overrides the release of Debian from which programs for guests come: `trixie` or `sid`.
 const SUITE: &str = "FONIO_DEBIAN_SUITE";
 
-/// Debian's archive, and what has been fetched from it.
+/// Debian's archive, and the files that have been fetched from it.
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
@@ -72,7 +72,7 @@ impl Archive {
         Archive::open_in(&cache.join("fonio/lab"))
     }
 
-    /// The same in another folder.
+    /// Opens the archive in another folder.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl Archive {
         self.architecture
     }
 
-    /// The kernels of the archive, the oldest first. Reads the archive's lists again if they are older than a day, and says
-    /// so with `announce`; if it cannot be reached, the lists of the last time are used.
+    /// The kernels of the archive, the oldest first. Reads the archive's lists again if they are older than a
+    /// day, and says so with `announce`; if the archive cannot be reached, the previous lists are used.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the archive has no such kernel, or cannot be reached.
+    /// If the archive does not have this kernel, or cannot be reached.
     pub fn kernel(
         &self,
         wanted: &Wanted,
@@ -169,7 +169,8 @@ impl Archive {
         Ok((kernel, KernelFiles::in_package(&files, self.architecture)?))
     }
 
-    /// Returns a folder with the files of `packages` and of everything that they depend on; fetches what is missing.
+    /// Returns a folder with the files of `packages` and of everything that they depend on; fetches missing
+    /// packages.
     ///
     /// # Errors
     ///
@@ -231,7 +232,7 @@ impl Archive {
         }
         let _lock = self.lock()?;
         announce(&format!("fetching the sources of Debian's package {package} …"));
-        // Lists of their own: whoever needs no sources need not read their lists.
+        // Sources have lists of their own, so that users without sources need not read them.
         let apt = self.folder.join("apt-source");
         for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
@@ -256,7 +257,7 @@ impl Archive {
 
     /// Debian's release from which programs for guests come.
     pub(crate) fn suite(&self) -> &'static str {
-        // The first release by default; another one where the mirror lacks it.
+        // The first release is the default; the user chooses another one if the mirror lacks it.
         if let Ok(wanted) = std::env::var(SUITE)
             && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
         {
@@ -270,7 +271,8 @@ impl Archive {
     /// Returns the files of `packages`, and of everything that they depend on, in alphabetical order. `packages` may
     /// contain patterns (see apt-patterns(7)). The lists must have been read.
     pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<PackageFile>, LabError> {
-        // apt does not print what is already in its cache: here, an empty folder.
+        // apt does not print files that are already in its cache. Here the cache is an empty folder, so it
+        // prints all.
         let empty = self.folder.join("apt-no-archives");
         fs::create_dir_all(empty.join("partial")).map_err(LabError::system("make", &empty))?;
         let mut command = self.apt("apt-get");
@@ -331,7 +333,7 @@ impl Archive {
         }
     }
 
-    /// Whether the list of the release is there from which programs for guests come.
+    /// Whether the list of the release from which programs for guests come exists.
     fn has_list(&self) -> Result<bool, LabError> {
         let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
         let lists = entries(&self.apt_folder().join("state/lists"))?;
@@ -350,7 +352,7 @@ impl Archive {
             }
         };
         add(&mirror, SUITES);
-        // A mirror of one's own may lack them.
+        // A private mirror may lack them.
         if let Some(security) = self::mirror(&uris, "debian-security") {
             add(&security, SECURITY_SUITES);
         }
@@ -371,14 +373,15 @@ impl Archive {
         self.apt_with(&self.apt_folder(), program)
     }
 
-    /// The same with the lists in another folder.
+    /// Like [`Archive::apt`], with the lists in another folder.
     fn apt_with(&self, apt: &Path, program: &str) -> Command {
         let mut command = Command::new(program);
         for (option, place) in [
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),
             ("Dir::Cache", apt.join("cache")),
-            // Images for containers often switch them off; then, each call would read all lists, for seconds.
+            // Images for containers often switch these caches off; then each call would read all lists, which
+            // takes seconds.
             ("Dir::Cache::pkgcache", "pkgcache.bin".into()),
             ("Dir::Cache::srcpkgcache", "srcpkgcache.bin".into()),
             ("Dir::Etc::sourcelist", apt.join("sources.list")),
@@ -423,7 +426,7 @@ impl Archive {
         self.folder.join("kernels").join(format!("{}_{}", kernel.package, kernel.version))
     }
 
-    /// Waits until nobody else fetches.
+    /// Waits until no other process fetches.
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(LabError::system("make", &path))?;
@@ -432,7 +435,7 @@ impl Archive {
         Ok(file)
     }
 
-    /// A folder for a download, under the lock: what a killed fetch left is removed first.
+    /// Returns a folder for a download, under the lock. Files that a killed fetch left are removed first.
     pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
         let folder = self.folder.join("fetching");
         if folder.exists() {
@@ -470,7 +473,7 @@ impl Userland {
         let missing =
             || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
         let program = self.program(name).ok_or_else(missing)?;
-        // Called `depmod`, for example, `kmod` does what depmod does.
+        // For example, `kmod` acts as depmod if it is called `depmod`.
         let mut command = Command::new(self.root.join(LOADER));
         command.arg("--inhibit-cache").arg("--library-path").arg(self.root.join(LIBRARIES));
         command.arg("--argv0").arg(name).arg(program);

@@ -21,7 +21,7 @@ pub enum LabError {
     ProgramFailed {
         /// The command line.
         command: String,
-        /// What it printed to standard error.
+        /// Its standard error.
         complaint: String,
     },
     /// This machine's configuration of apt names no mirror of Debian.
@@ -33,13 +33,13 @@ pub enum LabError {
     /// Debian's keys are missing, without which no download can be verified.
     #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
     NoKeys {
-        /// Where they should be.
+        /// The expected place of the keys.
         path: PathBuf,
     },
     /// The archive cannot be reached, and no earlier copy of its lists is there.
     #[error("Debian's archive cannot be read ({complaint}); is the network up?")]
     Unreachable {
-        /// What apt said.
+        /// The message of apt.
         complaint: String,
     },
     /// The text is not the name of a kernel.
@@ -50,15 +50,15 @@ pub enum LabError {
         /// The text.
         text: String,
     },
-    /// The archive has no such kernel.
+    /// The archive does not have this kernel.
     #[error("Debian's archive has no kernel {wanted}{nearest}; `fonio lab list` lists them")]
     NoKernel {
-        /// What was asked for.
+        /// The wanted kernel.
         wanted: String,
         /// [`fonio_core::nearest`] of the series that the archive has.
         nearest: String,
     },
-    /// The archive has no such package.
+    /// The archive does not have this package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]
     NoPackage {
         /// The name.
@@ -76,12 +76,12 @@ pub enum LabError {
         /// The module.
         module: String,
     },
-    /// A module's file is not what it should be.
+    /// A module's file is invalid.
     #[error("the kernel module {} cannot be read: {reason}", path.display())]
     BadModule {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// A library that a program needs is missing.
@@ -109,7 +109,7 @@ pub enum LabError {
     Memory {
         /// The guest's memory.
         needs: u64,
-        /// What is free.
+        /// The free memory.
         free: u64,
     },
     /// The guest ended before its command did.
@@ -117,7 +117,7 @@ pub enum LabError {
     GuestEnded {
         /// The kernel.
         kernel: String,
-        /// How far it came.
+        /// The stage at which it ended, as part of a sentence.
         when: &'static str,
         /// The file with everything that its console said.
         console: PathBuf,
@@ -143,24 +143,24 @@ pub enum LabError {
     /// The guest is off.
     #[error("the guest is off; switch it on first")]
     GuestOff,
-    /// The guest has no such snapshot.
+    /// The guest does not have this snapshot.
     #[error("the guest has no snapshot `{name}`; it has these: {}", have.join(", "))]
     NoSnapshot {
         /// The name.
         name: String,
-        /// Those that it has.
+        /// The snapshots that it has.
         have: Vec<String>,
     },
     /// The state of a disk cannot be saved with that of the guest.
     #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without that disk", socket.display())]
     ServedDisk {
-        /// Where it is served.
+        /// The socket at which it is served.
         socket: PathBuf,
     },
     /// QEMU or the agent in the guest refused a request.
     #[error("{by} refused `{request}`: {reason}")]
     Refused {
-        /// Which program.
+        /// The program that refused.
         by: &'static str,
         /// The request.
         request: String,
@@ -174,24 +174,24 @@ pub enum LabError {
         path: PathBuf,
         /// `to` or `from`.
         direction: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The user asked the program to stop.
     #[error("interrupted")]
     Interrupted,
-    /// What came back from the guest is not what was sent.
+    /// The archive that came back from the guest is damaged.
     #[error("the files from the guest cannot be read: {reason}")]
     BadFiles {
-        /// What is wrong.
+        /// The reason why it is invalid.
         reason: String,
     },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     System {
-        /// What was done.
+        /// The attempted action.
         action: &'static str,
-        /// To what.
+        /// The object of the action.
         path: PathBuf,
         /// Why it failed.
         source: io::Error,

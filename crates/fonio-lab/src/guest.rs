@@ -29,23 +29,23 @@ const INIT: &str = include_str!("init.sh");
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 /// The drivers of disks.
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
-/// What a memory card needs.
+/// The drivers of a memory card.
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
-/// What a guest is for.
+/// The purpose of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Measurements: one processor, on which each instruction takes a nanosecond of the guest's time. Waiting takes no time
-    /// of this machine. Times hardly depend on how busy this machine is.
+    /// Measurements: one processor, on which each instruction takes a nanosecond of the guest's time. Waits
+    /// of the guest take no time of this machine. Times hardly depend on how busy this machine is.
     #[default]
     Bench,
     /// Tests of functions: two processors, as fast as this machine can.
     Test,
 }
 
-/// The options of bench guests. Later machine types give the guest random numbers at the start, with which no two runs are
-/// the same.
+/// The options of bench guests. Later machine types give the guest random numbers at the start, which make
+/// every run different.
 const BENCH_OPTIONS: [&str; 12] = [
     "-machine",
     "pc-i440fx-7.1",
@@ -66,7 +66,7 @@ const BENCH_OPTIONS: [&str; 12] = [
 pub struct Guest {
     /// Its kernel.
     pub kernel: KernelFiles,
-    /// What it is for.
+    /// Its purpose.
     pub shape: Shape,
     /// Its memory in MiB; all its files are in it.
     pub memory_mib: u64,
@@ -96,11 +96,12 @@ pub struct Ended {
     pub booted_host_s: f64,
     /// Seconds of this machine's time from the start of the guest to its end.
     pub host_s: f64,
-    /// What executed the guest's instructions; `None` for bench guests, whose processor is always simulated.
+    /// The executor of the guest's instructions; `None` for bench guests, whose processor is always
+    /// simulated.
     pub accelerator: Option<Accelerator>,
 }
 
-/// Where the output of a command in a guest goes.
+/// The destinations of the output of a command in a guest.
 pub struct Streams {
     /// Its standard output.
     pub out: Box<dyn Write + Send>,
@@ -157,7 +158,7 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// The same, with the command's output going elsewhere.
+    /// Like [`Guest::run`], with other destinations for the command's output.
     ///
     /// # Errors
     ///
@@ -184,8 +185,8 @@ impl Guest {
             ports.iter().map(|port| place.listen(port)).collect::<Result<_, _>>()?;
         let (mut machine, accelerator) = self.machine(archive, &place, announce)?;
         machine.args(["-serial", &format!("file:{}", place.console().display())]);
-        // Without `ioeventfd`, the guest's processor itself passes on what the guest writes. Otherwise another thread does, at a
-        // time that no guest's clock determines.
+        // Without `ioeventfd`, the guest's processor itself passes on what the guest writes. Otherwise
+        // another thread does it, at a time that the guest's clock does not determine.
         machine.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         for port in ports {
             let path = place.folder.join(port);
@@ -309,12 +310,12 @@ impl Guest {
     }
 }
 
-/// What a guest does.
+/// The task of a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// The command.
     pub words: &'a [String],
-    /// Where it runs; the same path as here.
+    /// The folder in which it runs; the same path as here.
     pub folder: &'a Path,
     /// Paths of files and folders that come back, if they exist afterwards.
     pub bring: &'a [PathBuf],
@@ -335,15 +336,15 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
     if status.success() { Ok(()) } else { Err(place.ended_early(archive, &guest.kernel, "with an error")) }
 }
 
-/// Copies the output of a guest. If nobody reads ours any more (`| head`), the rest is dropped: a guest whose output is not
-/// taken would wait for ever.
+/// Copies the output of a guest. If our own output is no longer read (`| head`), the rest is dropped: a guest
+/// whose output is not read would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {
         let _ = io::copy(&mut from, &mut io::sink());
     }
 }
 
-/// A word as a shell reads it back unchanged.
+/// Returns a word quoted for a shell, which reads it back unchanged.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -12,7 +12,7 @@ use crate::archive::{LIBRARIES, LOADER, Userland};
 use crate::error::LabError;
 use crate::modules::Module;
 
-/// Where programs expect folders that Debian has below `/usr`.
+/// The places where programs expect folders that Debian has below `/usr`.
 const LINKS: [(&str, &str); 5] = [
     ("bin", "usr/bin"),
     ("sbin", "usr/sbin"),
@@ -38,7 +38,7 @@ enum Content {
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,
-    /// By path in the guest, without the leading `/`.
+    /// The files by path in the guest, without the leading `/`.
     files: BTreeMap<PathBuf, (u32, Content)>,
     folders: BTreeSet<PathBuf>,
 }
@@ -166,7 +166,7 @@ impl Initramfs {
         self.folders.extend(parents.map(Path::to_owned));
     }
 
-    /// The libraries of a program: what the userland's loader finds for it.
+    /// Returns the libraries of a program: those that the userland's loader finds for it.
     fn libraries(&self, program: &Path) -> Result<Vec<PathBuf>, LabError> {
         let loader = self.userland.root.join(LOADER);
         // Some packages keep libraries in folders of their own, which their programs name with a path. On this machine, that

@@ -13,12 +13,13 @@ use crate::architecture::Architecture;
 use crate::error::LabError;
 use crate::version;
 
-/// A kernel in Debian's archive: a generic one, not one for clouds, which lacks file systems, nor the real-time one.
+/// A kernel in Debian's archive: a generic one, neither the one for clouds, which lacks file systems, nor the
+/// real-time one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
     /// Its series: `6.12`.
     pub series: String,
-    /// Debian's version of it: `6.12.117-1~deb12u1`.
+    /// Debian's version number: `6.12.117-1~deb12u1`.
     pub version: String,
     /// Its package.
     pub package: String,
@@ -73,7 +74,7 @@ impl fmt::Display for Wanted {
 }
 
 impl Wanted {
-    /// The newest of `kernels` that is meant.
+    /// Returns the newest of `kernels` that matches.
     pub(crate) fn choose<'a>(&self, kernels: &'a [Kernel]) -> Option<&'a Kernel> {
         let meant = |kernel: &&Kernel| match self {
             Wanted::Newest => true,
@@ -158,7 +159,7 @@ impl<'a> Paragraph<'a> {
 pub struct KernelFiles {
     /// Its architecture.
     pub architecture: Architecture,
-    /// What `uname -r` prints in the guest.
+    /// The output of `uname -r` in the guest.
     pub release: String,
     /// The compressed kernel, as a boot loader takes it.
     pub image: PathBuf,

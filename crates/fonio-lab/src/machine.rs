@@ -16,13 +16,13 @@ use crate::archive::Archive;
 use crate::error::LabError;
 use crate::kernel::KernelFiles;
 
-/// Memory that must be free beside the guest's own.
+/// Memory that must be free in addition to the guest's own.
 const SPARE_MIB: u64 = 128;
 /// Lines of the console in an error.
 const LINES_SHOWN: usize = 8;
-/// What the kernel prints when it panics.
+/// The text that the kernel prints when it panics.
 pub(crate) const PANIC: &str = "Kernel panic";
-/// How often a wait looks whether it is over.
+/// How often a wait checks whether it is over.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// A folder for the sockets, disks and console of a running guest. The lock tells other processes that it is in use.
@@ -39,7 +39,8 @@ impl Place {
         for entry in fs::read_dir(&guests).map_err(LabError::system("read", &guests))?.flatten() {
             let free =
                 |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-            // Left by a process that was killed; if not all of it can be removed, the next start tries again.
+            // A killed process left this folder; if it cannot be removed completely, the next start tries
+            // again.
             if File::open(entry.path().join("lock")).is_ok_and(free) {
                 let _ = fs::remove_dir_all(entry.path());
             }
@@ -123,12 +124,12 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
     machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
 }
 
-/// What happens when a guest flushes a disk.
+/// The effect of a guest's flush of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// QEMU writes its data to the file, so that it survives the end of QEMU.
     Flush,
-    /// Nothing: for disks that are used only if the guest ends well.
+    /// No effect: for disks that are used only if the guest ends without an error.
     Never,
 }
 
@@ -145,7 +146,8 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
-/// Adds a memory card in a slot. QEMU does not flush its file, so it is for cards that are used only if the guest ends well.
+/// Adds a memory card in a slot. QEMU does not flush its file, so it is for cards that are used only if the
+/// guest ends without an error.
 pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     let description = serde_json::json!({
         "driver": "raw",
@@ -274,7 +276,7 @@ impl Drop for Machine {
     }
 }
 
-/// The memory that programs can still get, in MiB.
+/// The memory that is still available to programs, in MiB.
 fn free_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

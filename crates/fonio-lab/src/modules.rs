@@ -65,8 +65,8 @@ impl Modules {
         for needed in needs.split(',').filter(|needed| !needed.is_empty()) {
             self.add(needed, order)?;
         }
-        // Checksums, for example, which btrfs and f2fs request by the name of the algorithm. Several modules provide an
-        // algorithm such as `crc32c`, so that a module of that name may be missing.
+        // Checksums, for example, which btrfs and f2fs request by the name of the algorithm. Several modules
+        // provide an algorithm such as `crc32c`, so a module of that name may be missing.
         for hint in fields(&bytes, "softdep").filter_map(|hint| hint.strip_prefix("pre: ")) {
             for needed in hint.split_whitespace() {
                 let _ = self.add(needed, order);

@@ -53,12 +53,12 @@ const NEEDS: &[Need] = &[
     Need { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
 ];
 
-/// What a guest needs besides the packages of every guest.
+/// The needs of a guest besides the packages of every guest.
 #[derive(Debug)]
 pub struct Needs(Vec<&'static Need>);
 
 impl Needs {
-    /// Whatever any command needs.
+    /// Returns everything that any command needs.
     pub fn everything() -> Needs {
         Needs(NEEDS.iter().collect())
     }
@@ -94,7 +94,7 @@ impl Needs {
         TOOLS.iter().chain(self.0.iter().flat_map(|need| need.tools)).copied()
     }
 
-    /// The modules without which the guest is of no use.
+    /// The modules that the guest cannot do without.
     pub(crate) fn modules(&self) -> Vec<&'static str> {
         self.0.iter().flat_map(|need| need.modules).copied().collect()
     }

@@ -1,4 +1,4 @@
-//! The program that runs now, as guests get it.
+//! A copy of the running program for guests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct OwnProgram {
 }
 
 impl OwnProgram {
-    /// Makes the copy if there is none, and removes those of earlier versions of this program.
+    /// Makes the copy if it does not exist, and removes those of earlier versions of this program.
     ///
     /// # Errors
     ///

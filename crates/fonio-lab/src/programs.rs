@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::LabError;
 
-/// Most of what a failed program printed that an error repeats.
+/// Maximum length of a failed program's output in an error.
 const COMPLAINT_BYTES: usize = 1500;
 
 /// Runs `command` to its end, and returns its standard output. `package` contains the program.
@@ -63,7 +63,8 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
     }
 }
 
-/// Writes a copy of `program` without debug information to `copy`; with it, if this machine has no `strip`.
+/// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, the copy
+/// has debug information.
 ///
 /// # Errors
 ///

@@ -1,8 +1,9 @@
 //! Disk images with Debian for system guests, made without root and without a network in the guest.
 //!
-//! apt on this machine resolves, downloads and verifies the packages. A guest unpacks them on an empty disk and runs their
-//! scripts, as debootstrap's second stage does. So the files have their owners, and the scripts run on the architecture for
-//! which they were made. An image with further packages begins as a copy of the image without them.
+//! apt on this machine resolves, downloads and verifies the packages. A guest unpacks them on an empty disk
+//! and runs their scripts, as debootstrap's second stage does. So the files have the correct owners, and the
+//! scripts run on the architecture for which they were made. An image with further packages begins as a copy
+//! of the image without them.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -25,7 +26,7 @@ use crate::machine::POLL;
 use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");
-/// Packages of every system guest, beside the essential ones.
+/// Packages of every system guest, besides the essential ones.
 const BASE: &[&str] = &[
     "apt",
     "dbus",
@@ -56,7 +57,7 @@ pub(crate) struct Root {
     _lock: File,
 }
 
-/// What [`Root::of`] needs beside the archive.
+/// The things that [`Root::of`] needs besides the archive.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -65,7 +66,8 @@ pub(crate) struct Maker<'a> {
 }
 
 impl Root {
-    /// Returns the image with Debian and `packages`; makes it if there is none, or if the archive has newer versions.
+    /// Returns the image with Debian and `packages`; makes it if it does not exist, or if the archive has
+    /// newer versions.
     ///
     /// # Errors
     ///
@@ -132,7 +134,7 @@ fn sorted(packages: &[String]) -> Vec<String> {
     asked
 }
 
-/// The beginning of the names of folders with these packages, whatever their versions.
+/// The beginning of the names of folders with these packages in any versions.
 fn any_version(archive: &Archive, asked: &[String]) -> String {
     format!("{}-{}-{:08x}-", archive.suite(), archive.architecture(), hash(asked) as u32)
 }
@@ -150,7 +152,7 @@ fn remember(archive: &Archive, folder: &Path, contents: &Contents) -> Result<(),
     fs::write(&path, format!("{state} {}", contents.folder())).map_err(LabError::system("write", &path))
 }
 
-/// A text that changes with the lists, and with the way in which images are made.
+/// A text that changes with the lists, and with the procedure that makes images.
 fn state_of_recipe(archive: &Archive) -> Option<String> {
     let recipe: Vec<&str> = BASE.iter().copied().chain([INSTALL]).collect();
     Some(format!("{}-{:x}", archive.state_of_lists()?, hash(&recipe)))
@@ -222,7 +224,7 @@ impl Maker<'_> {
     ) -> Result<Root, LabError> {
         let scratch = folder.join("building");
         if scratch.exists() {
-            // Left by a process that was killed.
+            // A killed process left this folder.
             fs::remove_dir_all(&scratch).map_err(LabError::system("remove", &scratch))?;
         }
         fs::create_dir(&scratch).map_err(LabError::system("make", &scratch))?;
@@ -264,7 +266,7 @@ impl Maker<'_> {
             }
         }
         fs::remove_dir_all(&fetched).map_err(LabError::system("remove", &fetched))?;
-        // It has the links from /bin to /usr/bin and the like, which must exist first.
+        // It has links such as the one from /bin to /usr/bin, which must exist first.
         first.sort_by_key(|(file, _)| file.package() != "base-files");
         let write = |name: &str, text: String| {
             let path = packages.join(name);
@@ -465,7 +467,7 @@ fn file_system(tools: &Userland, folder: &Path, image: &Path) -> Result<(), LabE
     tar.args(["--owner=root:0", "--group=root:0", "--sort=name", "-cf"]).arg(&archive).arg("-C").arg(folder);
     programs::output(tar.arg("."), "tar")?;
     let bytes = fs::metadata(&archive).map_err(LabError::system("read", &archive))?.len();
-    // For the file system's own data, and for changes.
+    // The additional space is for the file system's own data, and for changes.
     make(tools, image, bytes + bytes / 4 + (64 << 20), Some(&archive))?;
     fs::remove_file(&archive).map_err(LabError::system("remove", &archive))
 }
@@ -475,8 +477,8 @@ fn empty_file_system(tools: &Userland, image: &Path, bytes: u64) -> Result<(), L
 }
 
 fn make(tools: &Userland, image: &Path, bytes: u64, files: Option<&Path>) -> Result<(), LabError> {
-    // A new file reads as zeros. If mke2fs did not rely on that, the guest's kernel would initialise the rest of the file
-    // system in the background, beside whatever is measured.
+    // A new file reads as zeros. If mke2fs did not rely on that, the guest's kernel would initialise the rest
+    // of the file system in the background, during measurements.
     let mut mke2fs = tools.command("mke2fs")?;
     mke2fs.args(["-q", "-F", "-t", "ext4", "-E", "assume_storage_prezeroed=1"]);
     if let Some(files) = files {

@@ -1,4 +1,4 @@
-//! System guests: a whole Debian with systemd, whose disk survives reboots and power cuts.
+//! System guests: a complete Debian with systemd, whose disk survives reboots and power cuts.
 //!
 //! The disk is a qcow2 overlay over an image that all guests share ([`crate::root`]); it is removed with the guest. The
 //! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their
@@ -36,26 +36,27 @@ const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 /// A guest that does not answer for this long does not work. On a busy machine with two processors, a simulated one needs
 /// about a minute.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// The time between two questions whether the guest is ready, or a command has ended: at first, and at most.
+/// The time between two checks whether the guest is ready or a command has ended: the first time, and the
+/// maximum.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// Bytes of a file in one message.
 const CHUNK: usize = 1 << 20;
 /// The name that the agent's service listens for.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
-/// Without a terminal, nobody logs in; the login and its session would take seconds of each start.
+/// Without a terminal, no user logs in; the login and its session would take seconds of each start.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 const FILES_PORT: &str = "fonio.files";
-/// What the kernel prints at the end of a reboot.
+/// The text that the kernel prints at the end of a reboot.
 const RESTARTING: &str = "reboot: Restarting system";
 
-/// What a system guest has.
+/// The options of a system guest.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
     /// Its kernel.
     pub kernel: Wanted,
     /// Its architecture.
     pub architecture: Architecture,
-    /// Debian packages beside the base: for example podman.
+    /// Debian packages besides the base: for example podman.
     pub packages: Vec<String>,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -82,7 +83,7 @@ impl Default for SystemOptions {
     }
 }
 
-/// What a command in a guest printed, and how it ended.
+/// The output of a command in a guest, and its exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Its exit code; 128 and the number of the signal that ended it.
@@ -96,13 +97,13 @@ pub struct Output {
 /// A system guest. It is killed, and its disks are removed, when this is dropped, or when the thread that switched it on ends
 /// in any way.
 pub struct System<'a> {
-    // The order in which they are dropped: the files go last.
+    // The fields are dropped in this order: the files last.
     power: Option<Power>,
     prepared: Prepared,
     stop: &'a AtomicBool,
     announce: &'a dyn Fn(&str),
     booted: Duration,
-    /// Counts questions, so that each has a number of its own.
+    /// Counts questions: each has a number of its own.
     numbers: u32,
     /// The names of its snapshots.
     snapshots: Vec<String>,
@@ -265,12 +266,12 @@ impl<'a> System<'a> {
         Ok(system)
     }
 
-    /// What `uname -r` prints in the guest.
+    /// Returns the output of `uname -r` in the guest.
     pub fn release(&self) -> &str {
         &self.prepared.kernel.release
     }
 
-    /// What executes the guest's instructions.
+    /// Returns the executor of the guest's instructions.
     pub fn accelerator(&self) -> Accelerator {
         self.prepared.accelerator
     }
@@ -312,7 +313,7 @@ impl<'a> System<'a> {
         Ok(Output { code, stdout, stderr })
     }
 
-    /// The same; the output is written to `out` and `err` while the command runs.
+    /// Like [`System::run`]; the output is written to `out` and `err` while the command runs.
     ///
     /// # Errors
     ///
@@ -423,7 +424,7 @@ impl<'a> System<'a> {
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
         self.leave("reboot")?;
-        // QEMU ends with the guest; the disks stay. So it is known whether the guest restarted or panicked.
+        // QEMU ends with the guest; the disks stay. So we know whether the guest restarted or panicked.
         self.power_on()
     }
 
@@ -444,8 +445,8 @@ impl<'a> System<'a> {
         self.power = None;
     }
 
-    /// Saves the guest's memory and disks under a name, in the files of its disks, while it runs on. The snapshot is lost with
-    /// the guest.
+    /// Saves the guest's memory and disks under a name, in the files of its disks, while it continues to run.
+    /// The snapshot is lost with the guest.
     ///
     /// # Errors
     ///
@@ -474,7 +475,7 @@ impl<'a> System<'a> {
             self.connect(&["-S"])?;
         }
         if let Err(error) = self.job("snapshot-load", name) {
-            // Its memory may be half of the one and half of the other state.
+            // Its memory may be a mixture of both states.
             self.cut();
             return Err(error);
         }
@@ -533,7 +534,7 @@ impl<'a> System<'a> {
                 if has_waited { Err(LabError::GuestOff) } else { Ok(()) }
             });
             match answer {
-                // Asked before the agent listened, or while it was restarted: the question may be lost.
+                // The request came before the agent listened, or while it was restarted, and may be lost.
                 Err(LabError::GuestOff) if has_waited && began.elapsed() < READY_WITHIN => {}
                 Err(LabError::GuestOff) if has_waited => return Err(self.prepared.silent()),
                 other => return other,
@@ -574,7 +575,7 @@ impl<'a> System<'a> {
 
     fn agent(&mut self, request: &str, arguments: &Value, when: &'static str) -> Result<Value, LabError> {
         let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
-        // A question about a guest that works is answered at once.
+        // A working guest answers a request at once.
         let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));
         power.agent.ask(request, arguments, &mut check)
     }

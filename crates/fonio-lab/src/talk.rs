@@ -12,16 +12,16 @@ use crate::machine::POLL;
 /// The agent begins its answer to `guest-sync-delimited` with this byte, which occurs in no JSON.
 const DELIMITER: u8 = 0xff;
 
-/// How often to look whether QEMU has ended after its side of a conversation was closed.
+/// How often to check whether QEMU has ended after its side of a conversation was closed.
 const GONE_POLLS: u32 = 100;
 
 /// One side of a conversation.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    /// Who answers, for errors.
+    /// The name of the other side, for errors.
     with: &'static str,
     stream: UnixStream,
-    /// What was received and not yet read.
+    /// The bytes that were received and not yet read.
     rest: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Talk {
         )
     }
 
-    /// Asks the agent for a sign of life, and drops everything that it said before.
+    /// Asks the agent for a response, and drops everything that it sent before.
     pub(crate) fn synchronise(&mut self, number: u32, check: Check<'_>) -> Result<(), LabError> {
         let ask = json!({ "execute": "guest-sync-delimited", "arguments": { "id": number } }).to_string();
         // The delimiter also ends a message that the agent has received only in part.
@@ -117,7 +117,7 @@ impl Talk {
             let mut bytes = [0; 65536];
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    // The other side has ended, or ends now, which the check notices.
+                    // The other side has ended, or is about to end; the check notices this.
                     check()?;
                     std::thread::sleep(POLL);
                 }

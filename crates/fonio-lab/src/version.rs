@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-/// Compares the upstream parts and revisions of two version numbers as dpkg does (Debian Policy, 5.6.12): stretches of
-/// other characters and of digits in turn, `~` before the end, letters before other characters.
+/// Compares the upstream parts and revisions of two version numbers as dpkg does (Debian Policy, 5.6.12):
+/// sequences of other characters and of digits alternate; `~` sorts before the end, and letters before other
+/// characters.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -31,7 +32,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The end of a stretch is after `~`, and before everything else.
+/// The end of a sequence sorts after `~`, and before everything else.
 fn weight(byte: Option<u8>) -> i32 {
     match byte {
         None => 0,

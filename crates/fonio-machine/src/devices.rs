@@ -51,7 +51,8 @@ pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     found
 }
 
-/// The machine's block devices with their counters and wear, without measuring who writes. Takes some milliseconds.
+/// The machine's block devices with their counters and wear, without measuring which processes write. Takes
+/// some milliseconds.
 pub fn storage_devices() -> Vec<StorageDevice> {
     let machine = Machine::here();
     let mut devices = find(&machine);

@@ -101,7 +101,7 @@ impl Machine {
         let firmware = ["class/dmi/id/sys_vendor", "class/dmi/id/product_name", "hypervisor/type"]
             .map(|file| read_text(&self.sys(file)));
         let is_known = firmware.iter().flatten().any(|text| VIRTUAL.iter().any(|maker| text.contains(maker)));
-        // Firmware of x86 sets the flag; on other processors only a device tree speaks of the machine.
+        // Firmware of x86 sets the flag; on other processors only a device tree describes the machine.
         let says_something = cpuinfo.contains("flags") || self.proc("device-tree/model").exists();
         (says_hypervisor || is_known || says_something).then_some(says_hypervisor || is_known)
     }

@@ -41,7 +41,7 @@ pub struct Identity {
 }
 
 impl Machine {
-    /// The identity of the device at the bottom of the stack above which `id` is; `None` if there is no such device.
+    /// The identity of the device at the bottom of the stack of `id`; `None` without this device.
     pub fn identity(&self, id: DeviceId) -> Option<Identity> {
         let dir = fs::canonicalize(self.device_dir(self.bottom_of(id))).ok()?;
         let mut found = Identity {

@@ -1,5 +1,5 @@
-//! Describes this machine: its block devices with their queues, stacks, file systems, wear and counters, the units and
-//! containers that have processes, where it swaps, and which processes write.
+//! Describes this machine: its block devices with their queues, stacks, file systems, wear and counters, the
+//! units and containers that have processes, its swap areas, and the processes that write.
 //!
 //! Everything comes from sysfs, procfs and files of the programs that run containers. Nothing on the machine is changed.
 //! [`Machine::at`] reads a copy of these files instead, for tests.

@@ -171,7 +171,7 @@ impl Machine {
     }
 }
 
-/// The block device that holds the file system of `path`; `None` if there is no such device or no such path.
+/// The block device that holds the file system of `path`; `None` if the device or the path does not exist.
 fn device_of_path(path: &Path) -> Option<DeviceId> {
     let stat = rustix::fs::stat(path).ok()?;
     let id = device::from_dev(stat.st_dev);

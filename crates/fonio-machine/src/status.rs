@@ -21,7 +21,7 @@ pub struct Status {
     pub host: Host,
     /// Real block devices, flash first; after them device mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
-    /// Which processes and cgroups write at present, and how much.
+    /// The processes and cgroups that write at present, and how much they write.
     pub writing: Writing,
     /// One sentence for each fact that could not be read, with the command that makes it readable.
     pub notes: Vec<String>,
@@ -67,7 +67,7 @@ impl Status {
     }
 }
 
-/// The used part of a file system in percent; what only root may use counts as used.
+/// The used part of a file system in percent; space that only root may use counts as used.
 pub fn percent_full(mount: &Mount) -> Option<u64> {
     let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
@@ -98,7 +98,7 @@ pub fn status() -> Status {
     for group in &mut writing.cgroups {
         group.unit = units.of(Some(&group.cgroup), None);
     }
-    // The kernel hides a few processes from root too; no advice of ours would change that.
+    // The kernel hides a few processes from root too; none of our advice would change that.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
             "only root can read the counters of {} processes: run `sudo fonio`",

@@ -132,7 +132,7 @@ impl Counters {
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let Some(device) = words.next().and_then(device::parse) else { continue };
-            // The root is the whole machine, which tells nobody's name.
+            // The root is the complete machine, which names no unit.
             if !path.is_empty()
                 && let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok())
             {

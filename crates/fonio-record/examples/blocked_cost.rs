@@ -1,12 +1,13 @@
 //! Measures the cost of recording which threads are blocked: `cargo run --release -p fonio-record --example blocked_cost
 //! [SECONDS]`, as root, with fio.
 //!
-//! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in memory, two
-//! threads that hand a byte to and fro, and threads that are blocked for more than a millisecond about 2,000 times a
-//! second. In one recording, the kernel measures the run time of the BPF programs (`BPF_ENABLE_STATS`); its own clock costs some
-//! of that time. In others, the table shows the recorder's processor time while the capture ran, with the programs, without
-//! BPF by tracefs, and without waits. What a recording of nothing takes, once, is shown apart and not in these shares. What
-//! tracefs costs the kernel is seen by how often the two threads can switch.
+//! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in
+//! memory, two threads that pass a byte back and forth, and threads that are blocked for more than a
+//! millisecond about 2,000 times a second. In one recording, the kernel measures the run time of the BPF
+//! programs (`BPF_ENABLE_STATS`); its own clock costs some of that time. In others, the table shows the
+//! recorder's processor time during the capture: with the BPF programs, with tracefs instead of BPF, and
+//! without waits. The fixed cost of an empty recording is shown separately and is not in these shares. The
+//! number of switches of the two threads shows the cost of tracefs in the kernel.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -22,7 +23,7 @@ use aya::sys::{Stats, enable_stats};
 use fonio_record::{BlockedBy, RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
-/// The file in which the threads that switch leave how often they did.
+/// The file in which the switching threads leave the number of their switches.
 const ROUNDS: &str = "rounds";
 const RATE: u64 = 10_000;
 /// Threads that are blocked, and for how long each time.
@@ -57,7 +58,8 @@ fn seconds(word: Option<&String>) -> Result<Duration, Box<dyn Error>> {
     Ok(Duration::from_secs(word.map(|word| word.parse()).transpose()?.unwrap_or(5).max(1)))
 }
 
-/// Hands a byte to and fro between two threads, which sleep in between. Writes into a file how often.
+/// Passes a byte back and forth between two threads, which sleep in between. Writes the number of passes into
+/// a file.
 fn switch_for(time: Duration, rounds_to: Option<&String>) -> Result<(), Box<dyn Error>> {
     let (mut from_there, mut to_here) = std::io::pipe()?;
     let (mut from_here, mut to_there) = std::io::pipe()?;

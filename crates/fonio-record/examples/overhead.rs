@@ -1,11 +1,11 @@
 //! Measures the cost of recording: `cargo run --release -p fonio-record --example overhead [PAIRS] [SECONDS]`, as root,
 //! with fio.
 //!
-//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without recording
-//! (requests, files, causes and waits, as by default): at 1,000 and 10,000 requests a second, and without a limit, one at a
-//! time and 32 at once, which shows the cost of the tracepoints. The program prints medians and ratios, the rate that was
-//! reached, and the recorder's processor time per event: for the capture, and for writing the recording afterwards, which
-//! costs more.
+//! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without
+//! recording (requests, files, causes and waits, as by default): at 1,000 and 10,000 requests a second, and
+//! without a limit, one at a time and 32 at once, which shows the cost of the tracepoints. The program prints
+//! medians and ratios, the achieved rate, and the recorder's processor time per event: for the capture, and
+//! for writing the recording afterwards, which costs more.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -21,12 +21,12 @@ const DEVICE_BYTES: u64 = 256 << 20;
 /// A load.
 #[derive(Clone, Copy)]
 struct Load {
-    /// Requests a second; `None` for as many as possible.
+    /// Requests a second; `None` means unlimited.
     rate: Option<u64>,
     /// Requests in flight.
     depth: u32,
-    /// How many requests a second a run has for its length. For loads without a limit an estimate, with which all loads take
-    /// about equally long.
+    /// The number of requests a second that determines the length of a run. For loads without a limit, it is
+    /// an estimate that makes all loads take about the same time.
     a_second: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Measures what the probes for SQL statements cost a program: `cargo xtask bench statements
-//! [ROUNDS] [ROWS]`, as root, with python3.
+//! Measures the cost of the probes for SQL statements to a program:
+//! `cargo xtask bench statements [ROUNDS] [ROWS]`, as root, with python3.
 //!
 //! Python inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
 //! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved. The program
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use fonio_core::statistics::sample;
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, record};
 
-/// Prints the nanoseconds that the inserts took into a file.
+/// A program that prints the duration of the inserts in nanoseconds into a file.
 const PYTHON: &str = "
 import sqlite3, sys, time
 rows = int(sys.argv[1])
@@ -28,7 +28,7 @@ db.execute('COMMIT')
 open(sys.argv[2], 'w').write(str(took))
 ";
 
-/// What is recorded beside the program.
+/// The recording that runs during the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recorded {
     Nothing,
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The first round warms up and does not count.
     for round in 0..=rounds {
         let mut times = [0.0; 3];
-        // The order turns, so that a drift of the machine does not look like a cost.
+        // The order rotates, so that a drift of the machine does not look like a cost.
         for place in 0..ALL.len() {
             let which = (place + round as usize) % ALL.len();
             times[which] = run(ALL[which], rows, folder.path())? / rows as f64;

@@ -1,9 +1,9 @@
 //! Live capture of block I/O through tracefs, and the system monitor.
 //!
-//! [`record()`] makes a recording. It switches the kernel's block tracepoints on in its own tracefs instance. During
-//! the capture it keeps the raw ring-buffer pages in memory and thus writes nothing to the disks that it watches; at
-//! the end it writes the recording. Where the kernel does not trace, [`record_sampled()`] looks at procfs for who is
-//! blocked.
+//! [`record()`] makes a recording. It switches the kernel's block tracepoints on in its own tracefs instance.
+//! During the capture it keeps the raw ring-buffer pages in memory and thus writes nothing to the disks that
+//! it watches; at the end it writes the recording. If the kernel does not trace, [`record_sampled()`] samples
+//! procfs for blocked threads.
 
 mod attribution;
 mod capture;

@@ -9,7 +9,7 @@ use fonio_core::meta::{Device, Lost};
 use fonio_core::{BlockedIn, ByteCount, Nanos, RowSink, Timestamp};
 use fonio_recording::Key;
 
-/// What to record, for how long, and where to write it.
+/// The options of a recording: its scope, its duration, and its folder.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The recording's directory; it must not exist yet, or be empty. If it is taken by the end of the capture, the
@@ -29,8 +29,8 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why the command's threads, and those of its descendants, were blocked.
     pub waits: bool,
-    /// How to record which threads of the machine storage or a lock of the kernel blocked. Does nothing where the
-    /// command's threads are followed (`waits`, `until_idle`).
+    /// How to record which threads of the machine storage or a lock of the kernel blocked. Has no effect if
+    /// the command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
@@ -86,7 +86,7 @@ impl RecordOptions {
 /// How the recorder finds out which threads storage or a lock of the kernel blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// By BPF; by events of the scheduler in tracefs where BPF is not possible.
+    /// By BPF; by events of the scheduler in tracefs if BPF is not possible.
     #[default]
     Best,
     /// By BPF only.
@@ -108,11 +108,11 @@ pub struct CommandSetting {
     pub own_group: bool,
     /// The folders of the control groups in which it begins.
     pub cgroups: Vec<PathBuf>,
-    /// Where its standard output goes.
+    /// The destination of its standard output.
     pub output: CommandOutput,
 }
 
-/// Where a command's standard output goes.
+/// The destination of a command's standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandOutput {
     /// To our standard output; the command also shares our standard input.
@@ -172,7 +172,8 @@ pub enum Progress<'a> {
         trace_bytes: ByteCount,
         /// The part of it that is held in memory.
         held_bytes: ByteCount,
-        /// The thread that was blocked on storage for longest, if one was and the recording has such waits.
+        /// The thread that was blocked on storage for longest; `None` without a blocked thread, or if the
+        /// recording has no waits.
         blocked: Option<BlockedSoFar>,
     },
     /// The command was started.

@@ -23,8 +23,8 @@ use crate::write::writer;
 /// Default size of the kernel's buffers over all processors: at most this, and at most this part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
-/// Smallest and largest default buffer of one processor. At 64 bytes an event, 8 MiB hold 131,000 events: as many as
-/// 160,000 requests a second cause between two wake-ups.
+/// Smallest and largest default buffer of one processor. At 64 bytes an event, 8 MiB hold 131,000 events: the
+/// number that 160,000 requests a second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
 /// Records block I/O as `options` say, and writes a recording.

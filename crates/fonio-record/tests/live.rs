@@ -124,7 +124,8 @@ fn instances() -> Vec<String> {
     names
 }
 
-/// A prepared process does the work of such a command, which only wakes it; the command's own processes say nothing.
+/// A command that only wakes a prepared process, which does the work; the command's own processes say
+/// nothing.
 #[test]
 fn a_command_that_stands_for_another() {
     let dir = scratch();

@@ -1,4 +1,4 @@
-//! Captures writes to a file system on a loop device, and checks whose they are said to be.
+//! Captures writes to a file system on a loop device, and checks their recorded owners.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::loop_ext4;
@@ -146,7 +146,7 @@ fn files_of_an_overlay_are_those_of_its_upper_folder() {
         *bytes.entry(Path::new(rows.path(row))).or_default() += row.bytes.0;
     }
     assert_eq!(bytes.get(upper.join("kept").as_path()), Some(&(20 * 4096)), "{bytes:?}");
-    // Kernels before Linux 5.17 do not tell the names of deleted files.
+    // Kernels before Linux 5.17 do not report the names of deleted files.
     let is_known = |path: &&&Path| path.starts_with(&upper) || path.as_os_str().is_empty();
     assert_eq!(bytes.keys().filter(is_known).count(), bytes.len(), "{bytes:?}");
     // Threads that were blocked in fsync waited for the same files, not for others of the overlay.

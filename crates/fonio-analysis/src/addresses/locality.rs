@@ -171,7 +171,7 @@ impl PlaceTally {
                 self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
             }));
         }
-        // Reads each chunk once before using it, so that as many loads as possible run at the same time.
+        // Reads each chunk once before using it, so that the maximum number of loads runs at the same time.
         let mut first_counts = 0;
         for (touch, number) in batch.iter().zip(&numbers) {
             if let Some(slab) = self.slabs.get(*number as usize / SLAB_CHUNKS) {
@@ -462,7 +462,7 @@ impl Ranking {
     }
 
     fn finish(&self, thinned: u32) -> PlaceCounts {
-        // Starts with the most touched; a place without touches does not count.
+        // The most touched places come first; places without touches do not count.
         let small = self.small.iter().enumerate().skip(1).map(|(touches, places)| (touches as u64, *places));
         let small: Vec<(u64, u64)> = small.filter(|(_, places)| *places > 0).collect();
         let ranked = || {
@@ -617,7 +617,7 @@ mod tests {
     fn thinned_counts_are_exact_for_what_is_followed_and_near_in_all() {
         let chunks = 5000u64;
         let mut tally = PlaceTally::with_chunks_max(512);
-        // Every chunk twice, in two passes, so that chunks with counts are dropped.
+        // Touches every chunk twice, in two passes, so that the tally must drop chunks with counts.
         for pass in 0..2 {
             for chunk in 0..chunks {
                 touch(&mut tally, 0, chunk * 512, if pass == 0 { 8 } else { 16 }, true);

@@ -1,4 +1,4 @@
-//! Where on the device requests go: over time, in sequence, and to the same places again.
+//! The addresses of requests on the device: over time, in sequence, and repeated.
 
 pub mod locality;
 pub mod sequentiality;

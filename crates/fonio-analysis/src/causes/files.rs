@@ -216,7 +216,7 @@ impl Question for FileTally {
                     without_path += count.bytes();
                 }
             }
-            // A file that is deleted and made again, such as a journal, has several numbers.
+            // A file that is deleted and created again, such as a journal, has several numbers.
             if let Some(path) = &name.path {
                 let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
                 if let Some((row, sum)) = rows.get_mut(place) {
@@ -355,7 +355,7 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // The first was renamed; the last two are a journal that was deleted and made again.
+        // The first was renamed; the last two are a journal that was deleted and created again.
         for row in [
             file(1, 0, Some("/notes.tmp")),
             file(1, 50, Some("/notes")),

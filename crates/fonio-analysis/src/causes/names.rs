@@ -3,7 +3,7 @@
 use fonio_core::File;
 use rustc_hash::FxHashMap;
 
-/// The most files whose names are kept.
+/// Maximum number of files whose names are kept.
 pub(super) const FILES_MAX: usize = 1 << 20;
 
 /// The last known names of files, by the file's number in the recording.
@@ -12,7 +12,7 @@ pub(crate) struct FileNames {
     names: FxHashMap<u32, Name>,
 }
 
-/// What is known of a file.
+/// The known name, device and inode of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Name {
     pub(super) path: Option<String>,
@@ -39,7 +39,7 @@ impl FileNames {
         name.path.clone().or_else(numbered)
     }
 
-    /// What is known of a file; nothing of a file without rows.
+    /// Returns the known name, device and inode of a file; all are `None` for a file without rows.
     pub(super) fn of(&self, file: Option<u32>) -> Name {
         file.and_then(|file| self.names.get(&file).cloned()).unwrap_or_default()
     }

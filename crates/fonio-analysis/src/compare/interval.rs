@@ -1,4 +1,4 @@
-//! When a difference is claimed between two values, and the run times of repeated runs.
+//! The rule for claiming a difference between two values, and the run times of repeated runs.
 //!
 //! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No difference" is
 //! claimed only if the interval rules out a doubling and a halving; otherwise the data are insufficient, and the answer

@@ -1,10 +1,11 @@
-//! Whether a setting has an effect on a machine in use: pairs of slices of time, one of each pair with the setting, in an
-//! order that was drawn at random.
+//! Tests whether a setting has an effect on a machine in use. It compares pairs of slices of time. In each
+//! pair, one slice has the setting, and the order was drawn at random.
 //!
-//! The figure is the time for which threads were blocked on storage, per second. The ratio of each pair counts, so that a
-//! load that grows or shrinks over time cancels out. A difference is claimed if the interval of the ratio does not hold 1, and the ratio is at least 5 percent from it.
-//! The interval holds after every pair at once, so one may stop whenever one likes ([`statistics`](crate::compare::statistics),
-//! `sequential`).
+//! The figure is the time for which threads were blocked on storage, per second. Only the ratio of each pair
+//! is used, so a load that grows or shrinks over time cancels out. A difference is claimed if the interval of
+//! the ratio does not contain 1 and the ratio differs from 1 by at least 5 percent. The interval is valid
+//! after every pair simultaneously, so the test may stop at any time
+//! ([`statistics`](crate::compare::statistics), `sequential`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -152,7 +153,7 @@ mod tests {
         let none = compare_pairs(&[]);
         assert_eq!((none.answer, none.ratio, none.pairs_needed), (PairedAnswer::NotShown, None, None));
         assert_eq!(compare_pairs(&[(0.0, 0.0); 10]).answer, PairedAnswer::LittleDifference);
-        // Microseconds per second differ by a factor, and nobody is blocked.
+        // Microseconds per second differ by a factor, but threads are hardly blocked.
         assert_eq!(compare_pairs(&[(1e-6, 4e-6); 10]).answer, PairedAnswer::LittleDifference);
     }
 

@@ -20,8 +20,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds this close, relative to the lower one, count as one value: about ten times the histogram's own error, and
-/// less than the difference between runs of the same thing. Ours.
+/// Bounds this close, relative to the lower one, count as one value: about ten times the histogram's own
+/// error, and less than the difference between runs of the same thing. Our choice.
 const AGREE: f64 = 0.05;
 
 /// Collects the values of a distribution.
@@ -286,7 +286,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever values are removed, and however many may be missing, the bounds contain the true quantile.
+        /// The bounds contain the true quantile, for any removed values and any number of missing values.
         #[test]
         fn bounds_hold_the_quantile_of_all(
             all in prop::collection::vec((0u64..400, any::<bool>()), 2..200), more in 0u64..5

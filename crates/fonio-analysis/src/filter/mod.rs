@@ -1,7 +1,7 @@
 //! Filters by device, process, unit, file, op and time range.
 //!
-//! A [`Filter`] stands before another sink and passes on only the rows that match. Values that the sink derives from
-//! several requests (requests in flight, the gap to the last flush, sequential requests) then refer only to the
+//! A [`Filter`] passes only the matching rows to another sink. Values that the sink derives from several
+//! requests (requests in flight, the gap to the last flush, sequential requests) then refer only to the
 //! requests that passed.
 
 mod pattern;

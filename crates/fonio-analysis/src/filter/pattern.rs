@@ -2,13 +2,13 @@
 
 use wildmatch::WildMatch;
 
-/// Whether a text is what the pattern describes.
+/// Whether a text matches the pattern.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     WildMatch::new(pattern).matches(text)
 }
 
-/// Whether a file is what the pattern describes. A pattern without a slash describes the file's name, another one its
-/// path; a path without `*` and `?` also describes the files below it.
+/// Whether a file matches the pattern. A pattern without a slash is compared with the file's name, any other
+/// with its path; a path without `*` and `?` also matches the files below it.
 pub(crate) fn matches_file(pattern: &str, path: &str) -> bool {
     if !pattern.contains('/') {
         return matches(pattern, path.rsplit('/').next().unwrap_or(path));
@@ -20,7 +20,7 @@ pub(crate) fn matches_file(pattern: &str, path: &str) -> bool {
     matches(pattern, path) || (!pattern.contains(['*', '?']) && is_below())
 }
 
-/// Whether a unit is what the pattern describes: with its kind (`docker web`, `notes.service`) or without it (`web`,
+/// Whether a unit matches the pattern: with its kind (`docker web`, `notes.service`) or without it (`web`,
 /// `notes`).
 pub(crate) fn matches_unit(pattern: &str, unit: &str) -> bool {
     let without_kind =

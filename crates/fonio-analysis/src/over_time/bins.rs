@@ -23,7 +23,7 @@ pub(crate) struct Bins<T> {
     current_until: Timestamp,
 }
 
-/// The first width: 1 ms. 512 such bins are half a second, shorter than any recording worth a curve.
+/// The first width: 1 ms. 512 bins of 1 ms are half a second, shorter than any recording worth a curve.
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
 impl<T: Fold> Bins<T> {
@@ -44,7 +44,7 @@ impl<T: Fold> Bins<T> {
         self.width
     }
 
-    /// The first instant; 0 if there is none yet.
+    /// The first instant; 0 before it is known.
     pub(crate) fn origin(&self) -> Timestamp {
         self.origin.unwrap_or_default()
     }

@@ -34,7 +34,7 @@ pub(crate) struct Context {
     last: Timestamp,
     /// The time of the last row in table order.
     at: Timestamp,
-    /// The end of the last stretch of time with a request in flight on any device.
+    /// The end of the last interval with a request in flight on any device.
     busy_until: Timestamp,
     devices: Vec<DeviceId>,
     device_numbers: FxHashMap<DeviceId, usize>,
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     device_requests: Vec<u64>,
 }
 
-/// The end of the rows: what each question needs for its answer.
+/// The state at the end of the rows, which each question needs for its answer.
 pub(crate) struct Ending<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) span: Span,

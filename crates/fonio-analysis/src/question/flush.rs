@@ -1,4 +1,4 @@
-//! Finds flushes: each one once, whether it is a request of its own or a flag of a write.
+//! Finds each flush once, whether it is a request of its own or a flag of a write.
 
 use fonio_core::{Flags, Op, Timestamp};
 

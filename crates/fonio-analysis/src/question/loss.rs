@@ -1,4 +1,4 @@
-//! Where events were lost, and how many values that can have cost.
+//! The places where events were lost, and the number of values that may be missing because of them.
 //!
 //! A lost event can be the completion of a request that was seen, or the only trace of a request that was not: every
 //! lost event costs at most one request its latency. It is unknown which requests these are, so they may all be the

@@ -1,4 +1,5 @@
-//! Numbers that look random and are the same on every machine: for samples that do not depend on the order of rows.
+//! Pseudorandom numbers that are the same on every machine, for samples that do not depend on the order of
+//! rows.
 
 use fonio_core::Random;
 

@@ -33,7 +33,7 @@ pub(crate) trait Question: Default {
         Self::default()
     }
 
-    /// Sets the start of the span, if the producer tells it; comes before any other row.
+    /// Sets the start of the span, if the producer states it; comes before any other row.
     fn begin_at(&mut self, _began: Timestamp) {}
 
     /// Takes a request; requests come in table order, after all other rows.

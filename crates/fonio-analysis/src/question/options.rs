@@ -9,7 +9,7 @@ pub struct AnalysisOptions {
     pub sequential_window: u32,
     /// Whether a write with FUA counts as a flush.
     pub fua_counts_as_flush: bool,
-    /// The most requests in the point sample.
+    /// Maximum number of requests in the point sample.
     pub sample_points: u32,
     /// The filter before the analyser, if there is one. It is recorded in the analysis, and its time range becomes the
     /// span.

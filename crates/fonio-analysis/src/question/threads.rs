@@ -3,9 +3,9 @@
 use fonio_core::{Thread, Timestamp, unit_name};
 use rustc_hash::FxHashMap;
 
-/// The most distinct names. A phone has a few hundred.
+/// Maximum number of distinct names. A phone has a few hundred.
 pub(crate) const NAMES_MAX: usize = 1024;
-/// The most rows remembered; after them, a thread keeps the name that it had.
+/// Maximum number of rows remembered; after them, a thread keeps its last name.
 const ROWS_MAX: usize = 1 << 20;
 /// Slots of the cache for recent lookups.
 const SLOTS: usize = 256;

@@ -6,8 +6,8 @@
 //! in a WAL, the next transaction overwrites the frames. SQLite's locks allow one writer at a time, so the calls of all
 //! threads and processes together are the story of one database.
 //!
-//! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, and cannot be
-//! told apart by transactions.
+//! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, but
+//! cannot be assigned to transactions.
 
 use fonio_core::SqliteWrite;
 
@@ -23,7 +23,7 @@ pub(super) enum Role {
     Folder,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Read,
@@ -46,7 +46,7 @@ pub(super) struct Step {
     pub entered: u64,
 }
 
-/// The journal with which a transaction was committed: the mode that it was in.
+/// The journal with which a transaction was committed, by its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
     Delete,
@@ -69,7 +69,7 @@ impl Mode {
     }
 }
 
-/// What a step means.
+/// The meaning of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A transaction begins to write. One that was open is rolled back.
@@ -92,7 +92,8 @@ pub(super) struct Finder {
     is_open: bool,
     is_wal: bool,
     in_checkpoint: bool,
-    /// Of the open transaction: the database was written; pages of the journal were read since the journal was written.
+    /// For the open transaction: whether the database was written, and whether pages of the journal were read
+    /// since the journal was written.
     has_written: bool,
     has_read_journal: bool,
     /// The places of the last frame of the open transaction, and of the last frame that was committed.
@@ -101,7 +102,7 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Takes a step; gives what it means, in order.
+    /// Takes a step, and gives the events that follow from it, in order.
     pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.role {
             Role::Journal => self.journal(step, give),

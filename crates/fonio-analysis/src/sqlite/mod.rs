@@ -1,9 +1,10 @@
-//! What does a transaction of an SQLite database cost?
+//! The cost of a transaction of an SQLite database.
 //!
-//! Transactions are found in the calls of the recording; the application is not changed for it. Each request
-//! is given to the database whose file it carries. Requests of the file system's journal and metadata, and flushes, carry
-//! no file; they belong to the database on which the thread that caused them was working. The time of a
-//! request tells to which transaction it belongs, and the statement that a thread stepped then tells what made it.
+//! The module finds transactions in the calls of the recording, so the application need not be changed. Each
+//! request belongs to the database whose file it carries. Requests of the file system's journal and metadata,
+//! and flushes, carry no file; they belong to the database on which the thread that caused them was working.
+//! The time of a request identifies its transaction; the statement that a thread stepped at that time
+//! identifies the cause of the transaction.
 
 mod finder;
 mod names;
@@ -157,7 +158,7 @@ impl Question for SqliteTally {
     /// Takes a call; files come before calls, and calls in the order of their beginnings.
     fn call(&mut self, row: &Call) {
         self.has_calls = true;
-        // A call that failed changed nothing; one that has not ended has no effect that could be seen.
+        // A call that failed changed nothing; one that has not ended has no visible effect.
         let (Some(result), Some(exited)) = (row.result, row.exited) else { return };
         if result < 0 {
             return;

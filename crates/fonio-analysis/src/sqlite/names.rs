@@ -1,4 +1,4 @@
-//! Which files belong to which database.
+//! The database to which each file belongs.
 //!
 //! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL (`-shm`) is
 //! recognised by its name here. So is a file with one of these names if its database could not be read but a call shows
@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use super::finder::Role;
 
-/// The most databases.
+/// Maximum number of databases.
 const DATABASES_MAX: usize = 4096;
-/// The most files.
+/// Maximum number of files.
 const FILES_MAX: usize = 1 << 20;
 
-/// The suffixes of the files beside a database.
+/// The suffixes of the files that SQLite keeps next to a database.
 const BESIDE: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role::Wal), ("-shm", Role::Shm)];
 
 /// The databases, and their files.
@@ -27,7 +27,7 @@ pub(super) struct Databases {
     files: FxHashMap<u32, String>,
     /// The database of each file, as far as it was looked up.
     known: FxHashMap<u32, Option<(usize, Role)>>,
-    /// Databases that have no place.
+    /// Databases beyond the maximum number.
     pub(super) beyond: u64,
 }
 
@@ -103,7 +103,7 @@ impl Databases {
     }
 }
 
-/// The path of the database beside a file, by the file's name.
+/// Returns the path of the database to which a file belongs, and the file's role, by the file's name.
 fn beside(path: &str) -> Option<(&str, Role)> {
     BESIDE.iter().find_map(|(suffix, role)| Some((path.strip_suffix(suffix)?, *role)))
 }

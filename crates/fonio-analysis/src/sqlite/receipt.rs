@@ -1,4 +1,4 @@
-//! Sums the costs of transactions up.
+//! Sums up the costs of transactions.
 
 use fonio_core::Unit;
 use rustc_hash::FxHashMap;

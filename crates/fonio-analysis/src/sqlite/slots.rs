@@ -1,4 +1,4 @@
-//! The cost of each transaction: what its calls and requests took.
+//! The cost of each transaction: that of its calls and requests.
 //!
 //! The costs of a transaction are those from its first write to the first write of the next one, so a checkpoint and the
 //! calls after a commit count for the transaction before them.
@@ -18,7 +18,7 @@ pub(super) enum Bytes {
 
 pub(super) const KINDS: usize = 5;
 
-/// What something took.
+/// The cost of a transaction: syncs, bytes, requests and blocked time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     /// Calls that sync, and the time in them.
@@ -65,7 +65,7 @@ pub(super) enum Outcome {
 pub(super) struct Slot {
     pub begun: u64,
     pub outcome: Outcome,
-    /// The thread that committed it, and when it began the call that did.
+    /// The thread that committed it, and the time at which it began the committing call.
     pub committed: Option<(u32, u64)>,
     /// The end of the last call.
     pub until: u64,
@@ -78,7 +78,8 @@ pub(super) struct Slots {
     pub slots: Vec<Slot>,
     /// The costs before the first transaction.
     pub before: Cost,
-    /// When the first transaction began that has no place. Its costs and those of later ones are not counted.
+    /// The beginning of the first transaction without a slot. Its costs and those of later ones are not
+    /// counted.
     pub full_at: Option<u64>,
     pub checkpoints: u64,
     /// Writes to the database without a journal.
@@ -86,7 +87,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes an event of the finder, with the thread and the time of the call. Returns whether a place was taken; without room, there is none.
+    /// Takes an event of the finder, with the thread and the time of the call. Returns whether a slot was
+    /// taken; without room, no slot is taken.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, u64), has_room: bool) -> bool {
         match event {
             Event::Begin => {
@@ -126,7 +128,7 @@ impl Slots {
         }
     }
 
-    /// The costs of the transaction that an instant belongs to; `None` after the last one that has a place.
+    /// The costs of the transaction to which an instant belongs; `None` after the last one that has a slot.
     pub(super) fn at(&mut self, time: u64) -> Option<&mut Cost> {
         if self.full_at.is_some_and(|full| time >= full) {
             return None;

@@ -1,9 +1,9 @@
-//! Which thread worked on which database when. The kernel writes journals and metadata for a thread, and shows no file
-//! then; the thread's calls at that time tell for which database it was.
+//! The times at which each thread worked on each database. When the kernel writes journals and metadata for a
+//! thread, it shows no file; the thread's calls at that time identify the database.
 
 use rustc_hash::FxHashMap;
 
-/// The most spans of all threads: 24 bytes each.
+/// Maximum number of spans of all threads: 24 bytes each.
 const SPANS_MAX: usize = 1 << 20;
 
 /// A thread made calls on one database only.
@@ -20,7 +20,7 @@ struct Span {
 pub(super) struct Spans {
     threads: FxHashMap<u32, Vec<Span>>,
     count: usize,
-    /// Changes of the database that have no place.
+    /// Changes of the database beyond the maximum number of spans.
     pub(super) beyond: u64,
 }
 

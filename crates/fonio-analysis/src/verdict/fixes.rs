@@ -9,22 +9,22 @@ use crate::over_time::series::Series;
 
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
-/// The scheduler that also holds writes back for a moment after a read, since another one often follows. It is not part of
-/// Linux, so a recording must say that the machine has it.
+/// The scheduler that also holds writes back for a moment after a read, because another read often follows.
+/// It is not part of Linux, so a recording must say that the machine has it.
 const ISOLATES_READS: &str = "smartio";
 /// Schedulers that heed the class of a unit's I/O, and the one that heeds its weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
-/// What to do where the scheduler is not known.
+/// The advice if the scheduler is not known.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
-/// From this read-ahead on, more is hardly of use.
+/// A larger read-ahead than this hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
-/// The limit of dirty pages in MiB where the rate of the device is not known, and its bounds: with less, write-back cannot
-/// put writes together; more is of no use to memory of 1 GiB.
+/// The limit of dirty pages in MiB where the rate of the device is not known, and its bounds: with less,
+/// write-back cannot combine writes; more does not help on a machine with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
-/// Of files that belong to a database of SQLite in a rollback mode.
+/// The end of the names of files that belong to a database of SQLite in a rollback mode.
 const JOURNAL: &str = "-journal";
 
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
@@ -119,8 +119,8 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
-/// The limit of dirty pages for about a second of writes, so that a sync that has to write them all takes no longer: at the
-/// highest rate of any second of the recording.
+/// The limit of dirty pages for about a second of writes, at the highest rate of any second of the recording.
+/// A sync that must write all of them then takes about a second.
 fn dirty_limit(series: &Series) -> String {
     let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
     let most: u64 =
@@ -135,8 +135,8 @@ fn dirty_limit(series: &Series) -> String {
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
-/// The class of the programs that write, which is what keeps their writes away from reads without [`ISOLATES_READS`]. `now`
-/// is the scheduler, `best` the one that is offered.
+/// Adds the I/O class for programs that write. Without [`ISOLATES_READS`], this class keeps their writes away
+/// from reads. `now` is the current scheduler, `best` the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
         assert_eq!(offered(&["none"], "none"), None);
         assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
-        // An earlier recording does not tell.
+        // An earlier recording does not show it.
         assert_eq!(offered(&[], "none"), best("bfq"));
     }
 
@@ -316,7 +316,7 @@ mod tests {
         );
         let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
         assert!(cases.iter().all(|(path, word)| quoted(path) == *word));
-        // What is there already is not offered.
+        // A fix that is already made is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),
             told(&[

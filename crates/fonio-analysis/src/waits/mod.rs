@@ -1,4 +1,4 @@
-//! Waits for storage: of threads, of programs that may wait, and in queues.
+//! Waits for storage: waits of threads, possible waits of programs, and waits in queues.
 
 pub mod blocked;
 pub mod outstanding;

@@ -1,8 +1,8 @@
 //! How long programs may have waited for storage: the time with requests outstanding, and single long responses.
 //!
-//! The verdict rests on this. A sum of service times counts overlapping requests several times, and write-back counts
-//! as much as a read for which a person waits; both made light loads look heavy. Here, only requests for which a
-//! program may wait count, from queueing to completion, and overlapping ones count once.
+//! The verdict uses this figure. A sum of service times counts overlapping requests several times, and
+//! write-back counts as much as a read for which a person waits; both made light loads look heavy. Here, only
+//! requests for which a program may wait count, from queueing to completion, and overlapping ones count once.
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;

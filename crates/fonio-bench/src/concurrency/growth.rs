@@ -1,21 +1,22 @@
-//! Beyond which number of requests throughput no longer grows.
+//! Finds the number of requests beyond which throughput no longer grows.
 //!
 //! The number is the smallest that is within [`TOLERANCE`] of the best. Means of a few runs cannot say that directly: on a
 //! plateau, the best of ten noisy means is always above the others. So a smaller number is passed over only if a larger one
 //! was *shown* to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. The rate of a run is taken relative to the mean of its round, so that a device that becomes
-//! slower from round to round adds nothing. What remains of a run after its number's mean is its error; the errors of all
-//! numbers form one pool, because five runs of one number say little about their spread. Each resample draws new errors.
+//! A bootstrap gives the bounds. The rate of a run is taken relative to the mean of its round, so that a
+//! device that becomes slower from round to round adds nothing. The error of a run is its difference from the
+//! mean of its number of requests; the errors of all numbers form one pool, because five runs of one number
+//! say little about their spread. Each resample draws new errors.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is below the best by at most this share. Ours: a smaller gain is not
-/// worth the time that the requests then wait for each other in the device.
+/// A number of requests is enough if its throughput is below the best by at most this share. Our choice: a
+/// smaller gain is not worth the time for which the requests then wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Each bound is wrong with at most this probability, so that the interval holds with 95 %.
+/// Each bound is wrong with at most this probability, so the interval is correct with 95 %.
 const TAIL: f64 = 0.025;
 
 const RESAMPLES: usize = 2000;
@@ -23,7 +24,7 @@ const RESAMPLES: usize = 2000;
 /// The seed of the resampling.
 const SEED: u64 = 0x0c0c;
 
-/// Which number of requests is enough, by its place in the list of numbers.
+/// The number of requests that is enough, by its index in the list of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
     /// The smallest number that no other was shown to exceed by more than [`TOLERANCE`]. Also the lower end of the interval.
@@ -85,8 +86,8 @@ fn greatest(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// The errors of all runs, relative to the mean of their number. Taking means out of them made them smaller, which a factor
-/// makes up for.
+/// The errors of all runs, relative to the mean of their number of requests. Removing the means shrank the
+/// errors; a factor scales them back.
 fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
     let (numbers, rounds) = (means.len() as f64, relative[0].len() as f64);
     let lost = (rounds / (rounds - 1.0) * numbers / (numbers - 1.0)).sqrt();
@@ -137,8 +138,8 @@ mod tests {
         assert_eq!(enough(&[vec![1.0, 2.0]]), Some(Enough { at: 0, high: Some(0) }));
     }
 
-    /// The number is never claimed to be larger than it is, also where all are equal: at most in 5 of 100 measurements. The
-    /// interval holds it as often as it says.
+    /// The found number is larger than the true one in at most 5 of 100 measurements, even if all numbers are
+    /// equally fast. The interval contains the true number as often as it states.
     #[test]
     fn intervals_hold_the_number_and_equal_numbers_do_not_differ() {
         const MEASUREMENTS: u64 = 60;
@@ -158,7 +159,8 @@ mod tests {
                         "{name}, {rounds} rounds, {spread}: {exact} exact"
                     );
                 }
-                // The bound of a binomial count with these chances that is exceeded once in ten thousand times.
+                // The bound that a binomial count with these probabilities exceeds once in ten thousand
+                // times.
                 assert!(too_large <= 7, "{name}, {rounds} rounds, {spread}: {too_large} too large");
                 assert!(missed <= 10, "{name}, {rounds} rounds, {spread}: {missed} missed");
             }

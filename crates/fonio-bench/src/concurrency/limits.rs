@@ -12,7 +12,7 @@ use super::AT_ONCE;
 use crate::error::BenchError;
 use crate::result::Parameter;
 
-/// The least number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
+/// The minimum number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
 const QUEUE_MIN: u32 = 4;
 
 /// A disk whose queue can be limited.
@@ -25,7 +25,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The disk that `target` is, or that holds it.
+    /// Returns the disk `target`, or the disk that holds it.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Disk {
         Setting::requests((seq_read.max(rand_read) + seq_write.max(rand_write)).max(QUEUE_MIN))
     }
 
-    /// The current value as if it had been applied, if the queue is shorter already than `setting` would make it.
+    /// Returns the current value as if it had been applied, if the queue is already shorter than `setting`
+    /// would make it.
     ///
     /// # Errors
     ///
@@ -109,8 +110,9 @@ fn parameters(numbers: Concurrency) -> Setting {
     Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
 }
 
-/// Limits of the queue that are lifted while the device is measured: a measurement under the limits that an earlier one set
-/// would find these limits. Dropped, it restores them; after `kill -9`, the next command of fonio does.
+/// Limits of the queue that are lifted while the device is measured: a measurement under the limits that an
+/// earlier one set would find these limits. When it is dropped, it restores them; after `kill -9`, the next
+/// command of fonio does.
 #[derive(Debug)]
 pub struct Lifted {
     ledger: Ledger,

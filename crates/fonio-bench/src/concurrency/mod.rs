@@ -18,7 +18,7 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Numbers of requests at once. The study has 1, 2, 4, … 32; the numbers between them are ours.
+/// Numbers of requests at once. The study has 1, 2, 4, … 32; we added the numbers between them.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
 /// The numbers of a quick measurement: those of the study.
@@ -27,8 +27,8 @@ pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// The smallest range: each of 32 processes has 128 KiB.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Largest number of requests in a run, of all its processes together. Only fast devices make as many before the time of a
-/// run is over.
+/// Largest number of requests in a run, of all its processes together. Only fast devices reach this number
+/// before the time of a run is over.
 const REQUESTS: u64 = 16_384;
 
 /// The size of a request, as in the study.
@@ -67,7 +67,8 @@ pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     kinds.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the parameters that the tests of [`Set::ConcurrencyParameters`] show; none without such tests.
+/// Returns the parameters that the tests of [`Set::ConcurrencyParameters`] show; an empty list without these
+/// tests.
 pub fn parameters(benchmark: &Benchmark) -> Vec<Parameter> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     Access::ALL.into_iter().filter_map(|access| parameter(access, &tests)).collect()

@@ -25,8 +25,9 @@ fn serial() -> Profile {
     shipped("transcend")
 }
 
-/// The S5 without its limits of streams. Each request keeps the controller for some time, and then takes `factor` - 1 times
-/// as long without it; so `factor` requests at once keep it busy, and more cannot.
+/// The S5 without its limits of streams. Each request occupies the controller for some time, and then takes
+/// `factor` - 1 times as long without it. So `factor` requests at once keep the controller busy, and more do
+/// not help.
 fn overlapping(factor: u64) -> Profile {
     let mut profile = shipped("samsung_s5");
     let mut set = |key: &str, number: u64| profile.set(key, number, Source::Assumed, "").expect(key);

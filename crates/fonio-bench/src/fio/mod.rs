@@ -123,7 +123,8 @@ impl Fio {
         let scratch = scratch()?;
         let rates = test.set == Set::Sustained;
         if rates {
-            // With `overwrite`, fio would write the whole file before it measures, which fills a fast cache.
+            // With `overwrite`, fio would write the complete file before it measures, which fills a fast
+            // cache.
             arguments.extend(words(&["--overwrite=0", "--fallocate=native"]));
             let prefix = scratch.path().join("rate");
             arguments.extend(words(&[

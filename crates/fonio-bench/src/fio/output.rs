@@ -59,7 +59,8 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         .next()
         .ok_or_else(|| wrong("its JSON is empty".to_owned()))?
         .map_err(|error| wrong(format!("{error}, in the JSON that begins at byte {start}")))?;
-    // Beside others, each process has a job of its own; otherwise they are one group.
+    // In a test of two concurrent access patterns, each process has a job of its own; otherwise the processes
+    // are one group.
     let mut sides = Vec::new();
     for job in document.jobs.iter().filter(|job| job.jobname == "measured") {
         if job.error != 0 {

@@ -46,7 +46,7 @@ pub struct Fitted {
     pub used: Vec<Prediction>,
     /// 90 % intervals of the fitted numbers; empty without resampling.
     pub intervals: Vec<Interval>,
-    /// What the profile does not contain, and why.
+    /// Properties that the profile does not contain, with the reasons.
     pub notes: Vec<String>,
 }
 
@@ -179,7 +179,7 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects tests with a single process whose state a fresh device of the model has.
+/// Selects tests with a single process that start from a state that a fresh device of the model has.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)

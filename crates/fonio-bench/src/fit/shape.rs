@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// With fewer ranges, there is no shape.
+/// Minimum number of ranges that determine a shape.
 pub const POINTS_MIN: usize = 4;
 
 /// A curve that rises by less than this in total is flat.
@@ -24,8 +24,8 @@ const LEVEL_POINTS_MIN: usize = 3;
 pub enum Shape {
     /// Flat: the range does not matter, so every page is mapped.
     Flat,
-    /// Flat up to a range, then a cliff: up to there, the data fit into the log blocks, each of which belongs to one erase
-    /// block.
+    /// Flat up to a range, then a cliff: up to this range, the data fit into the log blocks. Each log block
+    /// belongs to one erase block.
     Cliff {
         /// The largest range before the cliff, in bytes.
         before: u64,

@@ -1,15 +1,15 @@
 //! Checks whether a device stores as much as it says: fake cards lose writes beyond their real size, or store them over
 //! earlier ones.
 //!
-//! Places across the space are written with content that names the place, flushed out of the device's cache, and read back
-//! with direct I/O. An accusation needs all of this:
+//! Places across the space are written with content that names the place, flushed out of the device's cache,
+//! and read back with direct I/O. A device is reported as fake only if all of this holds:
 //!
-//! - a place of which not one page is right, read twice, without an error of the bus or the file system;
-//! - at least two such places, or one that has the content of another place;
-//! - the same after the place was written and flushed once more, or the content of another place.
+//! - not one page of a place is correct in two reads, without an error of the bus or the file system;
+//! - at least two places are wrong in this way, or one has the content of another place;
+//! - the place is still wrong after another write and flush, or has the content of another place.
 //!
-//! Everything else ends without a verdict: an error says that the connection or the device failed, and single damaged places
-//! say that the device loses data, which a genuine one at the end of its life does too.
+//! Everything else ends without a verdict. An error means that the connection or the device failed. Single
+//! damaged places mean that the device loses data, as a genuine device does at the end of its life.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -48,8 +48,8 @@ pub(super) struct Checked {
     pub written_bytes: u64,
 }
 
-/// Checks `places`. `is_over` says when to end: after that, nothing is written any more, and what was written is still read
-/// back. `complete` says whether the places are spread over the complete device.
+/// Checks `places`. `is_over` says when to end: after that, nothing more is written, but the written places
+/// are still read back. `complete` says whether the places are spread over the complete device.
 ///
 /// # Errors
 ///
@@ -159,15 +159,15 @@ fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
     )
 }
 
-/// What a place holds.
+/// The content of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Right,
     /// The content that was written to another place.
     Other(u64),
-    /// Not one page is right.
+    /// No page is correct.
     Lost,
-    /// Some pages are right.
+    /// Some pages are correct.
     Damaged,
 }
 
@@ -256,9 +256,9 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
 
 /// This much of the free space stays free, for other programs.
 const FREE_SHARE: f64 = 0.1;
-/// And at least this.
+/// At least this much of the free space stays free.
 const FREE_MIN_BYTES: u64 = 256 << 20;
-/// FAT has no larger files than 4 GiB.
+/// Files on FAT have less than 4 GiB.
 const FILE_MAX_BYTES: u64 = 3 << 30;
 /// More files would need more open files than a process may have.
 const FILES_MAX: u64 = 512;
@@ -290,7 +290,8 @@ impl FilePlaces {
             match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, each) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => return Ok(None),
-                // Less is free than the file system said, such as blocks reserved for root.
+                // Less space is free than the file system said, for example because of blocks reserved for
+                // root.
                 Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -320,7 +321,7 @@ impl FilePlaces {
 impl Drop for FilePlaces {
     fn drop(&mut self) {
         for file in &self.files {
-            // What cannot be removed now is removed by the next benchmark in this folder.
+            // If the file cannot be removed now, the next benchmark in this folder removes it.
             let _ = std::fs::remove_file(file);
         }
     }
@@ -355,7 +356,7 @@ mod tests {
 
     use super::*;
 
-    /// How a device goes wrong.
+    /// The faults of a device.
     #[derive(Clone, Copy)]
     enum Kind {
         Sound,

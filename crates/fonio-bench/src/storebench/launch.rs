@@ -1,7 +1,7 @@
 //! Launches the forty apps of Nguyen et al. 2015, section 7.4, cold and warm, and counts processor time meanwhile.
 //!
-//! The apps are the workload `fortyapps`: real files in a folder of the directory. Before each repetition, the files are
-//! made anew, written back and dropped from the page cache.
+//! The apps are the workload `fortyapps`: real files in a folder of the directory. Before each repetition,
+//! the files are created again, written back and dropped from the page cache.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -53,7 +53,7 @@ impl AppsFolder {
 
 impl Drop for AppsFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next benchmark in this directory.
+        // If the folder cannot be removed now, the next benchmark in this directory removes it.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -194,7 +194,7 @@ impl Repetition {
     }
 }
 
-/// Listens to a run, and ends it at the end of the time or on the user's wish.
+/// Listens to a run, and ends it at the end of the time or at the user's request.
 struct Spans<'a> {
     end: Arc<AtomicBool>,
     stop: &'a AtomicBool,
@@ -214,7 +214,8 @@ impl Observer for Spans<'_> {
     }
 }
 
-/// Drops the cached pages of all files below `folder`. Returns whether nothing stayed, as far as the kernel says.
+/// Drops the cached pages of all files below `folder`. Returns whether no pages stayed, as far as the kernel
+/// reports.
 fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -20,7 +20,7 @@ use crate::place::Place;
 #[derive(Clone, Debug)]
 struct Sources {
     machine: Here,
-    /// The machine's own name, which is taken out of every text.
+    /// The machine's own name, which is removed from every text.
     host_name: String,
 }
 
@@ -31,8 +31,8 @@ impl Sources {
         Sources { machine: Here::here(), host_name }
     }
 
-    /// Takes out what a result must not have: control characters, the machine's name, everything that looks like a path or
-    /// a serial number. Returns `None` if nothing is left.
+    /// Removes everything that a result must not contain: control characters, the machine's name, and
+    /// everything that looks like a path or a serial number. Returns `None` if nothing is left.
     fn clean(&self, text: &str) -> Option<String> {
         let mut text: String =
             text.trim_matches(['\0', '\n', ' ']).chars().filter(|c| !c.is_control()).collect();
@@ -190,8 +190,8 @@ fn changes_speed(option: &str) -> bool {
     OPTIONS.contains(&name) && private(option).is_none() && option.len() <= TEXT_MAX
 }
 
-/// Whether the device of `place` is emulated by a program: a ublk device, or a loop device over fonio's image. A model of
-/// fonio that is served in another way looks like a device.
+/// Whether the device of `place` is emulated by a program: a ublk device, or a loop device over fonio's
+/// image. A model of fonio that is served in another way is not recognised and looks like a real device.
 fn is_emulated(sources: &Sources, place: &Place) -> bool {
     let machine = &sources.machine;
     let backing = || read_text(&machine.device_dir(device_of(machine, place)?).join("loop/backing_file"));

@@ -1,4 +1,4 @@
-//! StoreBench: a device's standing among others. One run of at most ten minutes gives one
+//! StoreBench compares a device with others. One run of at most ten minutes gives one
 //! [document](fonio_storebench_document).
 //!
 //! [`plan`] divides the time and bounds the bytes, [`run`] measures the parts and keeps them, [`machine`] describes where,

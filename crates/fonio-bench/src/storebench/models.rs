@@ -1,7 +1,9 @@
-//! Results of the models of the shipped profiles, in virtual time, and the data set of them that ships with fonio.
+//! Results of the models of the shipped profiles, in virtual time, and the data set of these results that
+//! ships with fonio.
 //!
-//! A model has no file system, no apps and no distribution of response times, so these figures are not measured. The data
-//! set is generated (`cargo studies storebench models`) and marked as such; it is never mixed with measured results.
+//! A model has no file system, no apps and no distribution of response times, so these figures are not
+//! measured. The data set is marked as generated (by `cargo studies storebench models`) and never mixed with
+//! measured results.
 
 use fonio_core::{ByteCount, DeviceKind, Op, Timestamp};
 use fonio_sim::measure::{Job, Order, run};
@@ -22,9 +24,9 @@ use crate::result::{Benchmark, Run, TestResult};
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 
 const MIB: u64 = 1 << 20;
-/// As in a full run.
+/// The same range as in a full run.
 const RANGE_BYTES: u64 = 64 * MIB;
-/// The capacity of the modelled devices. Their own would only cost memory.
+/// The capacity of the modelled devices. Their real capacity would only cost memory.
 const CAPACITY_BYTES: u64 = 2048 * MIB;
 const SUSTAINED_BYTES: u64 = 1024 * MIB;
 /// Different places of random requests.
@@ -163,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// The data set is that of the profiles as they are: one of them is computed again.
+    /// The data set matches the current profiles: the test computes one of them again.
     #[test]
     fn the_shipped_results_are_up_to_date() {
         let shipped = shipped();

@@ -1,4 +1,5 @@
-//! The figures of each part, from what was measured. A model and fio give the same [`Benchmark`], so both have them from here.
+//! Computes the figures of each part from its measurement. A model and fio give the same [`Benchmark`], so
+//! this module serves both.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ pub struct PartResult {
     pub written_bytes: u64,
     /// The length of the part in seconds.
     pub took_s: f64,
-    /// Remarks, for the user alone.
+    /// Remarks, only for the user.
     pub notes: Vec<String>,
 }
 
@@ -186,7 +187,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
 /// The curve, with at most [`CURVE_POINTS_MAX`] points.
 fn curve(rates: &[f64]) -> Curve {
     let each = rates.len().div_ceil(CURVE_POINTS_MAX).max(1);
-    // A tenth of a percent of a rate is finer than any measurement of it.
+    // A thousandth of 1 MB/s is finer than any measurement of a rate.
     let rounded = |rate: f64| (rate * 1000.0).round() / 1000.0;
     let points = rates.chunks(each).filter_map(mean).map(rounded);
     Curve { interval_s: RATE_INTERVAL_MS as f64 / 1e3 * each as f64, mb_s: points.collect() }

@@ -1,4 +1,4 @@
-//! What a run measures, how much it writes, and how its time is divided.
+//! The plan of a run: its measurements, the amount that it writes, and the division of its time.
 //!
 //! Each part gets a share of the time that is left, so time that a fast device does not need goes to the later parts. The
 //! amount written is bounded before the run: [`Plan::within`] reduces the long write first, then the repetitions, and then
@@ -23,10 +23,10 @@ pub const READS_ONLY: &str = "a device is only read unless --erase allows to ove
 /// Bytes of a synced write.
 pub(super) const WRITE_BYTES: u64 = 4 << 10;
 
-/// The time of a run, at most.
+/// The maximum time of a run.
 pub const TIME_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The bytes that a run writes, at most, unless the user states another limit.
+/// The maximum number of bytes that a run writes, unless the user states another limit.
 pub const WRITE_MAX: u64 = 16 << 30;
 
 /// How a run measures. An interrupted run is continued only with equal settings.
@@ -51,13 +51,13 @@ pub struct PartPlan {
     pub part: Part,
     /// Its share of the time, relative to those of the other parts.
     pub weight: u32,
-    /// What it does.
+    /// The work of the part.
     pub work: Work,
     /// The largest number of bytes that it writes.
     pub writes_max: u64,
 }
 
-/// What a part does.
+/// The work of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Runs tests with fio.
@@ -75,7 +75,7 @@ pub enum Work {
     Sync {
         /// The range of the writes.
         range_bytes: u64,
-        /// The most writes of a run.
+        /// Maximum number of writes in a run.
         writes_max: u64,
         /// Smallest number of runs.
         runs_min: u32,
@@ -112,7 +112,7 @@ const SYNC_WRITES: u64 = 1000;
 
 /// Bytes of the long write: more than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
-/// A shorter write does not show the end of a cache.
+/// The minimum length of the long write: a shorter one does not show the end of a cache.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 
@@ -172,7 +172,7 @@ impl Plan {
     }
 }
 
-/// What [`Plan::within`] varies.
+/// The quantities that [`Plan::within`] varies.
 struct Shape {
     sustained: u64,
     runs_max: u32,
@@ -223,7 +223,7 @@ impl Shape {
                 if reads_only =>
             {
                 let tests = tests.into_iter().filter(|test| !test.access.writes());
-                // What is there is read; nothing is laid out.
+                // Reads the existing data; nothing is written first.
                 let tests = tests.map(|test| Test { prepare_bytes: 0, ..test }).collect();
                 Work::Tests { tests, runs_min, runs_max, run_time_max }
             }
@@ -269,7 +269,7 @@ fn writes_max(work: &Work) -> u64 {
             range_bytes + writes_max * u64::from(*runs_max) * WRITE_BYTES
         }
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
-        // A place that does not come back is written once more.
+        // A place that reads back wrong is written once more.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
     }
@@ -302,8 +302,8 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
     })
 }
 
-/// Every access with every size. Reads come first, so that they do not wait for what writes leave to be done; then those
-/// that the verdict needs, in case that the time is short.
+/// Every access with every size. Reads come first, so that they do not wait for the remaining work of writes;
+/// then the tests that the verdict needs, in case the time is short.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {
@@ -314,7 +314,7 @@ pub(super) fn sizes(range: u64) -> Vec<Test> {
     tests
 }
 
-/// Reads and writes beside each other. Random ones come first, because the verdict needs them.
+/// Concurrent reads and writes. Random ones come first, because the verdict needs them.
 pub(super) fn interference(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Interference, range, 0);
     tests.sort_by_key(|test| test.access.is_sequential());

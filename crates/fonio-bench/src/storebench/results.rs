@@ -12,7 +12,7 @@ use fonio_system::state;
 use super::run::Kept;
 use crate::error::BenchError;
 
-/// The folder of results, which is made if it is missing.
+/// Returns the folder of results, and makes it if it is missing.
 fn folder() -> Result<PathBuf, BenchError> {
     let folder = state::lasting_folder().ok_or(BenchError::NoStateFolder)?.join("storebench");
     state::make(&folder).map_err(BenchError::system("make", &folder))?;
@@ -54,7 +54,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
-        // What cannot be written can mostly be removed.
+        // A file that cannot be written can mostly be removed.
         let _ = fs::remove_file(&new);
     })
 }
@@ -97,7 +97,7 @@ impl Unfinished {
         Ok(Unfinished { path: folder()?.join(name) })
     }
 
-    /// The unfinished run. One that cannot be read was made by another version, and is not continued.
+    /// The unfinished run. A run that cannot be read was made by another version, and is not continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }

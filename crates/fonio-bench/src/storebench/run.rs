@@ -1,7 +1,8 @@
 //! Runs the parts of a plan, keeps each as soon as it has ended, and makes the document of them.
 //!
-//! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues with the next one.
-//! When the run ends for whatever reason, [`Kept::document`] makes a complete document: figures that are missing say why.
+//! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues
+//! with the next one. Whatever the reason for the end of a run, [`Kept::document`] makes a complete document:
+//! missing figures have a reason.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,11 +32,11 @@ const KEPT_VERSION: u32 = 1;
 /// A run is continued for this long; later, the device may have changed.
 const CONTINUED_FOR_S: u64 = 24 * 3600;
 
-/// The finished parts of a run, and what belongs to all of them.
+/// The finished parts of a run, and their common circumstances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     version: u32,
-    /// The directory or device, by its complete path. It does not get into the document.
+    /// The directory or device, by its complete path. It is not part of the document.
     pub target: PathBuf,
     /// How the run measures.
     pub settings: Settings,
@@ -45,7 +46,7 @@ pub struct Kept {
     pub engine: String,
     /// The beginning, in seconds since 1970.
     pub began_unix_s: u64,
-    /// What is measured.
+    /// The origin of the figures.
     pub origin: Origin,
     /// The file system; `none` for a raw device.
     pub file_system: String,
@@ -57,11 +58,11 @@ pub struct Kept {
     pub health: Option<Health>,
     /// The finished parts.
     pub parts: Vec<PartResult>,
-    /// Remarks on the whole run.
+    /// Remarks on the complete run.
     pub notes: Vec<String>,
 }
 
-/// What belongs to all parts of a run.
+/// The circumstances that all parts of a run have in common.
 #[derive(Clone, Debug)]
 pub struct Circumstances {
     /// The directory or device, by its complete path.
@@ -74,7 +75,7 @@ pub struct Circumstances {
     pub engine: String,
     /// The beginning, in seconds since 1970.
     pub began_unix_s: u64,
-    /// What is measured.
+    /// The origin of the figures.
     pub origin: Origin,
     /// The file system's type; `None` for a raw device.
     pub file_system: Option<String>,
@@ -194,13 +195,13 @@ impl Kept {
     }
 }
 
-/// The name of a file system as keys have it: `fuse.sshfs` becomes `fuse_sshfs`.
+/// The name of a file system in the form of keys: `fuse.sshfs` becomes `fuse_sshfs`.
 fn file_system_word(name: &str) -> String {
     let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
     name.chars().take(16).map(word).collect()
 }
 
-/// What a run does now.
+/// The current step of a run.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     /// The part.
@@ -223,7 +224,7 @@ pub struct Session<'a> {
     pub fio: &'a Fio,
     /// The target.
     pub target: &'a Target,
-    /// What is measured.
+    /// The plan of the run.
     pub plan: &'a Plan,
     /// Set by a signal handler.
     pub stop: &'a AtomicBool,
@@ -334,7 +335,7 @@ impl Session<'_> {
         }
     }
 
-    /// Half of the time is for reading back.
+    /// Half of the time is reserved for reading back.
     fn capacity(&self, count: u64, until: Instant, seed: u64) -> Result<PartResult, BenchError> {
         let mut result = PartResult::not_measured(Part::Capacity, "the check did not begin");
         let until = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;

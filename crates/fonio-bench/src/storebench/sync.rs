@@ -72,7 +72,7 @@ impl SyncTarget {
 impl Drop for SyncTarget {
     fn drop(&mut self) {
         if self.remove {
-            // What cannot be removed now is removed by the next benchmark in this folder.
+            // If the file cannot be removed now, the next benchmark in this folder removes it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -82,7 +82,7 @@ impl Drop for SyncTarget {
 pub(super) struct Syncing<'a> {
     /// The range of the writes.
     pub range_bytes: u64,
-    /// The most writes of a run.
+    /// Maximum number of writes in a run.
     pub writes_max: u64,
     /// Smallest number of runs.
     pub runs_min: u32,
@@ -172,7 +172,7 @@ fn one_run(
     Ok(times)
 }
 
-/// The smallest of the sorted values that is not below this share of them.
+/// The smallest of the sorted values that is not below this share of the values.
 fn at_share(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

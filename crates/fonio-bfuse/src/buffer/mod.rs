@@ -164,8 +164,8 @@ impl Buffer {
                 continue;
             }
             if state.has_sealed() && !state.in_flight {
-                // No manager has taken the sealed entries yet. On a busy CPU that may take long, and this thread is
-                // running.
+                // No manager has taken the sealed entries yet. On a busy CPU that may take long, so this
+                // running thread flushes them.
                 state = self.flush(pending, state, Take::Sealed);
                 continue;
             }
@@ -307,7 +307,7 @@ impl Buffer {
         }
     }
 
-    /// Writes all data below that were pending when this was called.
+    /// Writes below all data that were pending at the call.
     pub(crate) fn drain_all(&self) {
         let listed: Vec<_> = self.lock_dirty().by_age.drain(..).collect();
         for (_, pending) in listed {
@@ -335,7 +335,7 @@ impl Buffer {
     }
 }
 
-/// Those of the file. Data before the error are written.
+/// Writes all data. Errors are those of the file; data before an error are written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {

@@ -26,7 +26,7 @@ pub(super) struct State {
     /// Start of the data that are not below yet; those in flight are included.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Where a write would continue the previous one.
+    /// The offset at which a write would continue the previous one.
     pub(super) expected: u64,
     pub(super) in_flight: bool,
     /// Whether the inode is in the list by age.

@@ -13,7 +13,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,
-    /// Where the aligned part begins.
+    /// The index at which the aligned part begins.
     from: usize,
     bytes: usize,
     used: usize,

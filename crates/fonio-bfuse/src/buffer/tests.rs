@@ -21,7 +21,7 @@ const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Where the last write of the file ended.
+    /// A write at the end of the file's last write.
     Continue {
         file: usize,
         bytes: usize,

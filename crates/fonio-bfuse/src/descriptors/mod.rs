@@ -55,7 +55,7 @@ struct State {
 }
 
 impl Descriptors {
-    /// For a process with the limit `limit`, whose `threads` need some descriptors.
+    /// Creates the limits for a process with the limit `limit`, whose `threads` need some descriptors.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {

@@ -11,7 +11,7 @@ use crate::protocol::{HEADER_OUT, Record, notify};
 
 /// Minor version of the first protocol that forgets inodes by number.
 const PRUNE_MINOR: u32 = 45;
-/// Number of inodes in one message: the most that the kernel accepts.
+/// Number of inodes in one message: the kernel's maximum.
 const BATCH: usize = 512;
 /// Pause after a pass that freed nothing.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -22,8 +22,9 @@ const ENTRY_BYTES: usize = 128;
 /// Size of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
 
-/// The kernel may cache the names of a directory while its modification time does not change. That time has the resolution
-/// of a clock tick, up to 10 ms. If less than this has passed since the last change, another change may not alter the time.
+/// The kernel may cache the names of a directory while its modification time does not change. The
+/// modification time has the resolution of a clock tick, up to 10 ms. If less than this constant has passed
+/// since the last change, another change may not alter the time.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
 /// Whether the next change of the directory certainly alters its modification time.

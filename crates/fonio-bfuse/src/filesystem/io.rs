@@ -21,7 +21,7 @@ impl FileSystem {
         self.statistics.read_bytes.add(bytes as u64);
         let out = out.get_mut(..bytes).ok_or(Errno::INVAL)?;
         let mut done = 0;
-        // From a short answer the kernel concludes that the file ends there.
+        // The kernel takes a short answer for the end of the file.
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {

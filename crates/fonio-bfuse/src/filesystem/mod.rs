@@ -68,8 +68,8 @@ pub(crate) struct Handle {
     writable: bool,
     /// The errors of the inode that this handle has received.
     seen: Mutex<Seen>,
-    /// For a passed-through file that can change without the kernel's inode: its last change of which the kernel was
-    /// notified, in nanoseconds.
+    /// The last change of which the kernel was notified, in nanoseconds, for a passed-through file that can
+    /// change without the kernel's inode.
     changed: Option<AtomicI64>,
 }
 

@@ -23,7 +23,7 @@ struct BackingMap {
 /// lock.
 ///
 /// # Errors
-/// That of the kernel.
+/// Errors of the kernel.
 pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;

@@ -54,7 +54,7 @@ impl Identity {
     /// Gives the calling thread an identity of its own.
     ///
     /// # Errors
-    /// That of the kernel, if the thread cannot have its own umask or drop a capability.
+    /// Errors of the kernel, if the thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
         // SAFETY: no memory is passed; the mask and working directory of this thread become its own.
         if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
@@ -62,7 +62,7 @@ impl Identity {
         }
         // SAFETY: no memory is passed.
         let umask = unsafe { libc::umask(0o022) };
-        // SAFETY: as above; this restores what was found.
+        // SAFETY: as above; this restores the previous umask.
         unsafe { libc::umask(umask) };
         let mut capabilities = [CapabilityWords::default(); 2];
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
@@ -194,7 +194,8 @@ fn set_file_system_ids(uid: u32, gid: u32) {
 }
 
 fn set_groups(groups: &[u32]) -> rustix::io::Result<()> {
-    // SAFETY: the kernel reads `groups.len()` ids. The system call, unlike glibc's function, is of this thread only.
+    // SAFETY: the kernel reads `groups.len()` ids. Unlike glibc's function, the system call affects only this
+    // thread.
     let outcome = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if outcome == 0 { Ok(()) } else { Err(rustix::io::Errno::PERM) }
 }

@@ -90,7 +90,7 @@ pub(crate) enum Policy {
 /// Sets the policy of thread number `thread` of this process.
 ///
 /// # Errors
-/// That of the kernel, if the thread has ended, or an unprivileged user may not return to the default.
+/// Errors of the kernel, if the thread has ended, or if an unprivileged user may not return to the default.
 pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Other => libc::SCHED_OTHER,
@@ -133,7 +133,7 @@ pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
 /// Requests large pages for `memory`, which begins and ends at boundaries of large pages.
 ///
 /// # Errors
-/// That of the kernel, if it has no large pages.
+/// Errors of the kernel, if it has no large pages.
 pub(crate) fn ask_for_huge_pages(memory: &[u8]) -> io::Result<()> {
     let start = memory.as_ptr().cast_mut().cast();
     // SAFETY: the range is that of a live slice; which pages lie behind it changes nothing of its content.

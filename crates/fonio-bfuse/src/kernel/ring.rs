@@ -101,8 +101,9 @@ impl Entry {
         let pieces: u32 = if self.command == REGISTER { 2 } else { 0 };
         // SAFETY: an entry is 128 bytes in the kernel's layout, in which these four are the length.
         unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(pieces) };
-        // SAFETY: `places` lives until the kernel has read it, which it does before `submit` returns. What they name
-        // lives as long as `self`, whose ring is closed first, and nothing refers to it until an answer has come.
+        // SAFETY: `places` lives until the kernel has read it, which it does before `submit` returns. The
+        // memory that they name lives as long as `self`, whose ring is closed first, and nothing refers to it
+        // until an answer has come.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         loop {
             match self.ring.submit_and_wait(1) {
@@ -139,7 +140,7 @@ impl Entry {
     }
 }
 
-/// Whether this process may create such rings; a container may forbid them.
+/// Whether this process may create io_uring rings; a container may forbid them.
 pub(crate) fn has_rings() -> bool {
     IoUring::<Entry128, cqueue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
 }

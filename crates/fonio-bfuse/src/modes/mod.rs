@@ -21,7 +21,7 @@ impl Mode {
     /// Makes the plan of a mount of this mode on this machine.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// A sentence that names the missing feature.
     pub(crate) fn plan(self, options: &Options, offers: Offers) -> Result<Plan, &'static str> {
         match self {
             Self::Auto => Ok(auto::plan(options, offers)),

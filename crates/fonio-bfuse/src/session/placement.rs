@@ -1,14 +1,16 @@
 //! Keeps a caller on its CPU while it makes many requests.
 //!
-//! A thread that sends an answer wakes the caller, and Linux looks for an idle CPU for it. The caller's own CPU is not
-//! idle, because our thread still runs there. So a caller of many small requests would move to another CPU at each request,
-//! and this CPU must be woken from its sleep first. Linux counts a CPU as idle if it runs only threads with the policy
-//! `SCHED_IDLE`. While many requests arrive, our threads therefore take this policy, and callers stay on their CPU.
+//! A thread that sends an answer wakes the caller, and Linux looks for an idle CPU for it. The caller's own
+//! CPU is not idle, because our thread still runs there. So a caller of many small requests would move to
+//! another CPU at each request, and this CPU would first have to wake from its sleep. Linux counts a CPU as
+//! idle if it runs only threads with the policy `SCHED_IDLE`. While many requests arrive, our threads
+//! therefore take this policy, and callers stay on their CPU.
 //!
-//! A thread with this policy starves beside other threads that want its CPU. Therefore, every [`INTERVAL`], a watcher
-//! thread with the ordinary policy checks how long the serving threads waited for a CPU. After a wait of [`WAIT_MAX`] or
-//! longer, all return to the ordinary policy for a time, which doubles with each recurrence. While few requests arrive, the
-//! watcher sleeps, because on a slow CPU it would cost a good part of the CPU time of serving a stream.
+//! A thread with this policy starves if other threads want its CPU. Therefore, every [`INTERVAL`], a watcher
+//! thread with the ordinary policy checks how long the serving threads waited for a CPU. After a wait of
+//! [`WAIT_MAX`] or longer, all return to the ordinary policy for a time, which doubles with each recurrence.
+//! While few requests arrive, the watcher sleeps, because on a slow CPU it would cost a good part of the CPU
+//! time of serving a stream.
 
 use std::fs::File;
 use std::io;
@@ -153,7 +155,8 @@ impl Placement {
         }
     }
 
-    /// Lets the threads give way to callers until requests become few (returns false) or the threads starve (returns true).
+    /// Lets the threads yield to callers until few requests arrive (returns false) or the threads starve
+    /// (returns true).
     fn keep_callers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
         state.longest_wait();
         state.take(Policy::Idle);

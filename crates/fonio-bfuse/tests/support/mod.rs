@@ -14,7 +14,7 @@ pub fn can_mount() -> bool {
     fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
-/// The program of `examples/mount.rs`, which cargo builds beside the tests.
+/// The program of `examples/mount.rs`, which cargo builds together with the tests.
 pub fn program() -> PathBuf {
     let mut path = std::env::current_exe().expect("a test has a path");
     path.pop();

@@ -1,27 +1,29 @@
 //! SQL statements of SQLite without their values.
 //!
-//! [`normalised`] writes `?` for every value, so that statements that differ only in values become equal, and no value is
-//! kept. Statements come from foreign programs and can be cut off, so any bytes are a statement.
+//! [`normalised`] writes `?` for every value, so statements that differ only in values become equal, and no
+//! value is kept. Statements come from other programs and can be cut off, so any bytes are accepted.
 
 mod tokens;
 mod words;
 
 use tokens::{Token, Tokens};
 
-/// The most characters of a normalised statement, with the mark at the end of one that was cut off.
+/// Maximum number of characters of a normalised statement, including the mark at the end of one that was cut
+/// off.
 pub const TEXT_MAX: usize = 240;
 /// The end of a statement that was cut off.
 const CUT: &str = "…";
-/// Stands for more values after the first.
+/// Replaces all values after the first.
 const MORE: &str = "...";
 
-/// The statement with `?` instead of values, in one line, with keywords in capitals and at most [`TEXT_MAX`] characters.
-/// `is_cut` is whether `text` is only the beginning of the statement; its last word can then be a part, and is left out.
+/// Returns the statement with `?` instead of values, in one line, with keywords in capitals and at most
+/// [`TEXT_MAX`] characters. `is_cut` is whether `text` is only the beginning of the statement; its last word
+/// can then be incomplete, and is left out.
 ///
-/// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand. Several values
-/// in a row become `?, ...`, several such rows `(?, ...), ...`. SQLite takes a name in double quotes for text if there is no
-/// such column, so it counts as a value unless it is the name of a table. Words after the `=` of a PRAGMA are values too,
-/// except for a few that say nothing, such as `WAL`.
+/// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
+/// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. SQLite treats a
+/// name in double quotes as text if no column has this name, so it counts as a value unless it is the name of
+/// a table. Words after the `=` of a PRAGMA are values too, except for a few that say nothing, such as `WAL`.
 pub fn normalised(text: &[u8], is_cut: bool) -> String {
     let mut writer = Writer::default();
     let mut tokens = Tokens::new(text, is_cut);
@@ -54,7 +56,7 @@ pub fn with_names(text: &str, mut name: impl FnMut(&str) -> String) -> String {
     replaced + &text[from..]
 }
 
-/// What a statement does to transactions.
+/// The effect of a statement on transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `BEGIN`.
@@ -86,7 +88,7 @@ pub fn kind(text: &str) -> Kind {
     }
 }
 
-/// What the writer wrote last.
+/// The kind of token that the writer wrote last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Last {
     #[default]
@@ -94,7 +96,7 @@ enum Last {
     Keyword,
     Name,
     Value,
-    /// `(` or `.`, after which no space stands.
+    /// `(` or `.`, which no space follows.
     Open,
     Close,
     Comma,
@@ -108,12 +110,13 @@ struct Writer {
     out: String,
     chars: usize,
     last: Last,
-    /// The last word names the place of a table, so that a name follows.
+    /// Whether the last word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
-    /// Where a sign stands that belongs to the next value, if one follows.
+    /// The offset of a sign that belongs to the next value, if one follows.
     sign: Option<usize>,
-    /// Since where values stand, and where the list of values in brackets before them began and ended.
+    /// The offset at which the current values begin, and the beginning and end of the list of values in
+    /// brackets before them.
     values: Option<usize>,
     row: Option<(usize, usize)>,
 }
@@ -173,7 +176,7 @@ impl Writer {
         matches!(self.last, Last::Open | Last::Comma | Last::Operator)
     }
 
-    /// `names_table` is whether the word before it names the place of a table.
+    /// Writes a word. `names_table` is whether the previous word precedes the name of a table.
     fn word(&mut self, word: &[u8], names_table: bool) {
         self.values = None;
         if !words::is_keyword(word) || words::is_mostly_name(word) {
@@ -189,7 +192,7 @@ impl Writer {
     }
 
     fn value(&mut self) {
-        // A sign before a value is a part of it, unless something stands before the sign from which it subtracts.
+        // A sign before a value is a part of it, unless the sign subtracts the value from a preceding one.
         if let Some(at) = self.sign.take() {
             self.cut(at);
             self.last = self.before_sign();
@@ -210,7 +213,7 @@ impl Writer {
         self.values = Some(at);
     }
 
-    /// What stands before a sign that is removed.
+    /// The kind of token before a sign that is removed.
     fn before_sign(&self) -> Last {
         match self.out.bytes().last() {
             None => Last::Nothing,
@@ -265,7 +268,7 @@ impl Writer {
         };
         let open = at - 1;
         match self.row {
-            // `(?), (?)`: what was noted, a comma and a space stand before the bracket.
+            // `(?), (?)`: the noted list, a comma and a space precede the bracket.
             Some((_, end)) if end + 2 == open => {
                 self.cut(end);
                 if !self.out.ends_with(MORE) {
@@ -292,7 +295,7 @@ impl Writer {
     }
 }
 
-/// The bytes as text without control characters, which could do harm to a terminal.
+/// Returns the bytes as text without control characters, which could harm a terminal.
 fn printable(bytes: &[u8]) -> String {
     let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()

@@ -1,4 +1,4 @@
-//! Statements with values, and what is left of them.
+//! Statements with values, and their normalised form.
 
 use proptest::prelude::*;
 
@@ -100,7 +100,7 @@ fn kinds_are_known_by_the_first_word() {
     }
 }
 
-/// The tokens in the simplest way: byte by byte, with what can follow decided by what began.
+/// A naive tokenizer: it goes byte by byte, and the first byte of a token decides which bytes can follow.
 fn naive(text: &[u8]) -> Vec<(char, Vec<u8>)> {
     let mut found: Vec<(char, Vec<u8>)> = Vec::new();
     let byte = |at: usize| text.get(at).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Splits a statement into tokens, as SQLite does (`src/tokenize.c`). Spaces and comments are no tokens.
+//! Splits a statement into tokens, as SQLite does (`src/tokenize.c`). Spaces and comments are not tokens.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(super) enum Token<'t> {
     Quoted(&'t [u8]),
     /// A name in double quotes, with them; SQLite can take it for text.
     DoubleQuoted(&'t [u8]),
-    /// A number, a text, a blob or a parameter; also what could be the beginning of one.
+    /// A number, a text, a blob or a parameter, or a possible beginning of one.
     Value,
     /// One or two characters of another kind, such as an operator.
     Sign(&'t [u8]),
@@ -39,7 +39,7 @@ impl<'t> Tokens<'t> {
         })
     }
 
-    /// The token from the next place on that has one, and that place.
+    /// Returns the next token, and its place.
     fn step(&mut self) -> Option<(Token<'t>, usize)> {
         self.skip_spaces();
         let (start, rest) = (self.at, &self.text[self.at..]);
@@ -100,7 +100,7 @@ fn token(text: &[u8]) -> Option<(Shape, usize)> {
         [] => return None,
         [b'x' | b'X', b'\'', ..] => value(1 + quoted(&text[1..]).0),
         [b'\'', ..] => value(quoted(text).0),
-        // The end of a name can be missing; then it could be anything.
+        // The end of a name can be missing; then it could also be a value.
         [b'"', ..] => or_value(quoted(text), Shape::DoubleQuoted),
         [b'`', ..] => or_value(quoted(text), Shape::Quoted),
         [b'[', ..] => {
@@ -123,12 +123,12 @@ fn or_value((length, is_closed): (usize, bool), shape: Shape) -> (Shape, usize) 
     (if is_closed { shape } else { Shape::Value }, length)
 }
 
-/// The number of bytes before the first one that is an end; all if there is none.
+/// Returns the number of bytes before the first end byte; the number of all bytes if there is no end byte.
 fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }
 
-/// The length of what stands in quotes, which can contain doubled ones, and whether its end is there.
+/// The length of a quoted text, which can contain doubled quotes, and whether its end is present.
 fn quoted(text: &[u8]) -> (usize, bool) {
     let mark = text[0];
     let mut at = 1;
@@ -168,7 +168,7 @@ fn parameter(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a byte can stand in a name; all bytes outside ASCII can.
+/// Whether a name can contain a byte; it can contain all bytes outside ASCII.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
 }

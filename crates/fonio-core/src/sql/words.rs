@@ -157,7 +157,7 @@ const NAMES: [&str; 15] = [
     "RANGE", "ROW", "ROWS", "TIES",
 ];
 
-/// Values of a PRAGMA that are no secret: journal modes, levels and switches.
+/// Values of a PRAGMA that are not secret: journal modes, levels and switches.
 const SETTINGS: [&str; 22] = [
     "DEFAULT",
     "DELETE",
@@ -217,7 +217,7 @@ pub(super) fn names_table(keyword: &str) -> bool {
     matches!(keyword, "FROM" | "INDEX" | "INTO" | "JOIN" | "TABLE" | "TRIGGER" | "UPDATE" | "VIEW")
 }
 
-/// Whether a keyword can stand between one that names the place of a table and the table: `IF NOT EXISTS`, `OR IGNORE`.
+/// Whether a keyword can follow one that precedes a table's name, such as `IF NOT EXISTS` or `OR IGNORE`.
 pub(super) fn is_before_name(keyword: &str) -> bool {
     matches!(
         keyword,

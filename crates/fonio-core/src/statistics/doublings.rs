@@ -1,4 +1,4 @@
-//! A histogram whose classes double: small, exact to merge, and good enough to see what is slow.
+//! A histogram whose classes double: small, exact to merge, and precise enough to show which values are slow.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ pub fn class_of(value: u64) -> usize {
     (u64::BITS - value.leading_zeros()) as usize
 }
 
-/// The first value above a class; `u64::MAX` of the last one.
+/// The first value above a class; `u64::MAX` for the last class.
 pub fn end_of(class: usize) -> u64 {
     u32::try_from(class).ok().and_then(|class| 1_u64.checked_shl(class)).unwrap_or(u64::MAX)
 }
@@ -16,7 +16,7 @@ pub fn end_of(class: usize) -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Doublings {
-    /// Up to the highest class that has values.
+    /// The counts up to the highest class that has values.
     counts: Vec<u64>,
 }
 

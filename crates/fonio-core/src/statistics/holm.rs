@@ -1,8 +1,9 @@
 //! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple Test
 //! Procedure*, 1979).
 //!
-//! Each figure is tested at its share of the level. Figures that show a difference are removed, the others divide their
-//! shares, and so on until no more are found. Whatever is true, the chance that any claim is wrong stays at the level.
+//! Each figure is tested at its share of the level. Figures that show a difference are removed, the others
+//! divide their shares, and so on until no more are found. The probability that any claim is wrong stays at
+//! the level, whichever figures truly differ.
 
 /// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure differs at a
 /// level; it must not claim less at a higher one. Returns the level at which each figure was tested last.

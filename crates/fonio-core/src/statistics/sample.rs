@@ -36,7 +36,8 @@ impl Spread {
     }
 }
 
-/// Whether the mean is known to the share `relative` of it: its standard error is not above that. A single value is not.
+/// Whether the standard error of the mean is at most the share `relative` of the mean. False for a single
+/// value.
 pub fn is_known(values: &[f64], relative: f64) -> bool {
     Spread::of(values)
         .is_some_and(|spread| spread.count > 1 && spread.error() <= relative * spread.mean.abs())
@@ -47,7 +48,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The median; of an even number of values, the mean of the middle two. `None` without values.
+/// The median; for an even number of values, the mean of the middle two. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -1,7 +1,8 @@
 //! A histogram whose steps grow with the value; quantiles of measured values use it.
 //!
-//! A general histogram (HdrHistogram) also updates totals and extremes with every value, and takes four times the space
-//! for the same use. Each request is counted in a dozen histograms, so that took a fifth of a report's time.
+//! A general histogram (HdrHistogram) also updates totals and extremes with every value, and takes four times
+//! the space for the same use. Each request is counted in a dozen histograms, so a general histogram took a
+//! fifth of a report's time.
 
 /// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, a value is at
 /// most half a step from the step's middle, which is `1 / (2 << BITS)` of the value.

@@ -1,5 +1,5 @@
-//! The difference of two means whose runs are independent and vary differently (Welch, *The generalization of "Student's"
-//! problem when several different population variances are involved*, Biometrika 1947).
+//! The difference of two means of independent runs with different variances (Welch, *The generalization of
+//! "Student's" problem when several different population variances are involved*, Biometrika 1947).
 
 use super::sample::Spread;
 use super::student;
@@ -27,7 +27,7 @@ pub struct KnownMean {
 }
 
 impl KnownMean {
-    /// The mean of at least two values; `None` of fewer, which show no spread.
+    /// The mean of at least two values; `None` for fewer, which show no spread.
     pub fn of(values: &[f64]) -> Option<KnownMean> {
         let spread = Spread::of(values).filter(|spread| spread.count > 1)?;
         Some(KnownMean {

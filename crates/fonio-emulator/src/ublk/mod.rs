@@ -5,7 +5,7 @@
 //! The driver requires that the thread that has taken a request also answers it, so a second thread for the timing would
 //! only add a switch between threads to each request.
 //!
-//! Unlike a loop device, ublk has any queue depth from 1, and FUA.
+//! Unlike a loop device, ublk supports FUA and any queue depth from 1.
 
 mod protocol;
 mod queue;

@@ -1,8 +1,9 @@
 //! The thread that serves the queue of a ublk device.
 //!
-//! Each tag of the queue is in one of four states: offered to the driver, in the model, answered (its answer waits for the
-//! next system call), or cancelled. The driver cancels the offers when the device is stopped; the thread ends with the last
-//! tag. It then closes the character node and unmaps the requests, which the deletion of the device waits for.
+//! Each tag of the queue is in one of four states: offered to the driver, in the model, answered (its answer
+//! waits for the next system call), or cancelled. The driver cancels the offers when the device is stopped;
+//! the thread ends with the last tag. It then closes the character node and unmaps the requests; the deletion
+//! of the device waits for both.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -70,7 +71,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Opens the character node and offers to take as many requests as the queue is deep.
+    /// Opens the character node and offers to take one request for each tag of the queue.
     fn open(disk: Arc<Disk>, number: u32) -> io::Result<Queue> {
         let node = open_node(&format!("/dev/ublkc{number}"))?;
         let depth = u16::try_from(disk.limits().depth.clamp(1, fonio_host::UBLK_DEPTH_MAX))

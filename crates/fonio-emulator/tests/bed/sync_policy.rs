@@ -1,9 +1,10 @@
 //! Power cuts on databases of SQLite under a sync policy: what a cut loses, and whether it corrupts.
 //!
-//! A program commits transactions, each in two tables, and reports each commit; a mark in the log of the device acknowledges it
-//! before the program goes on. So a transaction whose mark precedes a cut was acknowledged, and everything that it had to write
-//! before was written. Meanwhile another process makes the kernel write pages back without a flush, so that a cut finds writes of
-//! all files in doubt.
+//! A program commits transactions, each in two tables, and reports each commit; a mark in the log of the
+//! device acknowledges it before the program goes on. So a transaction whose mark precedes a cut was
+//! acknowledged, and everything that had to be written before the acknowledgement was written. Meanwhile
+//! another process makes the kernel write pages back without a flush, so that a cut finds writes of all files
+//! in doubt.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 /// A program, its database and the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// In tables.
+    /// The name in tables.
     pub name: &'static str,
     /// The journal mode that the database has, and that the program asks for.
     pub journal: &'static str,
@@ -33,7 +34,7 @@ pub struct Mode {
     pub promise: Promise,
 }
 
-/// What a mode promises.
+/// The promise of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// Every acknowledged transaction is there.
@@ -55,7 +56,7 @@ const fn mode(
     Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-/// With few pages, cuts meet many checkpoints; with SQLite's default, they meet the end of a window more often.
+/// With few pages, cuts hit many checkpoints; with SQLite's default, they hit the end of a window more often.
 const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
 const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
 const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
@@ -82,7 +83,7 @@ pub const MODES: [Mode; 8] = [
     mode("cache, rollback journal", TRUNCATE, Some("class = 'cache'"), Promise::NeverStale),
 ];
 
-/// What power cuts did.
+/// The result of power cuts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub cuts: u32,
@@ -92,7 +93,7 @@ pub struct Outcome {
     pub corrupt: u32,
     /// With a database that was removed at the first opening afterwards.
     pub removed: u32,
-    /// The most acknowledged transactions that an intact database lacks.
+    /// The largest number of acknowledged transactions that an intact database lacks.
     pub lost_most: u64,
     /// The longest time from the first to the last of them, in milliseconds.
     pub span_ms_most: f64,
@@ -100,7 +101,7 @@ pub struct Outcome {
     pub age_ms_most: f64,
     /// Cuts after which the promise was broken.
     pub broken: u32,
-    /// The first thing that was wrong.
+    /// The first error.
     pub example: Option<String>,
 }
 
@@ -128,8 +129,8 @@ const PREPARE: &str = "
     INSERT INTO right_side SELECT * FROM left_side;
 ";
 
-/// Commits until its standard input ends; prints the number of each transaction after its commit. The checkpoints are frequent, so
-/// that cuts meet them.
+/// Commits until its standard input ends; prints the number of each transaction after its commit. The
+/// checkpoints are frequent, so that cuts hit them.
 const WRITER: &str = "
 import sqlite3, sys
 path, journal, level, checkpoint = sys.argv[1:5]
@@ -175,7 +176,7 @@ const CHECK: &str = "
     SELECT coalesce(max(turn), 0) FROM done;
 ";
 
-/// A database on an emulated device, and the log of what was written to it.
+/// A database on an emulated device, and the log of the device's writes.
 pub struct Recorded {
     log: Log,
     /// For each acknowledged transaction, the number of records up to its mark, and its time.
@@ -317,7 +318,7 @@ impl Recorded {
         Ok((!stopped).then_some(outcome))
     }
 
-    /// Opens a database as after the boot that follows the cut.
+    /// Opens a database in the same way as after the boot that follows the cut.
     fn look(&self, database: &Path, cut: Cut, outcome: &mut Outcome) -> Result<()> {
         outcome.cuts += 1;
         let mut broken = None;
@@ -368,7 +369,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Opens the database with the library in another boot; whether that removed it.
+    /// Opens the database with the library in another boot, and returns whether that removed it.
     fn is_removed(&self, database: &Path) -> Result<bool> {
         let boot = self.state.path().join("boot");
         fs::write(&boot, "11111111-1111-1111-1111-111111111111\n")?;
@@ -399,7 +400,7 @@ impl Drop for Running {
     }
 }
 
-/// A file that is removed when this goes out of scope; whoever has it open goes on reading it.
+/// A file that is removed when this goes out of scope; processes that have it open can still read it.
 struct Removed(PathBuf);
 
 impl Drop for Removed {

@@ -1,4 +1,4 @@
-//! What fixes change in a setup, so that they can be tried.
+//! The changes that fixes make to a setup when they are tried.
 
 use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};

@@ -1,4 +1,5 @@
-//! The fixes that fonio can prove: what each one changes, and what a power cut can lose with it.
+//! The fixes that fonio can prove, with the changes that each one makes and the data that a power cut can
+//! lose with it.
 //!
 //! | fix | study |
 //! |---|---|
@@ -21,11 +22,11 @@ pub use catalogue::FIXES;
 pub struct Fix {
     /// The fix's name on the command line.
     pub name: &'static str,
-    /// What kind of thing the fix changes.
+    /// The kind of thing that the fix changes.
     pub changes: Group,
     /// One line on what the fix does.
     pub does: &'static str,
-    /// What a power cut can lose with the fix that it could not lose without it.
+    /// The additional data that a power cut can lose with the fix.
     pub loses: Loss,
     /// The study of the fix, or a note that we measure it ourselves.
     pub source: &'static str,
@@ -37,13 +38,13 @@ pub struct Fix {
 /// How a fix changes a setup, so that it can be tried.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// As a setting is tried.
+    /// Like a setting.
     Setting(Trial),
-    /// Without a workload, a command runs, whose work cannot be changed.
+    /// A change of the setup. Without a workload, a command runs, and its work cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
-/// What can measure the gain of a fix.
+/// The kinds of measurement that can show the gain of a fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredWith {
     /// A workload or a command.

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use fonio_host::{cached_bytes, drop_file_cache};
 use serde::{Deserialize, Serialize};
 
-/// At most this many of the files that stayed in the cache are named, the largest first.
+/// Maximum number of named files that stayed in the cache, the largest first.
 const NAMED: usize = 5;
 
-/// What was dropped before a cold launch.
+/// The pages that were dropped before a cold launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Number of files that the command opens.

@@ -1,4 +1,4 @@
-//! Launches: how long a command takes, and what it waits for.
+//! Measures launches: how long a command takes, and what it waits for.
 //!
 //! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time into
 //! parts. Before the first measured launch in a place, the command runs once without being measured. For warm launches,
@@ -39,7 +39,7 @@ const HTTP_VARIABLE: &str = "FONIO_HTTP";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// Of the files that the command opens, only pages that other processes map.
+    /// No pages of the files that the command opens, except those that other processes map.
     Cold,
     /// The pages that an earlier launch left.
     Warm,
@@ -54,7 +54,7 @@ pub struct LaunchOptions<'a> {
     pub cache: CacheState,
     /// When a command that does not end by itself counts as launched.
     pub until_idle: Option<Quiet>,
-    /// Launches that are not measured, before each measured one, if the cache is to be warm.
+    /// Number of unmeasured launches before each measured one, if the cache should be warm.
     pub warmup: u32,
     /// Files to copy to a device that is formatted for the launch.
     pub copy: &'a [PathBuf],

@@ -164,7 +164,7 @@ fn words(kind: PartKind) -> &'static str {
     }
 }
 
-/// Returns a sentence on what was dropped and what stayed.
+/// Returns a sentence on the dropped and the remaining pages.
 fn cold(dropped: &Dropped) -> String {
     let size = |bytes: u64| Unit::Bytes.format(bytes as f64);
     let files = dropped.files;

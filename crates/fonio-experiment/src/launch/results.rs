@@ -51,7 +51,7 @@ pub struct LaunchFigures {
     pub signal: Option<i32>,
     /// Whether fonio ended the command because it became quiet.
     pub became_quiet: bool,
-    /// What was dropped from the cache before the launch; `None` for a warm launch.
+    /// The pages dropped from the cache before the launch; `None` for a warm launch.
     pub dropped: Option<Dropped>,
     /// A sentence on where the time went.
     pub verdict: String,
@@ -111,7 +111,7 @@ impl LaunchFigures {
     }
 }
 
-/// What a thread of a launch did or waited for.
+/// The activity of a thread of a launch, or the cause of its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
@@ -176,7 +176,7 @@ pub struct LaunchSeries {
     pub command: Vec<String>,
     /// The state of the page cache when each launch began.
     pub cache: CacheState,
-    /// What all places have in common.
+    /// The properties that all places have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The seed of the device model.

@@ -1,5 +1,6 @@
-//! Where throughput is lost between a file and a device (Jeong and Won 2014, section 2.3): sequential I/O in records of
-//! 512 KiB to the bare device, through the file system, and through FUSE on top of it.
+//! Measures the throughput lost in each layer between a file and a device (Jeong and Won 2014, section 2.3):
+//! sequential I/O in records of 512 KiB to the bare device, through the file system, and through FUSE on top
+//! of it.
 //!
 //! Each layer is an arm of a [`Plan`], compared with the layer below it; each FUSE mode is compared with the file
 //! system. A trial measures throughput without a recording. Therefore it needs root only if the layer does.
@@ -21,7 +22,7 @@ use crate::error::ExperimentError;
 use crate::test_bed::Roles;
 use crate::trial::{Arm, PILOT_ROUNDS, Plan, Rounds, Timed, Trial, compare};
 
-/// What is measured, and how often.
+/// The layers to measure, and the number of repetitions.
 #[derive(Clone, Debug)]
 pub struct LayersOptions<'a> {
     /// A directory on the device. The test files are created in it and removed again.
@@ -74,7 +75,7 @@ pub struct LayerResult {
     pub write_change: Option<Change>,
     /// The read rate over that of the layer that it is compared with, by rounds.
     pub read_change: Option<Change>,
-    /// What could not be measured, and why.
+    /// The layers that could not be measured, with the reasons.
     pub note: Option<String>,
 }
 

@@ -8,7 +8,7 @@
 //! | `live.json` | the result so far ([`LiveResult`]) |
 //! | `slices.csv` | the slices as a table |
 //!
-//! Each file is complete or absent, also after `kill -9`: it is written beside its place and renamed.
+//! Each file is complete or absent, also after `kill -9`: it is written under another name and then renamed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -49,7 +49,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The plan in the folder `path`; `None` if there is none.
+    /// The plan in the folder `path`; `None` without a plan.
     pub(super) fn plan_in(path: &Path) -> Result<Option<LivePlan>, ExperimentError> {
         read(&path.join(PLAN))
     }
@@ -114,7 +114,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ExperimentError> 
     }
 }
 
-/// The first difference between the plan of a folder and the one that was asked for, in words.
+/// Describes the first difference between the plan of a folder and the requested one.
 fn difference(found: &LivePlan, asked: &LivePlan) -> Option<String> {
     let unit = |plan: &LivePlan| plan.unit.clone().unwrap_or_else(|| "all programs".to_owned());
     let (a, b) = (&found.setting, &asked.setting);

@@ -3,14 +3,15 @@
 //!
 //! The life of a slice:
 //!
-//! 1. Of each pair of slices, one is with the setting; which comes first is drawn from the seed.
-//! 2. With the setting, it is borrowed: the ledger has the old value before the new one is set.
-//! 3. The carry-over time passes, which is not measured: requests of before the switch end.
+//! 1. One slice of each pair has the setting; the seed decides which slice comes first.
+//! 2. For a slice with the setting, the setting is borrowed: the ledger has the old value before the new one
+//!    is set.
+//! 3. The carry-over time passes, which is not measured: requests from before the switch end.
 //! 4. The slice is recorded, like any other recording.
 //! 5. The old value is restored, and the slice is analysed and written to the folder.
 //!
-//! Between slices, the old value is in force. So a test can end after every slice, and whatever ends it leaves the machine
-//! as it was. A pair of which only one slice was measured does not count.
+//! Between slices, the old value is in force. So a test can end after every slice, and leaves the machine as
+//! it was, whatever the reason. A pair with only one measured slice does not count.
 
 mod folder;
 mod result;
@@ -37,7 +38,8 @@ pub use result::{LivePair, LiveResult, OfArm};
 use slice::measure;
 pub use slice::{BlockedProgramTime, MeasuredSlice, PressureShares};
 
-/// What is tested, and how. It is in the folder as `plan.json`; a test that goes on must have the same.
+/// The tested setting and the method. It is in the folder as `plan.json`; a continued test must have the same
+/// plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePlan {
     /// The version of the folder's files.
@@ -60,7 +62,7 @@ impl LivePlan {
     /// The version of the folder's files.
     pub const VERSION: u32 = 1;
 
-    /// The plan of the test in `folder`; `None` if it holds none.
+    /// Returns the plan of the test in `folder`; `None` if the folder has no plan.
     ///
     /// # Errors
     ///
@@ -79,7 +81,7 @@ impl LivePlan {
         Duration::from_secs_f64(2.0 * (self.slice_s + self.carry_over_s))
     }
 
-    /// Whose waits are measured, for sentences.
+    /// The programs whose waits are measured, for sentences.
     fn whose(&self) -> String {
         match &self.unit {
             Some(unit) => format!("threads of {unit}"),
@@ -88,7 +90,7 @@ impl LivePlan {
     }
 }
 
-/// How long, where to, and what stops it.
+/// The duration of a test, its folder, and its stop signal.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions<'a> {
     /// No pair begins that would end after this time.
@@ -107,7 +109,7 @@ pub enum LiveProgress<'a> {
     Note(&'a str),
     /// A slice was measured.
     Slice {
-        /// It.
+        /// The slice.
         slice: &'a MeasuredSlice,
         /// The time blocked in it, in seconds per second.
         blocked: f64,
@@ -116,7 +118,7 @@ pub enum LiveProgress<'a> {
     },
     /// A pair is complete.
     Pair {
-        /// What all pairs show.
+        /// The result of all pairs.
         paired: &'a Paired,
     },
 }
@@ -133,16 +135,16 @@ pub enum Ended {
     Error(ExperimentError),
 }
 
-/// A test that began, however it ended.
+/// The outcome of a test that began, whatever ended it.
 #[derive(Debug)]
 pub struct LiveOutcome {
-    /// What the complete pairs show.
+    /// The result of the complete pairs.
     pub result: LiveResult,
     /// Why it ended.
     pub ended: Ended,
 }
 
-/// Runs a test as `plan` says, or goes on with that of the folder, and tells its progress.
+/// Runs a test as `plan` says, or continues that of the folder, and reports its progress.
 ///
 /// # Errors
 ///
@@ -179,7 +181,7 @@ pub fn run_live(
     let result = LiveResult::of(&plan, &slices);
     folder.write_result(&result)?;
     match closed {
-        // What could not be restored is more important than why the test ended.
+        // A failed restoration is more important than the reason for the end of the test.
         Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
         Ok(()) => Ok(LiveOutcome { result, ended }),
     }
@@ -207,7 +209,7 @@ impl Test<'_> {
         loop {
             let result = LiveResult::of(&self.plan, &self.slices);
             self.folder.write_result(&result)?;
-            // The user wants to know more than a test of before found.
+            // A continued test measures at least one slice: the user wants more than the earlier result.
             if result.paired.answer.is_final() && self.measured_here > 0 {
                 return Ok(Ended::Answered);
             }
@@ -255,7 +257,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // It shows a part of a slice; a failure to remove it does no harm.
+            // The folder has only a part of a slice; a failure to remove it does no harm.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;
@@ -327,8 +329,8 @@ fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
         .ok_or_else(|| ExperimentError::NoUnit { unit: unit.to_owned(), seen: now.into_keys().collect() })
 }
 
-/// The file with the pressure of the control group that holds all of `groups`; `None` if that is the root, or the kernel has
-/// none.
+/// The file with the pressure of the control group that holds all of `groups`; `None` if that is the root, or
+/// if the kernel does not measure pressure.
 fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
     let root = MountTable::read().ok()?.of_kind("cgroup2").next()?.dir.clone();
     let mut groups = groups.iter();

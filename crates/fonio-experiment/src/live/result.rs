@@ -1,4 +1,4 @@
-//! What the slices of a test show, as numbers, as one sentence and as a table.
+//! The result of a test's slices, as numbers, as one sentence and as a table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// Below this time, in seconds per second, threads were hardly blocked: nobody notices an effect on it. Ours.
+/// Below this time, in seconds per second, threads were hardly blocked, and users do not notice an effect.
+/// Our choice.
 const HARDLY: f64 = 1e-3;
 /// From this time on, in seconds per second, a program is blocked nearly always.
 const NEARLY_ALWAYS: f64 = 0.9;
@@ -25,7 +26,7 @@ pub struct LiveResult {
     /// The time in seconds that a test needs to show an effect of 20 percent, without that for writing recordings; `None` with
     /// fewer than three pairs.
     pub needed_s: Option<f64>,
-    /// What was tested, and how.
+    /// The tested setting and the method.
     pub plan: LivePlan,
     /// The means over the slices without the setting.
     pub without: Option<OfArm>,
@@ -79,7 +80,7 @@ impl<'a> Counted<'a> {
 }
 
 impl LiveResult {
-    /// Returns what `slices` show.
+    /// Returns the result of `slices`.
     ///
     /// A program that is bulk work in one slice of a pair does not count in the other one either; otherwise a pair would
     /// compare different programs.
@@ -151,7 +152,7 @@ impl LiveResult {
     }
 }
 
-/// The pairs of which both slices count.
+/// The pairs whose slices both count.
 fn counted(slices: &[MeasuredSlice]) -> Vec<Counted<'_>> {
     let find = |pair: u32, with_setting: bool| {
         slices
@@ -253,7 +254,7 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     sentence
 }
 
-/// A ratio as a change: `-41 %`, `+20 %`, `3.2 times`, and for an end that is not known `any change`.
+/// A ratio as a change: `-41 %`, `+20 %`, `3.2 times`; `any change` for an unknown end of an interval.
 fn change(ratio: Option<f64>) -> String {
     match ratio {
         None => "any change".to_owned(),

@@ -1,4 +1,4 @@
-//! One slice of time: recorded, and reduced to what was blocked in it.
+//! One slice of time: records it, and reduces it to the threads that were blocked in it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,10 +19,11 @@ use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::trial::check_stop;
 
-/// The pressure of the whole machine.
+/// The pressure of the complete machine.
 const MACHINE_PRESSURE: &str = "/proc/pressure/io";
 
-/// From this share of lost waits on, a slice does not count. The same as for lost events elsewhere.
+/// From this share of lost waits on, a slice does not count. It is the same share as for lost events
+/// elsewhere.
 const LOST_SHARE_MAX: f64 = 0.01;
 
 /// A slice that is shorter than this share of the planned time does not count.
@@ -41,7 +42,7 @@ pub struct MeasuredSlice {
     pub measured_s: f64,
     /// The programs whose threads were blocked, except those of the kernel.
     pub programs: Vec<BlockedProgramTime>,
-    /// The pressure on the whole machine; `None` if the kernel has none.
+    /// The pressure on the complete machine; `None` if the kernel does not measure pressure.
     pub machine_pressure: Option<PressureShares>,
     /// The pressure in the unit's control group.
     pub unit_pressure: Option<PressureShares>,
@@ -51,7 +52,7 @@ pub struct MeasuredSlice {
     pub recording: String,
 }
 
-/// For how long the threads of a program were blocked in a slice.
+/// The time for which the threads of a program were blocked in a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedProgramTime {
     /// The threads' name.
@@ -66,7 +67,7 @@ pub struct BlockedProgramTime {
     pub long: u64,
 }
 
-/// The shares of a slice in which tasks stood still because of I/O.
+/// The shares of a slice in which tasks were stalled by I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PressureShares {
     /// At least one task.
@@ -104,8 +105,8 @@ impl MeasuredSlice {
     }
 }
 
-/// Whether a program counts: that of the unit; without a unit, every one that is not bulk work, neither in this slice nor
-/// among `bulk`.
+/// Whether a program counts. With a unit, the programs of the unit count; without one, every program that is
+/// bulk work neither in this slice nor in `bulk`.
 pub(super) fn counts(
     program: &BlockedProgramTime,
     plan: &LivePlan,
@@ -126,7 +127,7 @@ struct Pressures {
     unit: Option<Pressure>,
 }
 
-/// Where a slice belongs.
+/// The place of a slice in the test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) number: u32,
@@ -166,7 +167,7 @@ pub(super) fn measure(
             note(text);
         }
         Progress::Started { .. } => before = Some((Instant::now(), pressures())),
-        // Comes once a second; the end of the capture is not told.
+        // This message comes once a second; no message reports the end of the capture.
         Progress::Running { .. } => after = Some((Instant::now(), pressures())),
         _ => {}
     })?;
@@ -215,7 +216,7 @@ pub(super) fn measure(
     })
 }
 
-/// The devices to watch: that of the setting; for a setting of the machine, all.
+/// The devices to watch: the device of the setting, or all devices for a setting of the machine.
 fn watched(target: &Target) -> Vec<Selector> {
     match target.scope() {
         Scope::Disk => vec![Selector::Device(target.path().into_os_string())],
@@ -224,7 +225,7 @@ fn watched(target: &Target) -> Vec<Selector> {
     }
 }
 
-/// Sleeps, and looks meanwhile whether it should stop.
+/// Sleeps, and checks meanwhile whether it should stop.
 fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
     /// A person who pressed Ctrl-C does not notice a tenth of a second.
     const LOOK: Duration = Duration::from_millis(100);

@@ -1,4 +1,5 @@
-//! What a thread waited for before an access: an earlier access, of its own or of the thread that let it go on.
+//! Finds the earlier access for which a thread waited before an access: one of its own, or one of the thread
+//! that woke it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::lanes::Threaded;
 use super::{Begins, since};
 
-/// How many threads a chain of waits may have.
+/// Maximum number of threads in a chain of waits.
 const CHAIN_MAX: usize = 16;
 
 /// An access that has to end first.
@@ -27,9 +28,9 @@ struct Cause {
 pub(super) struct Causes {
     /// The ends of the accesses of each thread, with their places.
     accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
-    /// The waits of each thread for others: when each ended, and who ended it.
+    /// The waits of each thread for others: when each ended, and which thread ended it.
     waits: FxHashMap<u32, Vec<(Timestamp, u32)>>,
-    /// Who started each thread.
+    /// The thread that started each thread.
     parents: FxHashMap<u32, u32>,
 }
 
@@ -48,7 +49,7 @@ impl Causes {
             _ => row.parent_pid,
         };
         if let Some(starter) = starter.filter(|starter| *starter != row.tid) {
-            // A process whose parent ended gets another one.
+            // A process whose parent ended is reparented; the first parent counts.
             self.parents.entry(row.tid).or_insert(starter);
         }
     }
@@ -58,14 +59,14 @@ impl Causes {
         self.accesses.entry(tid).or_default().push((ended, at));
     }
 
-    /// Ends the adding.
+    /// Sorts the entries after all have been added.
     fn settle(&mut self) {
         self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
-    /// What had ended last of that for which the thread had waited at an instant. A thread that did nothing before waited for
-    /// the one that started it.
+    /// Returns the access that ended last among those for which the thread had waited at an instant. A thread
+    /// that did nothing before waited for the thread that started it.
     fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
     }
@@ -73,7 +74,7 @@ impl Causes {
     fn chain(&self, tid: u32, at: Timestamp, left: usize) -> Option<Cause> {
         let own = last(self.accesses.get(&tid), at).map(|(ended, at)| Cause { tid, at, ended });
         let wait = last(self.waits.get(&tid), at);
-        // An access of its own that ended after the wait is what it had waited for.
+        // If an access of its own ended after the wait, the thread had waited for this access.
         let wait = wait.filter(|(ended, _)| own.is_none_or(|own| own.ended < *ended));
         let next = match (wait, own) {
             (Some((ended, waker)), _) => Some((waker, ended)),
@@ -96,7 +97,7 @@ impl SignalNumbers {
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
     }
 
-    /// The signal that an access sets, if any waits for it.
+    /// The signal that an access sets, if another access waits for it.
     fn of(&self, tid: u32, at: usize) -> Option<u32> {
         self.0.get(&(tid, at)).copied()
     }
@@ -106,7 +107,7 @@ impl SignalNumbers {
     }
 }
 
-/// What can wait for an access of another thread, and what another thread can wait for.
+/// An access that can wait for an access of another thread, and for which another thread can wait.
 pub(super) trait Waits {
     /// When it begins.
     fn begins(&mut self) -> &mut Begins;

@@ -1,7 +1,7 @@
-//! Puts threads one after another that followed each other in the recording.
+//! Combines threads that followed each other in the recording into one thread.
 //!
-//! A recording of a shell can have thousands of threads, of which few ran at a time; and without pauses, its commands would
-//! otherwise run all at once.
+//! A recording of a shell can have thousands of threads, but only few ran at a time. In a replay without
+//! pauses, all its commands would otherwise run at once.
 
 use fonio_core::Timestamp;
 
@@ -12,17 +12,17 @@ pub(super) struct Threaded<A> {
     pub began: Timestamp,
     /// When the last one ended.
     pub ended: Timestamp,
-    /// All, in the order of time.
+    /// All accesses, in the order of time.
     pub accesses: Vec<A>,
 }
 
-/// The accesses that follow each other; as few lists as there were threads at once.
+/// Returns lists of accesses that follow each other; their number is the number of threads that ran at once.
 pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);
     let mut lanes: Vec<Threaded<A>> = Vec::new();
     for mut thread in threads {
-        // The one that ended last is the likeliest to have been waited for.
+        // The thread that ended last is most likely the one for which this thread waited.
         let free = lanes.iter_mut().filter(|lane| lane.ended <= thread.began).max_by_key(|lane| lane.ended);
         match free {
             Some(lane) => {

@@ -1,11 +1,12 @@
-//! Memory of which accesses are made.
+//! Memory that accesses read into and write from.
 
 use fonio_core::Random;
 
 /// Direct I/O needs memory that begins at a multiple of this.
 const ALIGNMENT: usize = 4096;
 
-/// Memory that begins at a multiple of a block. Its content does not compress, so that a compressing file system writes it all.
+/// Memory that begins at a multiple of a block. Its content does not compress, so a compressing file system
+/// writes all of it.
 #[derive(Debug, Default)]
 pub(super) struct Buffer(Vec<u8>);
 

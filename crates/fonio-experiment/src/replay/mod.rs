@@ -1,12 +1,13 @@
-//! Replays a recording on any storage, so that a user's own load is a workload.
+//! Replays a recording on any storage: a user's own load becomes a workload.
 //!
 //! [`What::Blocks`] are its reads, writes and flushes of the device, past the page cache, on one file that holds every
 //! accessed place. [`What::Calls`] are its file-system calls, through the page cache and the file system, on files of the
 //! recorded lengths.
 //!
-//! Each thread of the recording is a thread. What began after the thread's previous access had ended waits for that one here
-//! too, and begins as long after it as in the recording: on a faster device, the thread goes on earlier. So does a thread
-//! whose recorded wait shows that another one had let it go on, or had started it.
+//! Each thread of the recording is a thread. An access that began after the end of the thread's previous
+//! access waits for that access in the replay too, and begins after the same pause: on a faster device, the
+//! thread continues earlier. The same holds for a thread whose recorded wait shows that another thread woke
+//! it or started it.
 
 pub mod blocks;
 pub mod calls;
@@ -32,7 +33,7 @@ use crate::error::ExperimentError;
 use crate::filling::Space;
 use signals::Signals;
 
-/// What of a recording is replayed.
+/// The part of a recording that is replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum What {
     /// The I/O of the device.
@@ -42,7 +43,7 @@ pub enum What {
     Calls,
 }
 
-/// What a replay does.
+/// The plan of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// The I/O of the device.
@@ -54,7 +55,7 @@ pub enum Plan {
 /// When an access begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// This long after the beginning of the replay: nobody waited.
+    /// This long after the beginning of the replay: the thread had not waited.
     At(Duration),
     /// This long after the end of the thread's previous access: it had waited for that one.
     AfterEnd(Duration),
@@ -69,7 +70,7 @@ pub enum Begins {
     },
 }
 
-/// What all threads of a replay share.
+/// The state that all threads of a replay share.
 struct Shared {
     began: Instant,
     fast: bool,
@@ -125,10 +126,10 @@ fn since(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::from_nanos(later.since(earlier).unwrap_or_default().0)
 }
 
-/// The unit in which accessed places are kept and filled.
+/// The size of the chunks in which accessed places are kept and filled.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads what the recording in `dir` did.
+/// Reads the plan of a replay from the recording in `dir`.
 ///
 /// # Errors
 ///
@@ -160,7 +161,7 @@ pub fn plan(dir: &Path, what: What) -> Result<Plan, ExperimentError> {
 }
 
 impl Plan {
-    /// What it replays.
+    /// The replayed part of the recording.
     pub fn what(&self) -> What {
         match self {
             Plan::Blocks(_) => What::Blocks,
@@ -184,7 +185,7 @@ impl Plan {
         }
     }
 
-    /// The most room that it takes.
+    /// Maximum space that it takes.
     pub fn room(&self) -> ByteCount {
         match self {
             Plan::Blocks(plan) => plan.file_bytes,
@@ -192,8 +193,8 @@ impl Plan {
         }
     }
 
-    /// Makes the file or folder on which it works, and makes it durable and cold: an access to a hole would be no access, and
-    /// one to the page cache none to the device.
+    /// Makes the file or folder on which it works, durable and cold: an access to a hole or to the page cache
+    /// would not reach the device.
     ///
     /// # Errors
     ///
@@ -227,7 +228,7 @@ impl Plan {
     }
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replayed {
     /// From the beginning of the first access to the end of the last one.

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a thread that waits for another one looks whether the replay has failed.
+/// How often a thread that waits for another one checks whether the replay has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The ends for which threads wait.
@@ -21,7 +21,7 @@ impl Signals {
         changed.notify_all();
     }
 
-    /// When it was set; `None` if the replay failed before.
+    /// Waits for the signal, and returns when it was set; `None` if the replay failed before.
     pub(super) fn wait(&self, signal: u32, has_failed: &dyn Fn() -> bool) -> Option<Instant> {
         let (ended, changed) = &self.0[signal as usize];
         let mut known = ended.lock().unwrap_or_else(PoisonError::into_inner);

@@ -90,8 +90,8 @@ pub enum Step {
         /// Its old value.
         was: String,
     },
-    /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless somebody else has changed it
-    /// since, or the device is gone.
+    /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless another user
+    /// or program has changed it since, or the device is gone.
     Borrowed {
         /// The setting, with the old and the new value.
         setting: Applied,
@@ -245,8 +245,8 @@ impl Ledger {
         let mut recovery = Recovery::default();
         Self::recover_all(dir, &mut recovery)?;
         if !recovery.failed.is_empty() && !recovery.undone.is_empty() {
-            // What could not be undone may have waited for what was undone after it: an array is busy until the requests to
-            // its devices fail, whose server was killed.
+            // A step that could not be undone may have waited for one that was undone after it: an array
+            // whose server was killed is busy until the requests to its devices fail.
             recovery.failed.clear();
             Self::recover_all(dir, &mut recovery)?;
         }
@@ -353,7 +353,7 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
     Ok((owner, steps))
 }
 
-/// Makes a folder to which nobody else can write, because root executes the steps in it.
+/// Makes a folder to which no other user can write, because root executes the steps in it.
 pub(crate) fn make_private_dir(dir: &Path) -> Result<(), HostError> {
     use std::os::unix::fs::MetadataExt;
     state::make(dir).map_err(HostError::system("make", dir))?;

@@ -8,7 +8,7 @@ use crate::{Entry, HostError, Ledger, Step};
 /// A setting that was changed, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The kind of setting, and what it applies to.
+    /// The kind of setting, and its object.
     pub target: Target,
     /// The value before the change.
     pub old: String,
@@ -70,7 +70,8 @@ impl Applied {
     ///
     /// # Errors
     ///
-    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
+    /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
+    /// is gone.
     pub fn expect_new(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.new, &self.new)
     }

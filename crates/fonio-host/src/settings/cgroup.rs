@@ -67,7 +67,7 @@ fn costs(groups: &Path) -> bool {
     fs::read_to_string(groups.join("io.cost.qos")).is_ok_and(|text| text.contains("enable=1"))
 }
 
-/// The disks with hardware or a hypervisor below them; not loop devices and the like.
+/// The disks with hardware or a hypervisor below them; not virtual ones such as loop devices.
 pub(super) fn disks(sys_block: &Path) -> Vec<String> {
     let entries = fs::read_dir(sys_block).into_iter().flatten().flatten();
     let is_disk = |dir: &PathBuf| {
@@ -91,7 +91,7 @@ fn schedulers(sys_block: &Path) -> Vec<(String, String)> {
     disks(sys_block).into_iter().filter_map(|disk| in_use(&disk).map(|name| (disk, name))).collect()
 }
 
-/// The folder of a control group; the error is the reason why it is none.
+/// Returns the folder of a control group; the error is the reason why the path is not one.
 pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
     let inside = path.strip_prefix(GROUPS).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
     let dir = Path::new(GROUPS).join(inside);

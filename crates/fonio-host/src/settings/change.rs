@@ -2,14 +2,16 @@
 //!
 //! The order:
 //!
-//! 1. Only one process at a time changes a setting. Its lock comes first; then we look whether the setting is as planned.
-//! 2. A change is put in force before it is kept, so that no file keeps what the kernel refuses. If it cannot be kept, it is taken
-//!    back. A change that lasts by itself is kept first: if the process is killed in between, the record that outlasts a reboot
-//!    has the old value.
+//! 1. Only one process at a time changes a setting. It takes the lock first; then it checks whether the
+//!    setting still has the expected value.
+//! 2. A change is put in force before it is kept, so no file keeps a value that the kernel refuses. If the
+//!    change cannot be kept, it is taken back. A change that lasts by itself is kept first: if the process is
+//!    killed in between, the record that outlasts a reboot has the old value.
 //! 3. Changes are undone in reverse order: a scheduler that was set before a number of requests sets that number when it goes.
-//! 4. A kept setting is taken out of its files before its old value comes back, because such a file can be what puts it in force.
-//!    A folder is restored first: programs may use it, and then its files must stay. So is what lasts by itself.
-//! 5. What cannot be undone stays on record. The other changes are undone.
+//! 4. A kept setting is removed from its files before its old value is restored, because these files may put
+//!    it in force. Exceptions: a folder is restored first, because its files must stay while programs use it.
+//!    A setting that lasts by itself is restored first too.
+//! 5. A change that cannot be undone stays on record. The other changes are undone.
 //!
 //! However often a setting is changed, undoing restores the value from before the first change.
 
@@ -205,7 +207,7 @@ impl Changes {
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
-        // Before the files change: they can be what puts it in force.
+        // Before the files change, because they may put it in force.
         let undone = self.would_undo(undoing)?;
         let is_first = change.target.is_restored_first();
         if kept.is_some() && !is_first {
@@ -375,7 +377,7 @@ mod tests {
         assert_eq!(order, [&targets[2], &targets[1], &targets[0]]);
         let undone: Vec<bool> = to_undo.iter().map(|undoing| changes.undo(undoing).is_ok()).collect();
         assert_eq!(undone, [true, false, true]);
-        // It is as it was, in force and kept.
+        // It is unchanged, in force and kept.
         assert_eq!(read(&targets[1], "value"), "new");
         assert!(kept_file(targets[1].object()).exists());
         let left = changes.to_undo(None, None);

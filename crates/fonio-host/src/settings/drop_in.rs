@@ -30,7 +30,7 @@ pub(super) struct Keys {
     pub are_lists: bool,
     /// Only assignments with this in them are the setting's.
     pub only_with: &'static str,
-    /// Lines that the drop-in has besides.
+    /// Further lines of the drop-in.
     pub more: &'static [&'static str],
 }
 
@@ -44,7 +44,7 @@ impl Keys {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropIn<'u> {
     keys: &'static Keys,
-    /// The unit, or none for journald.
+    /// The unit; `None` for journald.
     unit: Option<&'u str>,
 }
 

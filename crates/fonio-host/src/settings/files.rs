@@ -23,8 +23,8 @@ pub(super) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes the next content of `path`, with the same owner and mode, and calls `check` on it. If that agrees, it takes the
-/// place of the file.
+/// Writes the next content of `path`, with the same owner and mode, and calls `check` on it. If `check`
+/// accepts the content, it replaces the file.
 pub(super) fn replace(
     path: &Path,
     text: &str,

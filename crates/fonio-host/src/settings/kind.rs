@@ -1,5 +1,5 @@
-//! A kind of setting. Each has a file of its own in [`super::kinds`], with all that fonio knows of it: the fixes that set it, what
-//! it needs, how its value is read, set, kept and restored.
+//! A kind of setting. Each has a file of its own in [`super::kinds`] with everything that fonio knows about
+//! it: the fixes that set it, its requirements, and how its value is read, set, kept and restored.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub(super) use crate::queue::{Queue, SMARTIO};
 pub(super) trait Kind: Sync {
     fn facts(&self) -> &'static Facts;
 
-    /// Parses the value of the fix `name`; without `text`, it has its default. Fixes of a kind without other values are them.
+    /// Parses the value of the fix `name`; without `text`, it is the default. If the kind has no other
+    /// values, the fix itself is the value.
     fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
@@ -49,7 +50,7 @@ pub(super) trait Kind: Sync {
         Ok(wanted.to_string())
     }
 
-    /// Refuses what the kernel would refuse, or what could not be undone.
+    /// Refuses a change that the kernel would refuse, or that could not be undone.
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
         Ok(())
     }
@@ -75,7 +76,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Takes away what holds the new value, before the old one is restored.
+    /// Removes the holder of the new value before the old one is restored.
     fn release(&self, on: &Object) -> Result<(), HostError> {
         match &self.facts().held {
             Held::DropIn(keys) => DropIn::new(keys, on).take_back(),
@@ -83,12 +84,12 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Refuses to restore what would be lost, before anything is changed.
+    /// Refuses a restoration that would lose data, before anything is changed.
     fn check_restore(&self, _on: &Object) -> Result<(), HostError> {
         Ok(())
     }
 
-    /// Returns what restoring needs, as a sentence.
+    /// Returns a sentence on what restoring needs.
     fn restore_needs(&self, _on: &Object) -> Option<String> {
         None
     }
@@ -114,7 +115,8 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns the device's node, the mount point, the folder, the file, the unit, or what the setting of the machine is in.
+    /// Returns the device's node, the mount point, the folder, the file, the unit, or the place of a setting
+    /// of the machine.
     fn path(&self, on: &Object) -> PathBuf {
         match on {
             Object::Disk(device) => Path::new("/dev").join(device),
@@ -129,12 +131,13 @@ pub(super) trait Kind: Sync {
         true
     }
 
-    /// Returns how the value `new` differs from the wanted one, if the device cannot have that: a clause.
+    /// Returns a clause on how the value `new` differs from the wanted one, if the device cannot have the
+    /// wanted one.
     fn difference(&self, _wanted: &Value, _on: &Object, _new: &str) -> Option<String> {
         None
     }
 
-    /// Returns what somebody has to do before the setting has its effect, as sentences.
+    /// Returns sentences on what the user must do before the setting has its effect.
     fn remains_to_do(&self, _path: &Path) -> Option<String> {
         None
     }
@@ -162,7 +165,8 @@ impl fmt::Debug for dyn Kind {
 
 /// The properties of a kind that need no code.
 pub(super) struct Facts {
-    /// Its name in records, and for some kinds which of those with this name. Records outlive programs: neither ever changes.
+    /// Its name in records, and for some kinds a second name that distinguishes kinds with the same first
+    /// name. Records outlive programs: neither name may ever change.
     pub tag: &'static str,
     pub of: Option<&'static str>,
     /// Its name in records where the object is a control group that is not a unit.
@@ -172,15 +176,15 @@ pub(super) struct Facts {
     pub scope: Scope,
     /// The setting in a sentence, as in `the scheduler of /dev/sda`.
     pub title: &'static str,
-    /// For a setting of the machine, what errors say it is in.
+    /// For a setting of the machine, the place that errors name.
     pub of_machine: &'static str,
-    /// Where its value is.
+    /// The place of its value.
     pub held: Held,
-    /// Where it is kept across reboots.
+    /// The place in which it is kept across reboots.
     pub kept_in: &'static str,
-    /// What undoing gives back.
+    /// The thing that undoing restores.
     pub undone: &'static str,
-    /// Whether it outlasts a reboot however it is made, so that applying it keeps it.
+    /// Whether it always outlasts a reboot, so that applying it also keeps it.
     pub lasts: bool,
     /// Whether it may not end with a reboot, because older data would come back.
     pub must_be_kept: bool,
@@ -188,7 +192,7 @@ pub(super) struct Facts {
     pub cannot_switch: Option<&'static str>,
     /// Whether its value has parts, between blanks, which are set one after the other.
     pub has_parts: bool,
-    /// Whether it changes other settings of the same object, so that it is put before those that are kept.
+    /// Whether it changes other settings of the same object, and must therefore precede those that are kept.
     pub comes_first: bool,
     /// The value of all its fixes, if they take none.
     pub only_value: Option<&'static str>,
@@ -220,7 +224,7 @@ impl Facts {
         fixes: &[],
     };
 
-    /// Of a setting of systemd's units.
+    /// The facts of a setting of systemd's units.
     pub(super) const OF_UNIT: Facts = Facts {
         tag: "unit",
         scope: Scope::Unit,
@@ -228,11 +232,11 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// Of a setting of a mount's options.
+    /// The facts of a setting of a mount's options.
     pub(super) const OF_MOUNT: Facts =
         Facts { scope: Scope::Mount, kept_in: "an option in `/etc/fstab`", ..Facts::DEFAULT };
 
-    /// Of a setting of sysctl.
+    /// The facts of a setting of sysctl.
     pub(super) const OF_SYSCTL: Facts = Facts {
         scope: Scope::Machine,
         of_machine: "/proc/sys/vm",
@@ -240,7 +244,7 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// Of a setting of journald.
+    /// The facts of a setting of journald.
     pub(super) const OF_JOURNAL: Facts = Facts {
         tag: "journal",
         scope: Scope::Machine,
@@ -251,7 +255,7 @@ impl Facts {
     };
 }
 
-/// Where the value of a setting is, now and across reboots. A kind can read and set it in its own way all the same.
+/// The place of a setting's value, now and across reboots. A kind can still read and set it in its own way.
 pub(super) enum Held {
     /// In this file of the folder `queue` of a disk in sysfs; kept by a rule of udev.
     QueueFile(&'static str),
@@ -272,13 +276,13 @@ pub(super) enum Held {
 pub struct SettingFix {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it changes.
+    /// The kind of thing that it changes.
     pub changes: Group,
-    /// One line on what it does.
+    /// One line on its effect.
     pub does: &'static str,
-    /// What the machine must have for it.
+    /// The requirements on the machine.
     pub needs: &'static str,
-    /// What a power cut can lose with it that it could not lose without it.
+    /// The additional data that a power cut can lose with it.
     pub loses: Loss,
     /// The study of the fix, or a note that we measure it ourselves.
     pub source: &'static str,
@@ -299,7 +303,7 @@ impl SettingFix {
     };
 }
 
-/// What fixes change, in the order of the printed list.
+/// The kinds of thing that fixes change, in the order of the printed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The scheduler or the queue of a disk.
@@ -344,7 +348,7 @@ impl Group {
     }
 }
 
-/// What a power cut can lose.
+/// The data that a power cut can lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Nothing more than before.
@@ -374,27 +378,27 @@ impl Loss {
 /// How a fix is tried with a workload or a command before it is made.
 #[derive(Clone, Copy, Debug)]
 pub enum Trial {
-    /// As it is made.
+    /// In the same way as it is made.
     AsMade,
     /// In a directory as it is made; on a file system that was made for the trial, with this mount option, if it has it.
     MountOption(&'static str, fn(Filesystem) -> bool),
     /// In a directory as it is made; a device that was made for the trial gets the scheduler from the start.
     Scheduler,
-    /// As it is made, where the device has this scheduler.
+    /// In the same way as it is made, if the device has this scheduler.
     WithScheduler(&'static str),
-    /// As it is made, where the file system discards.
+    /// In the same way as it is made, if the file system discards.
     Discards,
     /// The workload opens its databases with a write-ahead log.
     WriteAheadLog,
     /// On the workload's folder, which nothing else uses.
     OwnFolder,
-    /// It changes the device for good, as a trial and as a fix; only what repeats it is a setting.
+    /// It changes the device permanently, as a trial and as a fix; only its regular repetition is a setting.
     Once(&'static str),
     /// Not at all, for this reason.
     None(&'static str),
 }
 
-/// Why services cannot be tried with a workload or a command, which are none.
+/// Why settings of services cannot be tried with a workload or a command, which are not services.
 pub(super) const OF_SERVICES: Trial = Trial::None(
     "it changes services of the machine; record them with `fonio record` before and after it, and use `fonio compare`",
 );
@@ -404,11 +408,11 @@ pub(super) const OF_FOLDERS: Trial = Trial::None(
     "it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`",
 );
 
-/// A value that a user wants, and how much it may disturb.
+/// A value that a user wants, and whether it may disturb running programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'v> {
     pub value: &'v Value,
-    /// Also where programs have files open that they would go on using as before.
+    /// Makes the setting even if programs have files open, which they would continue to use as before.
     pub despite_writers: bool,
 }
 
@@ -420,7 +424,7 @@ pub(super) enum KeptAs {
     MountOption(String),
     /// A line of the table of mounts, which mounts something over its folder.
     MountLine(String),
-    /// Files that are fonio's alone.
+    /// Files that belong only to fonio.
     Files(Vec<OwnFile>),
     /// Assignments of sysctl.
     Sysctl(Vec<(String, String)>),

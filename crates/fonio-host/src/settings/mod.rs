@@ -53,8 +53,8 @@ pub use self::target::Target;
 pub use self::write_back::WriteBack;
 use crate::{Entry, HostError, Ledger, Queue};
 
-/// Applies a setting to `path` until the ledger undoes it. The setting is then as it was before. The lock, in the ledger's
-/// folder, must last until then.
+/// Applies a setting to `path` until the ledger undoes it, which restores the previous value. The lock, in
+/// the ledger's folder, must last until then.
 ///
 /// # Errors
 ///

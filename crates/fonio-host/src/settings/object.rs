@@ -1,4 +1,4 @@
-//! What a setting applies to.
+//! The object to which a setting applies.
 
 use std::path::{Path, PathBuf};
 

@@ -13,8 +13,8 @@ use crate::HostError;
 /// The extension of the locks' files.
 pub(crate) const LOCK: &str = "lock";
 
-/// The only process that changes a setting, for as long as this exists. A test switches it back and forth: another process
-/// would take the value of that moment for the user's own.
+/// The only process that changes a setting, for as long as this exists. A test switches it back and forth:
+/// another process would mistake the value of that moment for the user's own.
 #[derive(Debug)]
 pub struct OnlyChanger {
     path: PathBuf,
@@ -51,7 +51,7 @@ impl OnlyChanger {
     }
 }
 
-/// Removes the file of a lock that nobody has: its owner was killed.
+/// Removes the file of a lock that no process holds: its owner was killed.
 pub(crate) fn remove_free_lock(path: &Path) {
     let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {

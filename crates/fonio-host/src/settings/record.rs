@@ -20,8 +20,8 @@ const RECORD: &str = "settings.json";
 struct Recorded {
     #[serde(flatten)]
     applied: Applied,
-    /// While a second value is being set: the one in force until then. A process that is killed meanwhile leaves it, and one of
-    /// both values.
+    /// While a second value is being set: the one in force until then. A process that is killed meanwhile
+    /// leaves this field, and one of the two values in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instead_of: Option<String>,
 }
@@ -81,8 +81,8 @@ impl Settings {
         &self.applied
     }
 
-    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first change,
-    /// however often the setting is changed.
+    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first of
+    /// any number of changes.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ mod tests {
         let state = dir.path().join("state");
         let now = now(SWAPPINESS);
         let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
-        // What was set first is in force, the second value is, or somebody else's.
+        // In force is the first value, the second value, or one that another program set.
         for (first, second, expected) in
             [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
         {

@@ -1,17 +1,17 @@
-//! Why a setting is not possible.
+//! The reasons why a setting is not possible.
 
 use std::path::{Path, PathBuf};
 
 use crate::HostError;
 
-/// Why a setting is not possible.
+/// The reason why a setting is not possible.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// For this reason, a part of a sentence about the object.
     Reason(String),
     /// For this reason, on this object.
     On(PathBuf, String),
-    /// Because of an error, which says all.
+    /// Because of an error, which is complete in itself.
     Error(HostError),
 }
 

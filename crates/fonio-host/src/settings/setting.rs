@@ -31,14 +31,15 @@ impl Setting {
     ///
     /// # Errors
     ///
-    /// What to write instead.
+    /// A sentence on what to write instead.
     pub fn parse(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let (kind, _) = fix_named(name).ok_or_else(|| format!("{name} is not a setting"))?;
         Ok(Setting { kind, name: text.to_owned(), value: kind.parse(name, value)?, despite_writers: false })
     }
 
-    /// Returns the number of requests that a queue holds, also one that users cannot write: a queue had it before.
+    /// Returns the setting of the number of requests that a queue holds, even a number that users cannot
+    /// write, because a queue may have had it before.
     pub fn requests(number: u32) -> Setting {
         Setting::with_value("requests", Value::Number(number))
     }
@@ -59,7 +60,7 @@ impl Setting {
         self.kind.facts().scope
     }
 
-    /// Returns whether the setting applies to the whole machine, whatever the path.
+    /// Returns whether the setting applies to the complete machine, for any path.
     pub fn is_of_machine(&self) -> bool {
         self.scope() == Scope::Machine
     }
@@ -69,7 +70,7 @@ impl Setting {
         self.kind.facts().kept_in
     }
 
-    /// Returns what undoing gives back.
+    /// Returns the thing that undoing restores.
     pub fn undone(&self) -> &'static str {
         self.kind.facts().undone
     }
@@ -90,24 +91,25 @@ impl Setting {
         self.kind.scheduler(&self.value)
     }
 
-    /// Returns what somebody has to do before the setting has its effect, as sentences.
+    /// Returns sentences on what the user must do before the setting has its effect.
     pub fn remains_to_do(&self, path: &Path) -> Option<String> {
         self.kind.remains_to_do(path)
     }
 
-    /// Makes the setting also where programs have files open that they would go on using as before, if it is one that this
-    /// concerns.
+    /// Lets the setting be made even if programs have files open that they would continue to use as before,
+    /// if this concerns the setting.
     #[must_use]
     pub fn despite_writers(self) -> Setting {
         Setting { despite_writers: true, ..self }
     }
 
-    /// Returns how the planned value differs from the one of this setting, if the device cannot have that: a clause.
+    /// Returns a clause on how the planned value differs from the one of this setting, if the device cannot
+    /// have the latter.
     pub fn fitted_to(&self, planned: &Applied) -> Option<String> {
         self.kind.difference(&self.value, planned.target.object(), &planned.new)
     }
 
-    /// Returns whether `target` is what this setting sets.
+    /// Returns whether this setting sets `target`.
     pub fn is_of(&self, target: &Target) -> bool {
         *self.kind == *target.kind() && self.kind.is_of(&self.value, target.object())
     }

@@ -1,4 +1,4 @@
-//! Asks systemd, and tells it of changed files.
+//! Queries systemd, and has it reload changed files.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
     systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])
 }
 
-/// The complete name of the unit that a word names; the error is the reason why there is none.
+/// Returns the complete name of the unit that a word names; the error is the reason why no unit matches.
 pub(super) fn unit_named(word: &Path) -> Result<String, String> {
     check()?;
     let word = word.to_string_lossy();

@@ -52,7 +52,7 @@ impl Target {
         self.kind.path(&self.object)
     }
 
-    /// What kind of object it is.
+    /// The kind of the object.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
     }
@@ -71,7 +71,7 @@ impl Target {
             }
     }
 
-    /// Whether the setting outlasts a reboot however it is made, so that applying it keeps it.
+    /// Whether the setting always outlasts a reboot, so that applying it also keeps it.
     pub fn lasts(&self) -> bool {
         self.kind.facts().lasts
     }
@@ -81,8 +81,8 @@ impl Target {
         self.kind.facts().must_be_kept
     }
 
-    /// Whether undoing takes the setting back before it takes it out of the files that keep it: while a folder is still in use,
-    /// its files must stay. The files of other settings can be what puts them in force.
+    /// Whether undoing restores the setting before it removes the setting from the files that keep it: while
+    /// a folder is still in use, its files must stay. For other settings, the files may put them in force.
     pub(super) fn is_restored_first(&self) -> bool {
         self.lasts() || self.scope() == Scope::Folder
     }
@@ -97,8 +97,8 @@ impl Target {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
     }
 
-    /// Whether `now` is a value that a killed process left on the way from one value to another: each of its parts is one of
-    /// either.
+    /// Whether `now` is a value that a killed process left between one value and another: each of its parts
+    /// belongs to one of the two.
     pub(super) fn is_half_set(&self, now: &str, one: &str, other: &str) -> bool {
         self.kind.facts().has_parts && is_between(now, one, other)
     }
@@ -115,12 +115,12 @@ impl Target {
         self.kind.set(&self.object, value)
     }
 
-    /// Refuses what [`Target::restore`] could not do without losing data, before anything is changed.
+    /// Returns an error if [`Target::restore`] would lose data, before anything is changed.
     pub(super) fn check_restore(&self) -> Result<(), HostError> {
         self.kind.check_restore(&self.object)
     }
 
-    /// What restoring needs, as a sentence.
+    /// Returns a sentence on what restoring needs.
     pub fn restore_needs(&self) -> Option<String> {
         self.kind.restore_needs(&self.object)
     }
@@ -143,7 +143,7 @@ impl Target {
         self.kind.kept_as(&self.object, value, files)
     }
 
-    /// Whether it stands before other kept settings of its object, because it changes them.
+    /// Whether it precedes other kept settings of its object, because it changes them.
     pub(super) fn comes_first(&self) -> bool {
         self.kind.facts().comes_first
     }
@@ -160,7 +160,8 @@ impl Target {
         }
     }
 
-    /// Checks that nobody has changed the setting since we read or set `value`. `setting` is the value for the error.
+    /// Checks that the setting has not changed since we read or set `value`. `setting` is the value for the
+    /// error.
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),
@@ -177,7 +178,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// The names in records: `kind`, the object, and for some kinds which of those with this name.
+/// The names in records: `kind`, the object, and for some kinds the name that distinguishes kinds of the same
+/// `kind`.
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let facts = self.kind.facts();
@@ -235,7 +237,8 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
-/// Whether a value is on the way from one to another: each of its parts, which blanks separate, is of one of both.
+/// Whether a value lies between one and another: each of its parts, which blanks separate, belongs to one of
+/// the two.
 fn is_between(now: &str, one: &str, other: &str) -> bool {
     let [now, one, other] = [now, one, other].map(|value| value.split(' ').collect::<Vec<_>>());
     now.len() == one.len()

@@ -10,7 +10,7 @@ use fonio_core::quantity::{parse_bytes, parse_duration};
 /// A value that a user wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// None was written, and there is no default.
+    /// The user wrote no value, and the setting has no default.
     None,
     Size(ByteCount),
     Number(u32),
@@ -73,7 +73,7 @@ pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32
         .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
 }
 
-/// A time in whole seconds. As systemd does, it takes `m` for minutes.
+/// Reads a time in full seconds. Like systemd, it reads `m` as minutes.
 pub(super) fn seconds(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
     let Some(text) = text else { return Ok(Value::Number(default)) };
     let minutes = text.strip_suffix('m').filter(|digits| digits.parse::<u32>().is_ok());

@@ -30,7 +30,7 @@ const START_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x06);
 const STOP_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x07);
 const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 
-/// The queue in a command that is for the whole device.
+/// The queue in a command that is for the complete device.
 const NO_QUEUE: u16 = u16::MAX;
 
 /// `struct ublksrv_ctrl_cmd`.
@@ -172,7 +172,7 @@ impl Control {
         unsafe { self.run(DEL_DEV, &without_buffer(number), Some(within)) }
     }
 
-    /// Sends `command` and waits for its result; with `within`, at most so long.
+    /// Sends `command` and waits for its result; with `within`, at most this long.
     ///
     /// # Safety
     ///

@@ -113,8 +113,8 @@ impl UblkDevice {
         set.map_err(|error| HostError::system("set the limits of", &self.path)(error.into()))
     }
 
-    /// Makes the block device, after the process `server` has opened the character node and offered to take as many
-    /// requests as the queue is deep.
+    /// Makes the block device, after the process `server` has opened the character node and offered to take
+    /// one request for each place of the queue.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::names::{self, Packages};
 
-/// The most control groups whose names are kept.
+/// Maximum number of control groups whose names are kept.
 const KNOWN_MAX: usize = 10_000;
 /// The longest file that is read. The list of Podman's containers has about 1 KiB for each.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -56,8 +56,8 @@ impl Units {
         Units { root: root.to_owned(), known: FxHashMap::default(), packages: None, unnamed: 0 }
     }
 
-    /// The name of a control group, or else of a user. `None` if neither has one. The name of a container that could not
-    /// be found says that it is an id.
+    /// The name of a control group, or else of a user. `None` if neither has one. If the name of a container
+    /// could not be found, the returned name says that it is an id.
     pub fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
         let by_cgroup = cgroup.and_then(|cgroup| self.of_cgroup(cgroup));
         by_cgroup.or_else(|| self.package(uid?))

@@ -31,7 +31,7 @@ pub(crate) fn mounted(machine: &Machine) -> Vec<Btrfs> {
 /// The id, the number of the unit of write-back, and the devices of the btrfs on a device.
 fn described(machine: &Machine, device: DeviceId) -> Option<([u8; 16], u32, Vec<DeviceId>)> {
     for entry in fs::read_dir(machine.sys("fs/btrfs")).ok()?.flatten() {
-        // Beside the file systems, there is a folder `features`.
+        // The folder also contains an entry `features`, which is not a file system.
         let Some(id) = entry.file_name().to_str().and_then(Btrfs::parse_id) else { continue };
         let links = fs::read_dir(entry.path().join("devices")).into_iter().flatten().flatten();
         let devices: Vec<DeviceId> =

@@ -1,4 +1,4 @@
-//! Finds to whom I/O belongs: the files, threads and units behind the numbers in events.
+//! Finds the owners of I/O: the files, threads and units behind the numbers in events.
 
 pub(crate) mod btrfs;
 pub(crate) mod files;

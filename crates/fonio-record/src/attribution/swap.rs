@@ -1,4 +1,5 @@
-//! Finds where the kernel swaps to: the trace does not mark the bios of swap, but their places show them.
+//! Finds the areas to which the kernel swaps: the trace does not mark the bios of swap, but their sectors
+//! identify them.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,7 +10,8 @@ use fonio_core::{DeviceId, SECTOR_BYTES};
 use fonio_machine::{Machine, read_number};
 use fonio_system::device;
 
-/// Extents asked for in one call, and the most of one swap file. A swap file is made in one go, so it has few.
+/// Number of extents requested in one call, which is also the maximum for one swap file. A swap file is
+/// allocated at once, so it has few.
 const EXTENTS_PER_CALL: usize = 256;
 const EXTENTS_MAX: usize = 1 << 16;
 /// `FIEMAP_EXTENT_LAST` of `include/uapi/linux/fiemap.h`.
@@ -41,7 +43,7 @@ pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
     areas
 }
 
-/// The sectors of a file on the device of its file system; none if the file system does not tell them.
+/// The sectors of a file on the device of its file system; empty if the file system does not report them.
 fn extents(file: &File) -> Vec<Range<u64>> {
     #[repr(C)]
     #[derive(Clone, Copy, Default)]

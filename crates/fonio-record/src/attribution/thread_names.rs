@@ -1,5 +1,5 @@
-//! The process and the name of each thread that a BPF program or an event showed, as the kernel gave them. A thread can have ended
-//! before the recorder looks it up in procfs.
+//! The process and the name of each thread that a BPF program or an event showed, as reported by the kernel.
+//! A thread can have ended before the recorder looks it up in procfs.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Identifies the threads that queue I/O.
 //!
-//! The kernel gives the number of a thread that has ended to a later one. So a number has several identities, each from
-//! the end of the one before.
+//! The kernel gives the number of an ended thread to a later one. So a number has several identities; each
+//! begins at the end of the previous one.
 
 use fonio_core::{Nanos, Thread, Timestamp};
 use fonio_machine::Machine;
@@ -19,7 +19,7 @@ const KNOWN_MAX: usize = 100_000;
 const CLOSES_WITHIN_NS: u64 = 100_000_000;
 /// The unit of start times: the kernel always shows them with `USER_HZ` of 100.
 const TICK_NS: u64 = 10_000_000;
-/// The most identities that are kept of one number.
+/// Maximum number of identities that are kept for one number.
 const IDENTITIES_MAX: usize = 64;
 
 /// Facts of a thread from procfs.
@@ -53,11 +53,11 @@ pub(crate) struct Threads {
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
-    /// The processes that started others. They need no I/O of their own.
+    /// The processes that started others. They may have no I/O of their own.
     parents: FxHashSet<u32>,
     /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,
-    /// For processes that were started meanwhile, the ones that started them.
+    /// The parents of the processes that were started meanwhile.
     started_by: FxHashMap<u32, u32>,
     units: Units,
     /// How long the machine slept since it was started: the difference of the clock of start times and that of events.
@@ -175,14 +175,14 @@ impl Threads {
         }
     }
 
-    /// Notes for processes that were started meanwhile which ones started them.
+    /// Notes the parents of processes that were started meanwhile.
     pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, u32>) {
         self.started_by = started_by;
     }
 
     /// Looks up some of the new threads.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
-        // The newest first: they are the most likely to exist still.
+        // The newest threads come first: they are the most likely to exist still.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(tid) = self.due.pop() else { break };
             let is_due = |known: &Known| known.identity.is_none();

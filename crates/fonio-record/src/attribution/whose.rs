@@ -1,4 +1,5 @@
-//! Adds to bios and requests whose data they carry: the file, the kind of data, and the thread that caused them.
+//! Adds to bios and requests the owner of their data: the file, the kind of data, and the thread that caused
+//! them.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,9 +14,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::attribution::files::{Files, is_cause};
 use crate::attribution::threads::Threads;
 
-/// The most files with a row.
+/// Maximum number of files with a row.
 const FILES_MAX: usize = 1 << 20;
-/// The most threads with a row because they caused I/O of other threads.
+/// Maximum number of threads with a row because they caused I/O of other threads.
 const CAUSES_MAX: usize = 100_000;
 /// The largest number of owners distinguished in one request; the bytes of further ones count for the first.
 const OWNERS_MAX: usize = 16;
@@ -126,7 +127,7 @@ pub(crate) struct WithFiles<'a> {
     requests: FxHashMap<u64, Vec<(Owner, u64)>>,
     /// Requests with bios of several files, or for several threads.
     pub mixed: u64,
-    /// Files beyond the most that get a row.
+    /// Files beyond the maximum number with a row.
     files_beyond: u64,
 }
 
@@ -150,7 +151,8 @@ impl<'a> WithFiles<'a> {
         }
     }
 
-    /// What did not fit into the tables of fixed size: a stable name, a sentence, and how often.
+    /// Returns a remark on the entries that did not fit into the tables of fixed size: a stable name, a
+    /// sentence, and the number of times.
     pub(crate) fn beyond(&self) -> Option<(&'static str, String, u64)> {
         let count = self.attribution.borrow().forgotten() + self.files_beyond;
         (count > 0).then(|| {

@@ -166,7 +166,7 @@ impl Drop for Joined {
 fn controller(root: &Path) -> Option<String> {
     let mounts = MountTable::read().ok()?;
     let mounted = mounts.of_kind("cgroup").find(|mount| mount.dir == root)?;
-    // The other options of the mount are no controllers of any process.
+    // The other options of the mount are not controllers.
     let mut options = mounted.filesystem_options.iter();
     options.find(|option| !matches!(option.as_str(), "rw" | "ro" | "none")).cloned()
 }

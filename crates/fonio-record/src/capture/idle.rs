@@ -1,9 +1,10 @@
 //! Detects when a command that does not end by itself has become quiet.
 //!
-//! Every few milliseconds, the watch reads the processor time of the command's threads (`/proc/TID/schedstat`), and
-//! whether one of them is in an uninterruptible sleep. Such a sleep is usually for storage and counts as busy. The
-//! command is quiet when the busy time of the last samples is below a share of their span; the quiet began with the
-//! first sample below that share. The watch misses a process that starts and ends between two samples.
+//! Every few milliseconds, the watch reads the processor time of the command's threads
+//! (`/proc/TID/schedstat`), and whether one of them is in an uninterruptible sleep. An uninterruptible sleep
+//! is usually for storage and counts as busy. The command is quiet when the busy time of the last samples is
+//! below a share of their span; the quiet began with the first sample below that share. The watch misses a
+//! process that starts and ends between two samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -102,7 +102,7 @@ pub(crate) struct Capture<'a> {
     pub sched: Option<&'a SchedDecoder>,
 }
 
-/// What records waits and calls, or why that is not possible; `None` if it is not wanted.
+/// The probes that record waits and calls, or the reasons why they cannot; `None` if they are not wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     /// Records which threads are blocked.
@@ -373,7 +373,8 @@ impl Running<'_> {
         Ok(drained)
     }
 
-    /// How much of the buffer for block events would be as full as `used` of `size` bytes: the pace compares with its size.
+    /// Scales `used` of `size` bytes to the size of the buffer for block events, with which the pace
+    /// compares.
     fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));

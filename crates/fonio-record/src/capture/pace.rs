@@ -1,4 +1,4 @@
-//! How long a capture sleeps between two wake-ups.
+//! Decides how long a capture sleeps between two wake-ups.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! Decides when a capture ends, and which signals its command gets before. Contains decisions only: no clock, signal or
 //! process.
 //!
-//! Ctrl-C, SIGTERM, quiet and the end of the stated time ask a running command to end, and give it some time, in which
-//! the capture continues. A full buffer ends the capture at once and leaves the command alone.
+//! After Ctrl-C, SIGTERM, quiet or the end of the stated time, the recorder asks a running command to end,
+//! and gives it some time, in which the capture continues. A full buffer ends the capture at once and leaves
+//! the command alone.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub(crate) struct Seen {
     pub quiet: bool,
 }
 
-/// What the capture must do.
+/// The next action of the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Continue the capture.

@@ -1,4 +1,5 @@
-//! Names those for whom requests are made and who wait: units, programs without a unit, and threads of the kernel.
+//! Names the parties that cause requests or wait for them: units, programs without a unit, and threads of the
+//! kernel.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,12 @@ use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
 
-/// The most threads that are kept, and the most parties. A machine has tens of units.
+/// Maximum number of threads that are kept, and of parties. A machine has tens of units.
 const THREADS_MAX: usize = 4096;
 const PARTIES_MAX: usize = 1000;
 /// Control groups are listed again at most this often.
 const LIST_EVERY: Duration = Duration::from_secs(10);
-/// The most control groups in the list.
+/// Maximum number of control groups in the list.
 const GROUPS_MAX: usize = 10_000;
 /// The common name of the parties beyond the limit.
 const OTHERS: &str = "others";

@@ -1,8 +1,9 @@
-//! What a watch sees all the time at little cost: each request when it has completed, each long wait of a thread, and sums of
-//! the short ones, with the unit or program of each.
+//! Observes the machine all the time at little cost: each request when it has completed, each long wait of a
+//! thread, and sums of the short ones, with the unit or program of each.
 //!
-//! With BPF (Linux 5.15 or later, root), two programs give this (`requests`, `blocked/always.rs`). Without it, an observer looks
-//! at procfs about twice a second: it sees long waits only, and no requests. [`Observer::limited_because`] says why.
+//! With BPF (Linux 5.15 or later, root), two programs give this (`requests`, `blocked/always.rs`). Without
+//! BPF, an observer samples procfs about twice a second: it sees only long waits, and no requests.
+//! [`Observer::limited_because`] says why.
 //!
 //! An observer holds no history. Its tables are bounded, so it can run for years.
 
@@ -27,11 +28,12 @@ use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
 use identities::{Identities, Shown};
 
-/// The shortest time between two looks at procfs, and the pause after one in multiples of the time that it took: looks use at
-/// most 0.25 % of one processor.
+/// The shortest time between two samples of procfs, and the pause after a sample in multiples of the time
+/// that it took: sampling uses at most 0.25 % of one processor.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 400;
-/// The most files whose paths are kept, and how long: a number can be used again for another file.
+/// Maximum number of files whose paths are kept, and the time for which they are kept: a number can be used
+/// again for another file.
 const PATHS_MAX: usize = 2048;
 const PATH_HOLDS: Duration = Duration::from_secs(600);
 /// How often the places of swap are read.
@@ -42,11 +44,11 @@ const SWAP_EVERY: Duration = Duration::from_secs(60);
 pub struct Party {
     /// The name of the unit, container or package; else of the program, or of the kernel's thread without its number.
     pub name: String,
-    /// What the name is.
+    /// The kind of the party.
     pub kind: PartyKind,
 }
 
-/// What a [`Party`] is.
+/// The kind of a [`Party`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartyKind {
@@ -62,7 +64,7 @@ pub enum PartyKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartyId(pub u32);
 
-/// A completed request, and for whom it was made.
+/// A completed request, and the party for which it was made.
 ///
 /// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is when its first bio was queued; of a flush, the
 /// first that it served. It has no `file_id`.
@@ -70,7 +72,7 @@ pub struct PartyId(pub u32);
 pub struct ObservedRequest {
     /// The request.
     pub row: Request,
-    /// For whom it was made.
+    /// The party for which it was made.
     pub party: Option<PartyId>,
     /// `None` also for direct I/O, whose pages do not show the file.
     pub file: Option<Inode>,
@@ -114,7 +116,7 @@ pub struct ObservedCount {
     pub party: PartyId,
 }
 
-/// What an observer saw.
+/// An observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Observed {
@@ -123,7 +125,7 @@ pub enum Observed {
     Count(ObservedCount),
 }
 
-/// What is known of a thread.
+/// The known facts about a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ObservedThread {
@@ -134,7 +136,7 @@ pub struct ObservedThread {
     pub party: PartyId,
 }
 
-/// What is not seen.
+/// The number of requests and waits that the observer missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unobserved {
     /// Requests since the beginning, because the kernel's buffer was full.
@@ -202,7 +204,7 @@ impl Observer {
         }
     }
 
-    /// Why only long waits are seen, and no requests; `None` if everything is.
+    /// The reason why only long waits are seen, and no requests; `None` if everything is seen.
     pub fn limited_because(&self) -> Option<&str> {
         match &self.source {
             Source::Bpf { .. } => None,
@@ -233,7 +235,7 @@ impl Observer {
         }
     }
 
-    /// Gives what was seen since the last call, and returns the present instant.
+    /// Passes all observations since the last call to `give`, and returns the present instant.
     pub fn drain(&mut self, give: &mut dyn FnMut(Observed)) -> Timestamp {
         if self.swap_read.elapsed() > SWAP_EVERY {
             self.swap = swap::areas(&self.machine);
@@ -307,7 +309,7 @@ impl Observer {
         Some(ObservedWait { row, party, file: None })
     }
 
-    /// What is missing.
+    /// Returns the number of missed requests and waits.
     pub fn unobserved(&self) -> Unobserved {
         match &self.source {
             Source::Bpf { requests, blocked } => {
@@ -322,7 +324,7 @@ impl Observer {
         self.identities.party(id)
     }
 
-    /// What is known of a thread that was seen lately.
+    /// Returns the known facts about a thread that was seen lately.
     pub fn thread(&self, tid: u32) -> Option<ObservedThread> {
         let known = self.identities.thread(tid)?;
         Some(ObservedThread {

@@ -1,4 +1,5 @@
-//! One look at procfs: which threads are blocked uninterruptibly now, and in what.
+//! Takes one sample of procfs: the threads that are blocked uninterruptibly now, and the operations in which
+//! they are blocked.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -42,8 +43,9 @@ impl Looker {
         Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
-    /// The threads that wait for I/O now, as the kernel counts them (`procs_blocked`). Threads that wait for those, such as
-    /// the ones that wait for a commit of the journal, are not among them. `None` if the kernel does not show it.
+    /// The threads that wait for I/O now, as the kernel counts them (`procs_blocked`). Threads that wait for
+    /// other threads, for example for a commit of the journal, are not among them. `None` if the kernel does
+    /// not show it.
     fn waiting_for_io(&self) -> Option<u64> {
         let text = read_text(&self.machine.proc("stat"))?;
         text.lines().rev().find_map(|line| line.strip_prefix("procs_blocked "))?.trim().parse().ok()
@@ -51,8 +53,8 @@ impl Looker {
 
     /// The threads of all processes but this one that are blocked now.
     ///
-    /// Whether somebody is must not decide whether to look: it would have changed until the thread is reached, and short
-    /// waits would hardly ever be seen.
+    /// Do not check beforehand whether any thread is blocked: this would change before the thread is reached,
+    /// and short waits would hardly ever be seen.
     pub(crate) fn blocked(&self) -> Vec<Blocked> {
         let mut found = Vec::new();
         for pid in Task::all_below(&self.machine.proc("")) {
@@ -94,8 +96,8 @@ impl Looker {
         let blocked =
             Blocked { tid, pid, switches: began, blocked_in: place.blocked_in, reason: place.reason, file };
         if !self.is_blocked(pid, tid) || switches() != began {
-            // The wait was over before all that was read, and this shows what the thread did next. Most waits that are so
-            // short are for I/O.
+            // The wait was over before all files were read, so they show the thread's next activity. Most
+            // waits that are this short are for I/O.
             return Blocked {
                 blocked_in: BlockedIn::Unknown,
                 reason: WaitReason::Storage,
@@ -103,7 +105,8 @@ impl Looker {
                 ..blocked
             };
         }
-        // What others wait for, only root may see. The kernel tells everybody whether somebody waits for I/O.
+        // Only root may see what the threads of other users wait for. All users may see whether any thread
+        // waits for I/O.
         let is_hidden = place.reason == WaitReason::Unknown && place.blocked_in == BlockedIn::Unknown;
         let is_io = is_hidden && self.waiting_for_io().is_some_and(|threads| threads > 0);
         Blocked { reason: if is_io { WaitReason::Storage } else { place.reason }, ..blocked }

@@ -1,7 +1,8 @@
-//! Records who waits where the kernel gives no events: looks at procfs again and again, and sees which threads are blocked.
+//! Records waiting threads if the kernel gives no events: samples procfs repeatedly for blocked threads.
 //!
-//! That needs neither tracefs nor BPF, and no rights, though only root sees what other users' threads wait for. It shows no
-//! requests, no waits for other threads, and not behind whom somebody waits. How long threads wait is estimated ([`tally`]).
+//! Sampling needs neither tracefs nor BPF nor privileges, but only root sees what other users' threads wait
+//! for. It shows no requests, no waits for other threads, and not behind whose requests a thread waits. The
+//! lengths of waits are estimated ([`tally`]).
 
 mod look;
 mod tally;
@@ -50,9 +51,9 @@ impl RecordError {
     }
 }
 
-/// Records who is blocked by looking at procfs up to fifty times a second, for the time that `options` state or until Ctrl-C,
-/// and writes a recording without requests. `instead` is why tracing was not possible; the recording says it. Of `options`,
-/// what concerns traces has no effect, and no command is started.
+/// Records blocked threads by sampling procfs up to fifty times a second, for the time in `options` or until
+/// Ctrl-C, and writes a recording without requests. `instead` is the reason why tracing was not possible; the
+/// recording includes it. The options that concern traces have no effect, and no command is started.
 ///
 /// # Errors
 /// [`RecordError`], if the recording cannot be written or the named device does not exist.

@@ -1,9 +1,10 @@
-//! Makes waits from looks. Contains decisions only: no clock and no procfs.
+//! Makes waits from looks (samples of procfs). Contains decisions only: no clock and no procfs.
 //!
-//! A thread that is blocked at two looks and left no processor in between was blocked all the time between them. Such a wait
-//! has a row: from half an interval before the first look until half an interval after the last one, which on average is as
-//! long as the wait. Of a thread that is blocked at a single look, nothing is known but that, so it is counted for one interval.
-//! Both together estimate the time without a bias: the time between two looks counts as often as somebody is seen in it.
+//! A thread that is blocked at two looks and left no processor in between was blocked all the time between
+//! them. Its wait has a row: from half an interval before the first look until half an interval after the
+//! last one, which on average is the length of the wait. A thread that is blocked at a single look is counted
+//! for one interval, because nothing more is known. Both together give an unbiased estimate of the time: each
+//! blocked thread at a look counts for one interval.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
@@ -11,9 +12,9 @@ use rustc_hash::FxHashMap;
 use super::look::{Blocked, OpenFile};
 use crate::probes::blocked::ShortWaits;
 
-/// The most waits with rows of their own.
+/// Maximum number of waits with rows of their own.
 const WAITS_MAX: usize = 1 << 18;
-/// The most files.
+/// Maximum number of files.
 const FILES_MAX: usize = 1 << 16;
 
 /// How long counts are summed up.
@@ -23,12 +24,12 @@ const PERIOD: Nanos = Nanos(1_000_000_000);
 #[derive(Clone, Copy, Debug)]
 struct Open {
     switches: Option<u64>,
-    /// Where the first look's interval began, in the middle between it and the look before.
+    /// The beginning of the first look's interval, in the middle between it and the previous look.
     began: Timestamp,
     /// The last look at which it was seen.
     last: Timestamp,
     looks: u32,
-    /// The time for which the first look stands.
+    /// The length of the interval that the first look represents.
     first_interval: Nanos,
     blocked_in: BlockedIn,
     reason: WaitReason,
@@ -98,7 +99,7 @@ impl Tally {
         }
     }
 
-    /// Ends at `ended`. A wait that was seen at the last look goes on.
+    /// Ends at `ended`. A wait that was seen at the last look continues.
     pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
             self.close(tid, &open, ended);
@@ -158,7 +159,8 @@ mod tests {
     #[test]
     fn looks_become_waits() {
         let mut tally = Tally::new(Timestamp(0));
-        // At 20 ms nobody, then one long wait of 7, two short ones of 9, and 7 again at the end.
+        // At 20 ms no thread is blocked; then one long wait of 7, two short ones of 9, and 7 again at the
+        // end.
         let looks: [&[(u32, u64)]; 7] =
             [&[], &[(7, 1)], &[(7, 1), (9, 5)], &[(7, 1), (9, 6)], &[], &[], &[(7, 2)]];
         for (step, seen) in looks.iter().enumerate() {

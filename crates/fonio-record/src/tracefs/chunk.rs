@@ -12,7 +12,7 @@ struct Aligned([u8; ALIGNMENT]);
 #[derive(Clone)]
 pub(crate) struct Chunk {
     memory: Vec<Aligned>,
-    /// Where each page ends.
+    /// The end of each page.
     pub ends: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Finds the device numbers for the devices and paths that the user named.
+//! Finds the device numbers of the devices and paths that the user named.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -74,7 +74,8 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
     {
         return Ok(id);
     }
-    // There is no node in /dev, as in a container or on Android (/dev/block). sysfs knows disks and partitions by name.
+    // The device has no node in /dev, as in a container or on Android (/dev/block). sysfs knows disks and
+    // partitions by name.
     let bare = path.file_name().unwrap_or(name);
     if let Some(id) = machine.device_named(bare) {
         return Ok(id);

@@ -1,9 +1,9 @@
 //! Finds or mounts tracefs, makes our instance, and removes the instances of killed runs.
 //!
-//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither the
-//! machine's settings nor another tracer's. The kernel keeps an instance until it is removed, even if its maker is
-//! killed. Its name therefore contains the maker's process id and start time, and the next run removes the instances
-//! whose maker is gone.
+//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither
+//! the machine's settings nor those of other tracers. The kernel keeps an instance until it is removed, even
+//! if its maker is killed. Its name therefore contains the maker's process id and start time, and the next
+//! run removes the instances whose maker is gone.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -86,7 +86,8 @@ pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Er
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for everybody.
+    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for the
+    /// complete machine.
     pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let tracefs = Tracefs::find_or_mount(machine, note)?;
         let instances = tracefs.root.join("instances");
@@ -152,8 +153,8 @@ impl Tracefs {
             if id.runs() {
                 continue;
             }
-            // The kernel refuses this while a process reads the buffers. That can be a recorder in another process
-            // namespace, whose process id differs here. Such a recorder switches its events off itself.
+            // The kernel refuses this while a process reads the buffers. That can be a recorder in another
+            // process namespace, whose process id differs here. That recorder switches its events off itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
             }
@@ -288,7 +289,8 @@ impl Tracefs {
     }
 }
 
-/// Reads a text with one call: the kernel returns `header_page` to the first read only, however short that is.
+/// Reads a text with one call: the kernel returns `header_page` only to the first read, even if that read is
+/// short.
 fn read_whole(path: &Path) -> Result<String, RecordError> {
     let mut file = File::open(path).map_err(file_error(path, "opening"))?;
     let mut text = vec![0; 64 << 10];
@@ -427,7 +429,8 @@ impl Instance {
         for name in BLOCKED_EVENTS {
             let dir = format!("events/sched/{name}");
             if !self.dir.join(&dir).exists() {
-                // Without the second, nobody is known to have ended a wait; only some kernels have the last.
+                // Without the second event, the thread that ended a wait is unknown; only some kernels have
+                // the last.
                 if matches!(name, "sched_switch" | "sched_wakeup") {
                     return Err(RecordError::NoSwitchEvents);
                 }
@@ -441,7 +444,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Has the kernel add its stack to the next events by which a thread leaves its processor blocked, up to `count`.
+    /// Makes the kernel add the stack to the next `count` events by which a thread leaves its processor
+    /// blocked.
     pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
         let trigger = "events/sched/sched_switch/trigger";
         // The first time, there is nothing to remove.
@@ -449,7 +453,8 @@ impl Instance {
         self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
     }
 
-    /// Follows the thread `tid` and all threads that it creates. Threads followed before are followed no more.
+    /// Follows the thread `tid` and all threads that it creates. Threads that were followed before are no
+    /// longer followed.
     pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
         self.write("set_event_pid", &tid.to_string())
     }

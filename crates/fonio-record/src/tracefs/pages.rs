@@ -19,7 +19,7 @@ use crate::tracefs::spill::Spill;
 /// Largest size of a chunk. Small buffers have smaller chunks.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
-/// Where a chunk is.
+/// The place of a chunk.
 enum Segment {
     Held(Chunk),
     /// At this offset of the spill file.
@@ -319,7 +319,7 @@ impl PageStore {
     }
 }
 
-/// Reads one page of `trace_pipe_raw`; `None` if there is none.
+/// Reads one page of `trace_pipe_raw`; `None` if no page is ready.
 pub(crate) fn read_raw(file: &File, place: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         return match rustix::io::read(file, &mut *place) {

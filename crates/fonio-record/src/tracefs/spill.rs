@@ -1,9 +1,10 @@
 //! The spill file: raw pages for which memory has no room.
 //!
-//! A separate thread writes them. A slow disk then does not delay reading the kernel's buffers, and the thread id
-//! identifies the bios of these writes. The thread bypasses the page cache where the file system allows it; otherwise
-//! kernel threads would write the pages back later, in their own name. Writes that the file system itself adds (its
-//! journal, the extents of the file) cannot be identified. It is best to spill to a disk that is not watched.
+//! A separate thread writes them. A slow disk then does not delay reading the kernel's buffers, and the
+//! thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
+//! allows it; otherwise kernel threads would write the pages back later, in their own name. Writes that the
+//! file system itself adds (its journal, the extents of the file) cannot be identified. It is best to spill
+//! to a disk that is not watched.
 
 use std::fs::File;
 use std::io;
@@ -35,7 +36,7 @@ pub(crate) struct Done {
 }
 
 impl Spill {
-    /// Creates a nameless file in `dir`, which disappears when the recorder ends, however it ends.
+    /// Creates a nameless file in `dir`, which disappears when the recorder ends for any reason.
     pub(crate) fn create(dir: &Path) -> io::Result<Spill> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;

@@ -46,7 +46,7 @@ pub(crate) struct FinishedCapture<'a> {
     pub files: Option<(FileScope, FileDecoder)>,
     pub captured: Captured,
     pub waits: Option<(SchedDecoder, Pages)>,
-    /// Where the kernel swapped to at the beginning.
+    /// The areas to which the kernel swapped at the beginning.
     pub swap: Vec<(DeviceId, Range<u64>)>,
 }
 
@@ -57,7 +57,7 @@ struct Assembled {
     /// Requests and bios that the recorder itself caused; they are left out.
     own_rows: u64,
     losses: Losses,
-    /// What the attribution to files lacks.
+    /// Remarks on gaps in the attribution to files.
     remarks: Vec<Remark>,
 }
 
@@ -168,7 +168,7 @@ impl FinishedCapture<'_> {
         let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
         let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
         let btrfs = self.files.iter().flat_map(|(scope, _)| &scope.btrfs);
-        // Those from the beginning may be switched off by now, and others on.
+        // Swap areas from the beginning may be switched off by now, and others switched on.
         let swap = self.swap.iter().cloned().chain(swap::areas(&self.machine));
         let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
         let attribution = attribution.with_mapped(self.machine.mapped());
@@ -235,7 +235,7 @@ impl FinishedCapture<'_> {
         calls.calls.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 
-    /// What the user should know about the recording of blocked threads and of calls.
+    /// Returns remarks for the user about the recording of blocked threads and of calls.
     fn probe_remarks(&self) -> Vec<Remark> {
         let mut remarks = match &self.captured.blocked {
             Some(Ok(blocked)) => blocked.remarks(),
@@ -290,7 +290,7 @@ impl FinishedCapture<'_> {
         })
     }
 
-    /// Writes why threads waited, if that was recorded. Returns remarks on what is missing.
+    /// Writes why threads waited, if that was recorded. Returns remarks on missing waits.
     fn write_waits(
         &mut self,
         completions: Option<RefCell<Completions>>,
@@ -324,7 +324,7 @@ impl FinishedCapture<'_> {
     }
 }
 
-/// Adds to the metadata what only this machine knows.
+/// Adds the facts to the metadata that only this machine knows.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     if let Some(Ok(blocked)) = &captured.blocked {
         meta.source.shows.push(SHOWS_BLOCKED.to_owned());
@@ -343,7 +343,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     let ran = options.command.as_ref();
     let ran = ran.map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
     meta.command = options.told_command.clone().or(ran);
-    // A command that stands for another one, such as the prepared process of a workload, is not its parent.
+    // A command that represents another one, such as the prepared process of a workload, is not its parent.
     let own = captured.command.as_ref().filter(|_| options.told_command.is_none());
     meta.command_pid = own.map(|command| command.pid());
     meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());

@@ -1,10 +1,10 @@
 //! Counts and places the events that a capture lost: from the kernel's counts, from the pages, and from the events for
 //! which the store had no room.
 //!
-//! Each page says how many events the kernel had overwritten before it; this gives their place. The kernel's statistics
-//! say how many events each processor lost in all. An event that only the statistics count has the complete capture as
-//! its place. A full store keeps the events of all processors up to one instant; each processor has a gap from there to
-//! the end of the capture.
+//! Each page says how many events the kernel had overwritten before it, which gives the place of the losses.
+//! The kernel's statistics say how many events each processor lost in all. If only the statistics count an
+//! event, its place is the complete capture. A full store keeps the events of all processors up to one
+//! instant; each processor has a gap from there to the end of the capture.
 
 use std::collections::BTreeMap;
 
@@ -192,7 +192,7 @@ mod tests {
         // A page reports a gap without its size; the statistics know it.
         let (lost, _) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), Some(7)));
-        // With two such gaps, the size of each is unknown.
+        // With two gaps without a size, the size of each is unknown.
         let (lost, _) = settle(&[gap(0, None), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.total(), lost.gaps[0].count, lost.gaps[1].count), (Some(9), None, None));
         // Here the statistics do not know it either.

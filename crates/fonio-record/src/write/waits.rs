@@ -17,7 +17,7 @@ const LAUNCH: &str = "launch";
 /// Missing information: a stable name, a sentence, and how often.
 type Missing = (&'static str, String, u64);
 
-/// Writes the rows to `sink`; the requests must have been written. Returns what is missing.
+/// Writes the rows to `sink`; the requests must have been written. Returns the losses.
 pub(crate) fn write(
     (layout, decoder): (PageLayout, &SchedDecoder),
     pages: Pages,

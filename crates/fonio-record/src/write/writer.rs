@@ -9,14 +9,14 @@ use fonio_recording::{Finished, Key, RecordingError, Redactor, Writer, WriterOpt
 use crate::error::RecordError;
 use crate::options::RecordOptions;
 
-/// The writer of a recording. Names that are to be redacted never reach a disk.
+/// The writer of a recording. Names that must be redacted never reach a disk.
 pub(crate) enum RecordingWriter {
     Plain(Box<Writer>),
     Redacted(Box<Redactor<Writer>>, Key),
 }
 
 impl RecordingWriter {
-    /// Begins a recording. It keeps the rows that fit, because what was recorded cannot be had again.
+    /// Begins a recording. It keeps the rows that fit, because the captured data cannot be recorded again.
     pub(crate) fn create(options: &RecordOptions) -> Result<RecordingWriter, RecordError> {
         let settings = WriterOptions {
             overwrite: options.overwrite,
@@ -32,7 +32,7 @@ impl RecordingWriter {
         })
     }
 
-    /// Finishes the recording that was to be `out`. Calls `note` if it has another name.
+    /// Finishes the recording that was planned as `out`. Calls `note` if it has another name.
     pub(crate) fn install(
         self,
         meta: Meta,

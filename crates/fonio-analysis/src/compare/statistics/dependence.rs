@@ -14,8 +14,8 @@
 /// With fewer independent pieces than this, the spread is unknown.
 pub(crate) const PIECES_MIN: f64 = 8.0;
 
-/// The most cosines: they reach up to `8 / T` hertz in a series of length `T`, and t with 16 degrees of freedom is near
-/// its limit. More would miss slow movements that hide below quick noise.
+/// Maximum number of cosines. 16 cosines reach up to `8 / T` hertz in a series of length `T`, and t with 16
+/// degrees of freedom is near its limit. With more cosines, quick noise would hide slow movements.
 const COSINES_MAX: f64 = 16.0;
 
 /// Cosines per independent piece. A first-order autoregression has lost half of its power at this number.
@@ -30,9 +30,9 @@ pub(crate) struct Spread {
     pub(crate) freedom: f64,
 }
 
-/// The spread of the sum of `residuals`, which themselves sum to 0. `weights` gives the share of the data in each
-/// slice, and `memory` the least number of slices in one independent piece. `None` if the series is worth fewer than
-/// [`PIECES_MIN`] independent pieces.
+/// Returns the spread of the sum of `residuals`, which themselves sum to 0. `weights` gives the share of the
+/// data in each slice, and `memory` the minimum number of slices in one independent piece. `None` if the
+/// series is worth fewer than [`PIECES_MIN`] independent pieces.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
     let pieces =
@@ -40,7 +40,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // Normal noise has a third of its length here, so it is not limited. A single stall among slices without stalls is.
+    // Normal noise has a third of its length here, so it is not limited. A single stall among slices without
+    // stalls is limited.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);

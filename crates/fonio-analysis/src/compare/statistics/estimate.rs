@@ -101,7 +101,7 @@ impl Estimate {
             Estimate::Quantile { value, at, effective, freedom, cumulative } => {
                 let t = student::two_sided(level, *freedom);
                 let (low, high) = wilson(*at, *effective, t);
-                // No observation lies above the greatest or below the least of the independent values.
+                // No observation lies above the maximum or below the minimum of the independent values.
                 let one = 1.0 / effective;
                 let read = |share: f64| {
                     let step = cumulative.partition_point(|(_, up_to)| *up_to < share);

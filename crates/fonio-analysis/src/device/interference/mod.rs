@@ -1,15 +1,17 @@
-//! Whether reads wait for writes, and writes for reads: slowdown in the wild, at equal depth.
+//! Estimates whether reads wait for writes and writes for reads: slowdown in recordings of real work, at
+//! equal depth.
 //!
-//! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and next to another process. A
-//! recording of real work has no such pair. Requests that met the other op also met more requests: a comparison of the
-//! two means measures the depth, and finds a "slowdown" in a load of reads alone as soon as half of them are labelled
-//! as writes. Therefore this module compares requests that found the same number of others outstanding: those that
-//! found some of the other op, and those that found only their own op:
+//! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and next to another
+//! process. A recording of real work has no pair of this kind. Requests that met the other op also met more
+//! requests: a comparison of the two means measures the depth, and finds a "slowdown" in a load of reads
+//! alone as soon as half of them are labelled as writes. Therefore this module compares requests that found
+//! the same number of others outstanding: those that found some of the other op, and those that found only
+//! their own op:
 //!
-//! - *Strata.* At its arrival (queueing; issue, if the source shows no queueing), a request finds a number of other
-//!   requests outstanding on its device. Requests are compared within one such depth, one size class, one class of the
-//!   time since the device last completed something (the progress of the request in service), and with or without an
-//!   outstanding request that moves no data (for example a flush).
+//! - *Strata.* At its arrival (queueing; issue, if the source shows no queueing), a request finds a number of
+//!   other requests outstanding on its device. Requests are compared within one depth, one size class, one
+//!   class of the time since the device last completed something (the progress of the request in service),
+//!   and with or without an outstanding request that moves no data (for example a flush).
 //! - *Estimate.* In each stratum with requests on both sides, the mean time to completion of each side is computed. The
 //!   strata are weighted by `with * without / (with + without)` requests, as Mantel and Haenszel do, which is most
 //!   efficient if some strata are small. The slowdown is the ratio of the two weighted means.
@@ -18,8 +20,8 @@
 //!   both ops together are wrong in less than one recording in twenty: `interference/tests/experiment.rs` tests that on loads
 //!   of reads alone.
 //!
-//! Only requests outstanding at the arrival count. Later requests are ignored, because a slow request would meet more
-//! of everything.
+//! Only requests outstanding at the arrival count. Later requests are ignored, because a slow request would
+//! meet more requests of every kind.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Which SQL statements made a transaction.
+//! The SQL statements that made a transaction.
 //!
 //! The call that commits a transaction is made while a thread steps a statement. If that is COMMIT, the transaction was
 //! begun explicitly, and the statements that change something since BEGIN, on the same connection, made it. Otherwise the

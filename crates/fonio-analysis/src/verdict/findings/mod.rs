@@ -12,16 +12,16 @@ const ROTATING: &str = "devices.rotating_share";
 /// The share of requests that went to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
 
-/// Figures that stand for the time that programs waited, in a recording without the waits of threads; and the sentence
-/// that says so.
+/// Figures that represent the time that programs waited, in a recording without the waits of threads, and the
+/// sentence that says so.
 const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
 const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
 
-/// Figures that are too low where the waits of some threads are missing; and the sentence that says so.
+/// Figures that are too low if the waits of some threads are missing, and the sentence that says so.
 const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
 const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
 
-/// What a verdict says of waits that were sampled.
+/// The verdict's remark on waits that were sampled.
 const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
 
 /// The rules, as data.
@@ -370,7 +370,7 @@ mod tests {
         for name in named {
             assert!(known.contains(name), "no analysis has the figure {name}");
         }
-        // Which fixes are offered depends on the machine.
+        // The offered fixes depend on the machine.
         let offered = [
             "read_scheduler",
             "writers_class",

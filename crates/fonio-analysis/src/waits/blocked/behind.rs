@@ -42,7 +42,7 @@ pub(super) struct Owners {
 #[derive(Clone, Debug, Default)]
 struct Part {
     time: f64,
-    /// By file and kind of data, in the order in which they came.
+    /// The time by file and kind of data, in the order of their first requests.
     files: Vec<(FileContent, f64)>,
 }
 
@@ -76,7 +76,7 @@ impl Owners {
         }
     }
 
-    /// In a fixed order, because sums of floats depend on it.
+    /// Returns the owners in a fixed order, because sums of floats depend on it.
     fn sorted(&self) -> Vec<(&Owner, &Part)> {
         let mut sorted: Vec<(&Owner, &Part)> = self.known.iter().collect();
         sorted.sort_by_key(|(owner, _)| **owner);
@@ -154,8 +154,8 @@ struct Watched {
 }
 
 impl Watch {
-    /// The most threads whose waits are watched. A thread is in one wait at a time, so this bounds the work for each
-    /// request.
+    /// Maximum number of threads whose waits are watched. A thread is in one wait at a time, so this bounds
+    /// the work for each request.
     pub(super) const THREADS_MAX: usize = 64;
 
     pub(super) fn new(waits: Vec<((u32, u32), u32, Kept)>) -> Watch {

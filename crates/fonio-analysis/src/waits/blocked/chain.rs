@@ -1,8 +1,8 @@
 //! Waits for a thread that was blocked on storage: for a lock that it held, or for its answer.
 //!
-//! Such a wait counts as far as the other thread was blocked meanwhile. That thread can itself have waited for a third
-//! one, and so on. Waits come in the order of their beginnings, so a wait stays open here until one comes that begins after
-//! its end.
+//! A wait of this kind counts as far as the other thread was blocked meanwhile. That thread can itself have
+//! waited for a third one, and so on. Waits arrive in the order of their beginnings, so a wait stays open
+//! here until the first wait that begins after its end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,13 +10,13 @@ use std::collections::BinaryHeap;
 use fonio_core::BlockedIn;
 use rustc_hash::FxHashMap;
 
-/// The most threads between the one that waits and the one that storage blocked.
+/// Maximum number of threads between the one that waits and the one that storage blocked.
 const LENGTH_MAX: usize = 4;
-/// The most waits open at once, and the most places remembered for one.
+/// Maximum number of waits open at once, and of places remembered for one wait.
 const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
 
-/// Where storage blocked a thread.
+/// The place at which storage blocked a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     /// The numbers of the thread's name and unit.
@@ -43,7 +43,7 @@ pub(super) struct ForThread {
     pub(super) last: u64,
     /// The longest time for which it was blocked without a break.
     longest: u64,
-    /// Where, with the time of each.
+    /// The places at which it was blocked, with the time of each.
     places: Vec<(Place, u64)>,
 }
 
@@ -70,7 +70,7 @@ impl ForThread {
         }
     }
 
-    /// The same wait, not counted for its thread.
+    /// Returns the same wait, not counted for its thread.
     pub(super) fn uncounted(self) -> ForThread {
         ForThread { is_counted: false, ..self }
     }
@@ -80,7 +80,8 @@ impl ForThread {
         // The intervals of a thread come in order. A part that has been counted is not counted again.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // Where neither has ended, the end of the recording is the end; it is not known here, so that this part is missing.
+        // If neither wait has ended, both last until the end of the recording. That end is not known here, so
+        // this part is missing.
         if from >= until || until == u64::MAX {
             return None;
         }
@@ -98,8 +99,9 @@ impl ForThread {
         Some((from, until))
     }
 
-    /// The time that counts as one wait: all of it if it is most of the wait, as with an answer that took several writes. A
-    /// shell that waits for a program for minutes feels at most each of its waits.
+    /// The time that counts as one wait: the complete blocked time if it is most of the wait, as with an
+    /// answer that took several writes. A shell that waits for a program for minutes does not feel the sum of
+    /// its waits, but at most each single one.
     pub(super) fn felt(&self) -> u64 {
         if self.time.saturating_mul(2) >= self.ended - self.began { self.time } else { self.longest }
     }
@@ -122,12 +124,12 @@ pub(super) struct Chains {
     ends: BinaryHeap<Reverse<(u64, u64)>>,
     /// The last interval in which each thread was blocked.
     last: FxHashMap<u32, ((u64, u64), Place)>,
-    /// Waits that came when too many were open.
+    /// Waits that arrived while too many were open.
     pub(super) beyond: u64,
 }
 
 impl Chains {
-    /// Gives the waits that ended before `time` and are counted, of those for a thread that was blocked.
+    /// Returns the counted waits that ended before `time` and were for a thread that was blocked.
     pub(super) fn ended_before(&mut self, time: u64) -> Vec<ForThread> {
         let mut ended = Vec::new();
         while let Some(&Reverse((at, id))) = self.ends.peek()
@@ -254,7 +256,7 @@ mod tests {
             (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
             // It was blocked before the wait began, and beyond its end.
             (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),
-            // It was not blocked; or somebody else was.
+            // It was not blocked, or another thread was.
             (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
             (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
             // Two wait for it, one of them for longer.
@@ -268,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A wait that a filter leaves out explains the waits for its thread, and is not told itself.
+    /// A wait that a filter leaves out explains the waits for its thread, but is not reported itself.
     #[test]
     fn a_link_that_is_not_counted_holds_the_chain() {
         let wait = |tid: u32, interval, waker| {

@@ -29,7 +29,7 @@ pub(super) struct Count {
     /// By file: waits, time and longest.
     pub(super) files: Vec<(u32, FileCount)>,
     pub(super) kept: Vec<Kept>,
-    /// For waits for other threads: where those were blocked, and the time.
+    /// For waits for other threads: the places at which those threads were blocked, and the times.
     pub(super) through: Vec<(Place, u64)>,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Kept {
     pub(super) ended: u64,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
-    /// In a wait for another thread: the time for which that one was blocked, and where.
+    /// In a wait for another thread: the time for which that thread was blocked, and the place.
     pub(super) through: Option<(u64, Place)>,
-    /// In such a wait: how much of that time counts as one wait.
+    /// In a wait for another thread: the part of that time that counts as one wait.
     pub(super) felt: u64,
 }
 
@@ -63,7 +63,7 @@ impl Kept {
         self.through.map_or(self.ended - self.began, |(time, _)| time)
     }
 
-    /// How long the thread stood still at a time.
+    /// The part of the blocked time that counts as one wait.
     pub(super) fn felt(&self) -> u64 {
         if self.through.is_some() { self.felt } else { self.time() }
     }

@@ -11,7 +11,7 @@ use crate::question::threads::UNKNOWN_NAME;
 const BEHIND_FROM: f64 = 0.3;
 
 impl Blocked {
-    /// The program of a role with the thread that was blocked for longest.
+    /// Returns the program of a role whose thread was blocked for longest.
     pub(crate) fn worst(&self, role: Role) -> Option<&BlockedProgram> {
         self.programs.iter().find(|program| program.role == role)
     }
@@ -40,7 +40,8 @@ impl Blocked {
 }
 
 impl BlockedProgram {
-    /// Adds the figures of a program; `behind` is whose requests were outstanding while it waited.
+    /// Adds the figures of a program; `behind` lists the processes whose requests were outstanding while it
+    /// waited.
     fn figures(&self, behind: &[Behind], facts: &mut Facts) {
         facts.word("blocked.program", &self.full_name());
         let label = "blocked on storage, time of that program's thread";

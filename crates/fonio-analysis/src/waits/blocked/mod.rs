@@ -1,15 +1,16 @@
-//! Who was blocked on storage: which threads, in which operation, on which file, and behind whose requests.
+//! The threads that were blocked on storage: in which operation, on which file, and behind whose requests.
 //!
-//! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of their own; short
-//! ones are counted. A program is judged by the thread that was blocked for longest: what several threads wait at the
-//! same time is not longer for the person in front of them.
+//! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
+//! their own; short ones are counted. A program is judged by the thread that was blocked for longest: if
+//! several threads wait at the same time, the user does not wait longer.
 //!
-//! A thread can also wait for another one that is blocked: for a lock that it holds, or for its answer. That counts for the
-//! time for which the other one was blocked.
+//! A thread can also wait for another one that is blocked: for a lock that it holds, or for its answer. This
+//! wait counts for the time for which the other thread was blocked.
 //!
-//! "Behind whom" is a share of request time. While a thread waits, requests are outstanding on the device for which it
-//! waits. Each of them is counted from its queueing to its completion, as far as it lies within the wait; the sums by
-//! process, over the sum of all, are the shares. This is computed for the longest waits only.
+//! "Behind whom" is a share of request time. While a thread waits, requests are outstanding on the device for
+//! which it waits. Each request is counted from its queueing to its completion, as far as it lies within the
+//! wait. The share of a process is the sum of its requests divided by the sum of all requests. This is
+//! computed for the longest waits only.
 
 mod behind;
 mod chain;

@@ -14,7 +14,7 @@ use crate::question::ratio::ratio;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::TimeShare;
 
-/// The sum over the threads of one name, unit and role.
+/// The sums over the threads with the same name, unit and role.
 #[derive(Debug, Default)]
 pub(super) struct Program {
     pub(super) name: u32,
@@ -116,8 +116,9 @@ impl Program {
         Some(FileShare { path: file.to_owned(), share: ratio(time, all)?, journal })
     }
 
-    /// Where the threads were blocked for which it waited, if it spent at least half of its time in such waits. With a file if
-    /// they waited for one in at least half of the time for which the file is known.
+    /// The place at which the awaited threads were blocked, if the program spent at least half of its time in
+    /// waits for other threads. It includes a file if they waited for one file in at least half of the time
+    /// for which the file is known.
     pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
         if !self.is_through_others() {
             return None;
@@ -150,7 +151,7 @@ impl Program {
     }
 }
 
-/// The database of which this could be the rollback journal or the WAL, by its name.
+/// Returns the database whose rollback journal or WAL this file could be, by its name.
 fn database_of(file: &str) -> Option<&str> {
     ["-journal", "-wal"].iter().find_map(|end| file.strip_suffix(end))
 }

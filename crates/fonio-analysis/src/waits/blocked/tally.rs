@@ -20,23 +20,23 @@ use crate::question::seen::Seen;
 use crate::question::threads::Threads;
 use crate::waits::outstanding::LONG;
 
-/// The most threads followed.
+/// Maximum number of threads followed.
 const THREADS_MAX: usize = 1 << 16;
-/// The most processes between a thread and the command that started it.
+/// Maximum number of processes between a thread and the command that started it.
 const GENERATIONS_MAX: usize = 64;
-/// The most programs listed.
+/// Maximum number of programs listed.
 const PROGRAMS_MAX: usize = 1024;
-/// The most files listed.
+/// Maximum number of files listed.
 const FILES_LISTED: usize = 1024;
 /// The number of long waits listed.
 const LONG_LISTED: usize = 10;
-/// The most intervals listed.
+/// Maximum number of intervals listed.
 const INTERVALS_MAX: usize = 4096;
 /// Bulk work: requests of at least this size on average, …
 const BULK_SIZE: u64 = 128 * 1024;
 /// … at least this much in all (more than programs and their libraries read at a start), …
 const BULK_BYTES: u64 = 64 << 20;
-/// … and at least this much in each second of the span. All three are ours.
+/// … and at least this much in each second of the span. All three thresholds are our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
 
 /// Collects the waits.
@@ -51,7 +51,7 @@ pub(crate) struct BlockedTally {
     parents: FxHashMap<u32, u32>,
     watch: Watch,
     chains: Chains,
-    /// Whether there was a wait or a count: the recording has the waits of all threads.
+    /// Whether any wait or count was seen: the recording then has the waits of all threads.
     is_known: bool,
     /// Whether the filter leaves requests out. Behind whom threads waited is then unknown.
     is_filtered: bool,
@@ -170,7 +170,7 @@ impl Question for BlockedTally {
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
-        // Of a program and the one that waits for it, the first comes first.
+        // A program comes before the one that waits for it.
         let order = |program: &Program| {
             let time = Reverse(program.worst.0);
             (program.role, time, program.is_through_others(), program.name, program.unit)
@@ -349,7 +349,8 @@ impl BlockedTally {
         Role::OfInterest
     }
 
-    /// The role of each thread. One that only waits for bulk work, such as the shell of a copy, is part of it.
+    /// The role of each thread. A program that only waits for bulk work, such as the shell of a copy, is part
+    /// of it.
     fn roles(&self, span_ns: u64, command: Option<u32>) -> FxHashMap<Key, Role> {
         let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span_ns, command));
         let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();

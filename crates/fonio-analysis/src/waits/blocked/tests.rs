@@ -1,4 +1,4 @@
-//! Who waited, and behind whom, by an oracle that looks at every pair of a wait and a request.
+//! Compares blocked threads and their causes with an oracle that examines every pair of a wait and a request.
 
 use fonio_core::meta::{BLOCKED_PARTLY, SHOWS_BLOCKED};
 use fonio_core::{
@@ -38,7 +38,7 @@ fn roles(found: &Blocked) -> Vec<(&str, Role)> {
 #[test]
 fn without_waits_nothing_is_claimed() {
     assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
-    // Unless the recording says that it would have them.
+    // If the recording says that it shows waits, the answer is present without any waits.
     let mut meta = Meta::default();
     meta.source.shows.push(SHOWS_BLOCKED.to_owned());
     let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;
@@ -69,7 +69,7 @@ fn without_bpf_the_verdict_says_what_is_missing() {
 
 #[test]
 fn a_command_owns_the_processes_that_it_started() {
-    // Who started process 99 is unknown, so 10 may be part of the command.
+    // The parent of process 99 is unknown, so 10 may be part of the command.
     let waits = ["7 fsync 0 5000", "8 read 0 1000", "9 read 0 2000", "10 read 0 3000"];
     let found = blocked(&waits, &[], Some(8)).unwrap();
     let of_interest = ["p10", "p9", "p8"].map(|name| (name, Role::OfInterest));
@@ -184,7 +184,7 @@ fn a_filter_leaves_the_chain_whole() {
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
-/// A shell that starts one program after the other, each of which makes its journal anew.
+/// A shell starts one program after the other, and each of them creates its journal again.
 #[test]
 fn many_files_of_one_path_are_one_place() {
     let mut analyser = Analyser::new(AnalysisOptions::default());
@@ -211,7 +211,7 @@ fn many_files_of_one_path_are_one_place() {
     );
 }
 
-/// Each transaction waits for the database, and for a journal that is made anew.
+/// Each transaction waits for the database, and for a journal that is created again.
 #[test]
 fn the_files_of_a_database_count_together() {
     let file = |paths: &[&str]| {

@@ -1,4 +1,4 @@
-//! What a replay does: the I/O of a recording, by thread, with what each waits for.
+//! The plan of a replay: the I/O of a recording, by thread, with the event for which each access waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,12 +14,12 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{Begins, CHUNK, since};
 
-/// Direct I/O needs whole blocks of the file system.
+/// Direct I/O needs complete blocks of the file system.
 const BLOCK: u64 = 4096;
 /// The largest single access; the kernel splits larger ones anyway.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// What a replayed access does.
+/// The operation of a replayed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A read.
@@ -35,9 +35,9 @@ pub enum Kind {
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
-    /// From the beginning of the file.
+    /// The offset from the beginning of the file.
     pub offset: u64,
     /// Its length; 0 for a flush.
     pub bytes: u64,
@@ -49,7 +49,7 @@ pub struct Access {
     pub tid: u32,
     /// Whether the recorded program waited for it.
     pub is_sync: bool,
-    /// How long it took in the recording, from queue to completion; only known of the last part of a request.
+    /// Its duration in the recording, from queue to completion; known only for the last part of a request.
     pub took: Option<Duration>,
 }
 
@@ -143,7 +143,7 @@ impl RowSink for Collected {
     }
 
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        // A bio of a partition or a stacked device goes on as one of the device below.
+        // A bio of a partition or a stacked device continues as a bio of the device below.
         if row.request_id.is_some() {
             self.bios.push(Row {
                 device: row.device,
@@ -182,7 +182,7 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the plan for the device with the most accesses.
+    /// Makes the plan for the device that has the most accesses.
     pub(in crate::replay) fn plan(mut self) -> Plan {
         // Another device merges and flushes differently, so that bios are better; not every source shows them.
         let mut rows = if self.bios.is_empty() {
@@ -292,7 +292,7 @@ fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     found
 }
 
-/// The first and the last byte of an access, in whole blocks.
+/// The first and the last byte of an access, rounded to complete blocks.
 fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
     let from = sector.0 * SECTOR_BYTES;
     (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)

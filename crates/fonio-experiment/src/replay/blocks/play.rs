@@ -17,7 +17,7 @@ use super::super::memory::Buffer;
 use super::super::{Begins, Replayed, Shared};
 use super::{Access, Kind, Plan};
 
-/// The most accesses in flight for which no thread waits.
+/// Maximum number of accesses in flight for which no thread waits.
 const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 

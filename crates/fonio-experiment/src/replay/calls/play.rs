@@ -20,7 +20,7 @@ use super::{Act, Call, Plan, file_name};
 /// The flags of an open file that change what a call costs.
 const COSTLY: [(FileFlags, OFlags); 3] =
     [(FileFlags::DIRECT, OFlags::DIRECT), (FileFlags::DSYNC, OFlags::DSYNC), (FileFlags::SYNC, OFlags::SYNC)];
-/// The most files that a thread keeps open.
+/// Maximum number of files that a thread keeps open.
 const OPEN_MAX: usize = 256;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -61,10 +61,10 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// What all threads know of a file.
+/// The state of a file that all threads share.
 #[derive(Debug, Default)]
 struct Shown {
-    /// Raised when the file is made anew: who opens it afterwards gets the new one.
+    /// Raised when the file is created again: later opens get the new file.
     generation: AtomicU64,
     is_renamed: AtomicBool,
 }
@@ -138,12 +138,12 @@ impl Player<'_> {
             Act::SyncFilesystem => Ok(syncfs(File::open(self.stage.folder)?)?),
             Act::Allocate { offset, bytes } => {
                 let file = self.file(call)?;
-                // The mode is not known. Within the file, it is a hole or nothing.
+                // The mode is not known. Within the file, the call makes a hole or nothing.
                 if bytes == 0 || offset.saturating_add(bytes) <= file.metadata()?.len() {
                     return Ok(());
                 }
                 match fallocate(file, FallocateFlags::empty(), offset, bytes) {
-                    // A file system without this call; programs go on without it, too.
+                    // A file system without this call; programs continue without it, too.
                     Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
                     done => Ok(done?),
                 }
@@ -195,7 +195,8 @@ impl Player<'_> {
         (call.file, costly.fold(FileFlags::NONE, |all, (flag, _)| all | *flag))
     }
 
-    /// The open file of a call. A file that was removed stays open for those who have it, until it is made anew.
+    /// The open file of a call. A file that was removed stays open for the threads that have it, until it is
+    /// created again.
     fn file(&mut self, call: &Call) -> io::Result<&File> {
         let key = self.key(call);
         let generation = self.stage.files[call.file].generation.load(Ordering::Relaxed);
@@ -260,14 +261,14 @@ mod tests {
                 call(Act::Write { offset: 5000, bytes: 1000 }, 0),
                 call(Act::Sync { data_only: true }, 0),
                 call(Act::Read { offset: 5500, bytes: 1000 }, 0),
-                // A file that is removed while it is open, and made again.
+                // A file that is removed while it is open, and created again.
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 100 }, 1),
                 call(Act::Remove, 1),
                 call(Act::Write { offset: 100, bytes: 100 }, 1),
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 7 }, 1),
-                // One that takes another name.
+                // A file that gets another name.
                 call(Act::Open { made: true, length: Some(0) }, 2),
                 call(Act::Allocate { offset: 0, bytes: 300 }, 2),
                 call(Act::Rename, 2),
@@ -328,7 +329,7 @@ mod tests {
         let done = play(&plan, dir.path(), true).expect("it replays");
         assert_eq!(done.accesses, 5);
         assert_eq!(fs::metadata(dir.path().join("file-0")).expect("it is there").len(), 5);
-        // One that fails ends those that wait for others.
+        // A thread that fails ends those that wait for others.
         let failing = Plan {
             files: vec![Before::default()],
             threads: vec![lengths(&[(1, after(0), None)]), lengths(&[(u64::MAX, at_once, Some(0))])],

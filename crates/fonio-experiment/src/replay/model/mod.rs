@@ -1,7 +1,7 @@
 //! Replays the requests of a recording in virtual time: on a model of a device, under models of schedulers.
 //!
-//! It needs no root and no device, and can use schedulers that Linux no longer has. The requests are those that the recorded
-//! kernel made: merged already, and not again.
+//! It needs no root and no device, and can use schedulers that Linux no longer has. The requests are those
+//! that the recorded kernel made: they were merged then, and are not merged again.
 
 mod report;
 
@@ -28,7 +28,7 @@ pub struct Model<'a> {
     pub profile: &'a str,
     /// Its size.
     pub size: ByteCount,
-    /// Decides what the model leaves to chance.
+    /// The seed of the model's random decisions.
     pub seed: u64,
     /// Without pauses.
     pub fast: bool,
@@ -49,9 +49,9 @@ pub struct ModelReplay {
     pub of_other_devices: u64,
     /// Whether pauses were left out.
     pub fast: bool,
-    /// What the recording shows.
+    /// The response times in the recording.
     pub recorded: Vec<ProgramTimes>,
-    /// What each scheduler would do, in the order in which they were named.
+    /// The result under each scheduler, in the order in which they were named.
     pub runs: Vec<ModelRun>,
 }
 
@@ -82,7 +82,7 @@ pub struct ProgramTimes {
 pub struct Responses {
     /// The number of requests.
     pub count: u64,
-    /// Their sum in seconds. Requests that overlap count each for itself.
+    /// Their sum in seconds. Overlapping requests count separately.
     pub sum_s: f64,
     /// The longest in seconds.
     pub max_s: f64,
@@ -248,7 +248,7 @@ impl<'a> Programs<'a> {
 }
 
 impl From<Programs<'_>> for Vec<ProgramTimes> {
-    /// Those with the longest response times first.
+    /// Sorts the programs, those with the longest response times first.
     fn from(programs: Programs<'_>) -> Vec<ProgramTimes> {
         let has_requests = |times: &ProgramTimes| times.reads.count + times.writes.count > 0;
         let mut times: Vec<ProgramTimes> = programs.times.into_values().filter(has_requests).collect();

@@ -6,9 +6,9 @@ use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 
 use super::{ModelReplay, ProgramTimes, Responses};
 
-/// The most programs in a table.
+/// Maximum number of programs in a table.
 const PROGRAMS_MAX: usize = 8;
-/// Two response times within this factor are not told apart: single replays were off by up to that
+/// Response times within this factor count as equal: single replays were off by up to this factor
 /// (`docs/scheduler-models.md`, "Replays of recordings").
 const EQUAL: f64 = 3.0;
 

@@ -1,7 +1,7 @@
 //! Copies one file system object: its content, its owner, mode, times and extended attributes.
 //!
-//! Objects are named by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path, so that nobody can
-//! lead a copy out of the folder with a symbolic link.
+//! Objects are named by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path. So a
+//! symbolic link cannot lead a copy out of the folder.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The attributes that can be copied between file systems; others belong to one kind of file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
-/// What is at a name; `None` if there is nothing.
+/// Returns the `stat` of the object with this name; `None` without an object.
 pub(in crate::settings) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
@@ -51,8 +51,8 @@ pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result
     if is_file { Ok(opened) } else { Err(Errno::NOENT) }
 }
 
-/// Whether two files have the same bytes. Their times do not tell: a program that writes to a mapping of a file in memory
-/// does not change them.
+/// Whether two files have the same bytes. Their times are not enough: a program that writes to a mapping of a
+/// file in memory does not change them.
 pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
     let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
     let mut at = 0;
@@ -85,7 +85,8 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
 /// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes that were written.
 pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // Before its content: what a file that grows gets meanwhile would else be zeros in the copy.
+    // Taken before the content: otherwise, data that a growing file gets meanwhile would be zeros in the
+    // copy.
     let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;
@@ -156,7 +157,7 @@ pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<
     }
     changed |= copy_attributes(&path_of(from), &path)?;
     let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-    // That a file was read is not worth a write.
+    // A new access time alone is not worth a write.
     if changed || modified(&source) != modified(&now) {
         rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), &times(&source), AtFlags::empty())?;
         changed = true;

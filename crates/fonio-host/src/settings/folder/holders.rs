@@ -1,4 +1,4 @@
-//! Which programs have files of a folder open.
+//! Finds the programs that have files of a folder open.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fonio_system::procfs::Task;
 
-/// At most how many programs an error names.
+/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 8;
 
 /// A program with open files in a folder.
@@ -65,7 +65,7 @@ pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     names.join(", ")
 }
 
-/// What to do with them: `verb` is what systemctl does with their units.
+/// Returns the advice on these programs: `verb` is the command of systemctl for their units.
 pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();

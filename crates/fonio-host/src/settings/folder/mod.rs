@@ -1,8 +1,9 @@
 //! Folders over which something is mounted: memory, a folder on another device, an image file on the folder's own device, or
 //! fonio's FUSE file system.
 //!
-//! Each of these settings is a mount over the folder. What is below stays where it is. It is reached through a copy of the mount that holds the
-//! folder, without the mounts in it ([`uncovered`]): this needs no mount point, so nothing of it is left after a kill.
+//! Each of these settings is a mount over the folder. The files below stay where they are. They are reached
+//! through a copy of the mount that holds the folder, without the mounts in it ([`uncovered`]): this needs no
+//! mount point, so a kill leaves nothing behind.
 
 pub(super) mod copy;
 pub(super) mod holders;
@@ -51,7 +52,7 @@ const OF_SYSTEM: [&str; 16] = [
     "/var/lib/fonio",
 ];
 
-/// The folder that a path names; the error is the reason why it is none.
+/// Returns the folder that a path names; the error is the reason why it is not a folder.
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
@@ -114,7 +115,8 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
     ))
 }
 
-/// Who still uses the files below a folder over which something was mounted, what that means, and what to do.
+/// Returns a sentence on the programs that still use the files below a mounted folder, with the consequences
+/// and the next step.
 pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
     let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
@@ -165,16 +167,16 @@ pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// At most how much space copying back needs on the folder's own device, and how much is free there.
+/// Returns the maximum space that copying back needs on the folder's own device, and the free space there.
 pub(super) fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
-    // Files are written beside those that they replace.
+    // A new file is complete before it replaces the old one, so both need space.
     let needs = survey(&own, dir)?.bytes;
     let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
     Ok((needs, free(&below).map_err(failed("look at", dir))?))
 }
 
-/// What copying the content back takes, as a sentence.
+/// Returns a sentence on the space that copying the content back needs.
 pub(super) fn copying_back(dir: &Path) -> Option<String> {
     let (needs, has) = needs(dir).ok()?;
     Some(format!(
@@ -206,14 +208,14 @@ pub(super) fn lock() -> Result<File, HostError> {
 
 pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The folder as it is below all that is mounted on it and in it.
+/// Opens the folder below all mounts on it and in it.
 pub(super) fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
     let (parent, name) = (dir.parent().ok_or(Errno::INVAL)?, dir.file_name().ok_or(Errno::INVAL)?);
     let mount = copy_of_mount(parent)?;
     rustix::fs::openat(&mount, name, AS_FOLDER | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// The folder as it is, without what is mounted in it.
+/// Opens the folder with the mount on it, but without the mounts in it.
 pub(super) fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
     let mount = copy_of_mount(dir)?;
     rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())
@@ -224,7 +226,7 @@ fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(CWD, dir, flags)
 }
 
-/// What a mount over a folder takes from the mount that holds the folder: the option and its flag.
+/// The options that a mount over a folder takes from the mount that holds the folder, with their flags.
 const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
     ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
@@ -232,7 +234,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
 ];
 
-/// The options of the mount that holds a folder which a mount over the folder has too.
+/// Returns the options of the mount that holds a folder, as far as a mount over the folder takes them.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
     // The folder itself can be a mount point.

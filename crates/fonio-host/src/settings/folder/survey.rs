@@ -1,4 +1,4 @@
-//! What a folder holds: how much memory it needs, and what cannot be copied.
+//! Surveys a folder: how much memory its content needs, and which objects cannot be copied.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -12,13 +12,13 @@ use super::copy;
 use super::mirror::{is_beside, names};
 use crate::HostError;
 
-/// What a tmpfs uses for an object besides its pages, at least (an inode and a name of mm/shmem.c).
+/// The minimum memory that a tmpfs uses for an object besides its pages (an inode and a name of mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;
 
 /// A folder's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::settings) struct Survey {
-    /// What it takes in memory: whole pages without holes.
+    /// The memory that it takes: complete pages without holes.
     pub memory: ByteCount,
     /// The bytes that are allocated for it.
     pub bytes: ByteCount,
@@ -42,7 +42,7 @@ impl Survey {
     }
 }
 
-/// Looks at all that is in a folder. `place` is its path.
+/// Surveys the complete content of a folder. `place` is its path.
 pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Survey, HostError> {
     let mut found = Survey::default();
     let mut linked = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     Ok(found)
 }
 
-/// The files with several names: the first, and the number of names that were found and that there are.
+/// The files with several names: the first name, the number of names found, and the number of all names.
 type Linked = BTreeMap<u64, (PathBuf, u64, u64)>;
 
 fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Linked) -> Result<(), HostError> {
@@ -98,16 +98,17 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
         }
     }
     let allocated = (stat.st_blocks as u64).saturating_mul(512);
-    // A compressed file needs more than is allocated for it; then the copy fails, and nothing is changed.
+    // A compressed file needs more memory than is allocated for it; then the copy fails, and nothing is
+    // changed.
     let pages = (stat.st_size as u64).div_ceil(page).min(allocated.div_ceil(page).max(1)) * page;
     let is_file = copy::kind(stat) == FileType::RegularFile;
     found.memory.0 += OBJECT_BYTES + if is_file { pages } else { 0 };
     found.bytes.0 += allocated;
 }
 
-/// Files that nobody can replace could be copied, but not written out again.
+/// Notes files that cannot be replaced. They could be copied, but not written out again.
 fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut Survey) {
-    // A file system without such flags refuses the question.
+    // A file system without these flags refuses the question.
     let Ok(file) = copy::open_file(dir, name) else { return };
     let flags = rustix::fs::ioctl_getflags(&file).unwrap_or(IFlags::empty());
     if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) && found.obstacle.is_none() {

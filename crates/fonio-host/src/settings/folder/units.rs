@@ -50,7 +50,7 @@ pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
     std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
 }
 
-/// Refuses a program for units that others could replace, or that is not there after a boot.
+/// Refuses a program for units if other users could replace it, or if it does not exist after a boot.
 pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
     let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| program.starts_with(dir));
     let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;

@@ -1,9 +1,9 @@
-//! Changes options in the text of `/etc/fstab`, and nothing else of it.
+//! Changes options in the text of `/etc/fstab`, and nothing else in it.
 
 use std::ops::Range;
 use std::path::Path;
 
-/// The options that say how access times are updated, of which a mount has one.
+/// The options for the update of access times; a mount has one of them.
 const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
 /// The options that say whether changed times are kept in memory.
 const LAZY: [&str; 2] = ["lazytime", "nolazytime"];
@@ -19,7 +19,7 @@ pub(super) enum NoEntry {
     NoOptions(usize),
 }
 
-/// The place of the options of the line that mounts `dir`.
+/// Returns the place of the options in the line that mounts `dir`.
 pub(super) fn options_of(text: &str, dir: &str) -> Result<Range<usize>, NoEntry> {
     let mut found: Option<(usize, Option<Range<usize>>)> = None;
     let mut start = 0;
@@ -126,8 +126,8 @@ fn with_options<'o>(original: &str, added: impl Iterator<Item = &'o str>) -> Str
 /// Takes one of the `added` options away from `now`, the options of an entry that had the options `original` before the
 /// first was added. Returns `None` if it is not there any more.
 ///
-/// If nobody else has changed the options, the result is what they would be without this addition. Otherwise only this
-/// option is taken away, and those come back that it had replaced and nobody else has set.
+/// If no one else has changed the options, the result is the options without this addition. Otherwise only
+/// this option is removed, and the options that it had replaced return unless someone else has set them.
 pub(super) fn without(now: &str, original: &str, added: &[&str], at: usize) -> Option<String> {
     let others = || added.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, option)| *option);
     if now == with_options(original, added.iter().copied()) {
@@ -204,10 +204,10 @@ mod tests {
         for (now, original, at, expected) in [
             ("rw,noatime,commit=30", "rw,relatime", 0, Some("rw,relatime,commit=30")),
             ("rw,noatime,commit=30", "rw,relatime", 1, Some("rw,noatime")),
-            // Somebody has added nosuid.
+            // Another program or user has added nosuid.
             ("rw,noatime,commit=30,nosuid", "rw,relatime", 0, Some("rw,commit=30,nosuid,relatime")),
             ("noatime,nosuid", "defaults", 0, Some("nosuid")),
-            // Somebody has taken it away, or set another value.
+            // Another program or user has removed it, or set another value.
             ("rw,commit=30", "rw,relatime", 0, None),
             ("rw,noatime,commit=60", "rw,commit=5", 1, None),
         ] {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// In whatever order options are taken away, the text is then as it was.
+        /// After options are removed in any order, the text is the original one.
         #[test]
         fn all_taken_away_leaves_the_original(
             original in prop::collection::vec("rw|relatime|noatime|commit=5|nosuid|x=1|defaults", 1..4),

@@ -43,14 +43,14 @@ enum Change {
     MountOption { dir: String, option: String, original: String },
     /// A line of the table of mounts.
     Mount { line: String },
-    /// Files that are fonio's alone.
+    /// Files that belong only to fonio.
     Files(OwnFiles),
     /// None: the setting lasts by itself.
     Itself,
 }
 
 impl Kept {
-    /// The files that are changed, and what each gets: lines, or an option.
+    /// The files that are changed, with the lines or the option that each gets.
     pub fn places(&self, files: &KeptFiles) -> Vec<(PathBuf, Vec<String>)> {
         match &self.change {
             Change::Lines { file, lines } => vec![(file.clone(), lines.clone())],
@@ -75,7 +75,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Opens the record. Nothing is made as long as nothing is kept.
+    /// Opens the record. No file is created until a setting is kept.
     ///
     /// # Errors
     ///
@@ -118,8 +118,8 @@ impl Keeper {
             .map_err(|error| HostError::system("lock", &state)(error.into()))?;
         self.kept = Keeper::on_record(&self.files)?;
         self._lock = Some(lock);
-        // Somebody has taken these out of the files; or a process was killed before it put them there, or before it removed
-        // them from the record.
+        // A user has removed these from the files, or a process was killed before it wrote them there or
+        // before it removed them from the record.
         let mut is_there = Vec::new();
         for kept in &self.kept {
             is_there.push(self.is_in_file(kept)?);
@@ -148,7 +148,8 @@ impl Keeper {
             }
             Change::MountOption { dir, option, .. } => {
                 let text = read(&self.files.fstab)?;
-                // Somebody may be editing the table: a line that is commented out, or there twice, can come back with the option.
+                // A user may be editing the table: a line that is commented out, or there twice, can come
+                // back with the option.
                 let place = fstab::options_of(&text, dir);
                 Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
             }

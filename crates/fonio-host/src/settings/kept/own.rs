@@ -1,7 +1,7 @@
-//! Files that are fonio's alone: drop-ins and units of systemd.
+//! Files that belong only to fonio: drop-ins and units of systemd.
 //!
-//! Invariant: the record names the files and the folders before they are made. Taking them back removes only what has
-//! fonio's content, and folders only if they are empty.
+//! Invariant: the record names the files and the folders before they are made. Taking them back removes only
+//! files that have fonio's content, and only empty folders.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -56,8 +56,8 @@ impl OwnFile {
 }
 
 impl OwnFiles {
-    /// Plans files. Folders that are missing, or that `others` have made, are theirs as well, so that the last one that
-    /// goes takes them along.
+    /// Plans files. They also own folders that are missing or that `others` have made, so the removal of the
+    /// last owner removes the folders.
     pub(super) fn plan<'o>(files: Vec<OwnFile>, others: impl Iterator<Item = &'o OwnFiles>) -> OwnFiles {
         let known: Vec<&PathBuf> = others.flat_map(|other| &other.folders).collect();
         let mut folders = Vec::new();

@@ -1,4 +1,4 @@
-//! How a setting would be kept.
+//! The plan for keeping a setting.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ impl Keeper {
                 if !self.files.udev_control.exists() {
                     return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
                 }
-                // Names such as sda change with what else is plugged in.
+                // Names such as sda change with the other connected devices.
                 let of = match self.serial(device) {
                     Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                     None => format!("KERNEL==\"{device}\""),
@@ -96,7 +96,7 @@ impl Keeper {
         Ok(Kept { applied: applied.clone(), serial, change })
     }
 
-    /// The serial number of a disk by udev's notes, if it can stand in a rule as it is.
+    /// The serial number of a disk by udev's notes, if a rule can contain it unchanged.
     fn serial(&self, device: &str) -> Option<String> {
         let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
         let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;

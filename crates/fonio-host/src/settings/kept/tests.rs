@@ -31,7 +31,7 @@ fn applied(target: &str, old: &str, new: &str) -> Applied {
     Applied { target, old: old.to_owned(), new: new.to_owned() }
 }
 
-/// One change of each kind of setting, as a build wrote them that had no file for each kind.
+/// One change of each kind of setting, as an earlier build wrote them, which had no file for each kind.
 fn all_changes() -> Vec<Applied> {
     serde_json::from_str(include_str!("../testdata/settings.json")).expect("a record")
 }
@@ -43,7 +43,7 @@ fn settings() -> Vec<Applied> {
     all
 }
 
-/// The records of that build are read, and written again as they were.
+/// The records of the earlier build are read, and written again unchanged.
 #[test]
 fn records_of_earlier_builds_are_read() {
     let text = serde_json::to_string_pretty(&all_changes()).expect("JSON");
@@ -60,7 +60,7 @@ fn without_options_of_proc(text: &str) -> String {
     text.replace(",nosuid", "").replace(",nodev", "").replace(",noexec", "")
 }
 
-/// The record and the files of that build are taken back completely.
+/// The record and the files of the earlier build are removed completely.
 #[test]
 fn what_earlier_builds_kept_is_undone() {
     let dir = tempfile::tempdir().expect("dir");
@@ -71,7 +71,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // That build had another first line, and another option of its mount command.
+    // The earlier build had another first line, and another option of its mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };
@@ -411,10 +411,10 @@ enum Act {
     KilledWhileKeeping(usize),
     /// The process is killed after the file was written and before the record was.
     KilledWhileForgetting(usize),
-    /// Somebody adds a line to a file, or an option to a mount.
+    /// Another program adds a line to a file, or an option to a mount.
     ForeignLine(usize),
     ForeignOption,
-    /// Somebody puts a drop-in beside one of fonio's.
+    /// Another program puts a drop-in next to one of fonio's.
     ForeignDropIn,
 }
 
@@ -433,7 +433,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// After any history, taking all out leaves each file as it would be had fonio never been there.
+    /// After any history, removing all settings leaves each file as it would be without fonio.
     #[test]
     fn nothing_is_left_after_any_history(acts in prop::collection::vec(act(), 0..25)) {
         let dir = tempfile::tempdir().expect("dir");
@@ -441,7 +441,7 @@ proptest! {
         let all = settings();
         let texts = [&files.fstab, &files.udev_rules, &files.sysctl];
         let dropped = files.systemd.join("journald.conf.d/50-own.conf");
-        // What the others wrote, in order.
+        // The text that others wrote, in order.
         let mut foreign = [FSTAB.to_owned(), String::new(), String::new()];
         let mut keeper = Keeper::open(files.clone()).expect("keeper");
         for act in acts {
@@ -477,7 +477,7 @@ proptest! {
                 }
                 Act::KilledWhileKeeping(_) => {}
                 Act::ForeignLine(of) => {
-                    // A file that is fonio's alone goes with fonio's last line.
+                    // A file that belongs only to fonio disappears with fonio's last line.
                     if of > 0 && !texts[of].exists() {
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! Fonio's FUSE file system with its write buffer, mounted over a folder whose files it serves.
+//! fonio's FUSE file system with its write buffer, mounted over a folder whose files it serves.
 //!
 //! A process of its own serves it (`fonio mount`): a unit of systemd, or where systemd does not run, a process in the background.
 //! It opens the folder before it mounts over it.
@@ -96,7 +96,7 @@ fn is_mounted(dir: &Path) -> Result<bool, HostError> {
     Ok(MountTable::read()?.at(dir).is_some_and(|mount| mount.filesystem == FILESYSTEM))
 }
 
-/// Mounts the file system, or takes it away.
+/// Mounts the file system, or unmounts it.
 fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     let program = units::program()?;
     let unit = unit(&program, dir);
@@ -123,8 +123,8 @@ fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     })
 }
 
-/// The unit that mounts it. It has no mount namespace of its own, in which nobody else would see the mount; so systemd's
-/// protections of files are not among its limits.
+/// Returns the unit that mounts it. The unit has no mount namespace of its own, because other processes would
+/// not see the mount. So it cannot have systemd's protections of files.
 fn unit(program: &Path, dir: &Path) -> Units {
     let (run, path) = (argument(program), argument(dir));
     let unit = lines(&[

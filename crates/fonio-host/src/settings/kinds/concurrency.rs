@@ -1,4 +1,5 @@
-//! The concurrency parameters of the scheduler smartio: the most requests of each kind in flight.
+//! The concurrency parameters of the scheduler smartio: the maximum number of requests of each kind in
+//! flight.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
-/// The values: assignments, each of which is a file of the scheduler.
+/// The values: assignments, one for each file of the scheduler.
 pub(super) struct OfSmartio;
 
 const FACTS: Facts = Facts {
@@ -83,7 +84,7 @@ impl Kind for OfSmartio {
 /// The kinds of requests in the order of a value, as in the names of their files in the folder `queue/iosched` of sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
-/// The most requests of each kind in flight; 0 means no limit.
+/// The maximum number of requests of each kind in flight; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
     /// Sequential reads.
@@ -97,13 +98,13 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// Those of the Samsung S5 (Nguyen et al. 2015, section 4.5).
+    /// The parameters of the Samsung S5 (Nguyen et al. 2015, section 4.5).
     pub const STUDY: Concurrency = Concurrency { seq_read: 2, rand_read: 4, seq_write: 4, rand_write: 2 };
 
     /// No limits, as the scheduler begins.
     pub const UNLIMITED: Concurrency = Concurrency { seq_read: 0, rand_read: 0, seq_write: 0, rand_write: 0 };
 
-    /// What the scheduler takes.
+    /// The values that the scheduler accepts.
     pub const RANGE: RangeInclusive<u32> = 0..=10_000;
 
     /// The largest of the four numbers.

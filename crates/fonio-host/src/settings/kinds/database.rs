@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::settings::kind::*;
 
-/// The values: a write-ahead log, or one of the modes that roll back (which of them is each connection's choice).
+/// The values: a write-ahead log, or a rollback journal (each connection chooses its rollback mode).
 const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
 
@@ -57,7 +57,7 @@ impl Kind for Database {
 /// How long another program may hold the database before it counts as in use.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The database that a path names; the error is the reason why it is none.
+/// Returns the database that a path names; the error is the reason why it is not a database.
 fn database_at(path: &Path) -> Result<PathBuf, String> {
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !path.is_file() {

@@ -1,8 +1,9 @@
 //! The largest discard that the kernel sends to a disk.
 //!
-//! The kernel takes only multiples of the device's unit below 4 GiB, and bounds them by the device's own limit
-//! (`block/blk-sysfs.c`). That limit itself need be neither. So a value is fitted to the device before it is set, and the device's
-//! own limit is set by a larger value, which the kernel bounds.
+//! The kernel takes only multiples of the device's unit below 4 GiB, and bounds them by the device's own
+//! limit (`block/blk-sysfs.c`). That limit itself need not be such a multiple, nor below 4 GiB. So a value is
+//! fitted to the device before it is set. To set the device's own limit, a larger value is written, which the
+//! kernel bounds.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
@@ -67,10 +68,10 @@ impl Kind for DiscardSize {
 /// The kernel refuses more (`queue_var_store`). No discard is larger: a bio counts its bytes with 32 bits.
 const WRITTEN_MAX: u64 = u32::MAX as u64;
 
-/// What a device says about discards, in bytes.
+/// The limits of a device's discards, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Discards {
-    /// The most that the device takes at once; 0 if it cannot discard.
+    /// The largest discard that the device accepts; 0 if it cannot discard.
     device_max: u64,
     /// The step of the values that the kernel takes: a power of two, because the kernel tests bits of the granularity.
     step: u64,
@@ -177,7 +178,7 @@ mod tests {
                 6 << 20,
                 Ok((4 << 20, Some("the device discards in units of 4MiB, so its limit becomes 4MiB"))),
             ),
-            // Cards of three bits per cell have units that are no power of two.
+            // Cards of three bits per cell have units that are not a power of two.
             (1 << 30, 12 << 20, 8 << 20, Err("it discards in units of 16MiB: write at least that")),
             (
                 0,
@@ -214,7 +215,8 @@ mod tests {
         }
     }
 
-    /// What a device takes, and what it shows afterwards, is the kernel's: here that of a loop device.
+    /// The kernel decides which values a device accepts and which it shows afterwards: here for a loop
+    /// device.
     #[test]
     fn a_real_device_is_limited_and_gets_its_own_limit_back() {
         if !has(&[Need::Root, Need::Loop]) {

@@ -1,8 +1,8 @@
 //! A folder's content in memory: a tmpfs over the folder, whose content is written out to the folder below.
 //!
-//! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out when it is
-//! undone, at shutdown and hourly by units of systemd, and on request. A power cut loses what was written
-//! since the last time.
+//! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out
+//! when it is undone, at shutdown and hourly by units of systemd, and on request. A power cut loses the data
+//! written since it was last written out.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -134,7 +134,8 @@ fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
 }
 
-/// Refuses what could not be done, or undone. `despite_writers` accepts programs that have files open for writing.
+/// Refuses a change that could not be made, or undone. `despite_writers` accepts programs that have files
+/// open for writing.
 fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {
@@ -171,7 +172,7 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// [`HostError::NotSettable`] with the reason; then the folder is as it was.
+/// [`HostError::NotSettable`] with the reason; then the folder is unchanged.
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
     let refused = |reason: String| HostError::NotSettable {
@@ -201,7 +202,7 @@ pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     Err(refused("programs change it all the time: stop them first".to_owned()))
 }
 
-/// Makes an empty tmpfs that is not mounted yet, with the mount's flags of what holds the folder.
+/// Makes an empty tmpfs that is not mounted yet, with the flags of the mount that holds the folder.
 fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
     let flags = attributes_around(dir)?;
     let make = || {
@@ -216,7 +217,7 @@ fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
     make().map_err(failed("make a tmpfs for", dir))
 }
 
-/// Writes the content out, and unmounts. Nobody can write meanwhile.
+/// Writes the content out, and unmounts. No program can write meanwhile.
 fn take_down(dir: &Path) -> Result<(), HostError> {
     let unmounted = {
         let _lock = lock()?;
@@ -272,7 +273,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     copy_out(dir).map(Some)
 }
 
-/// What somebody has to do after the folder was put into memory.
+/// Returns the steps for the user after the folder was put into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and what they write there is lost"));

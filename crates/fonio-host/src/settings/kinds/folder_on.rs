@@ -1,7 +1,8 @@
 //! A folder's content on another device: copied to a folder there, which is bound over it.
 //!
-//! What is below stays on the first device as it was. Undoing brings it up to date. A folder on the other device whose content
-//! is only a copy has a file named [`COPY`] in it: it is being filled, or was copied back. It may be emptied.
+//! The files below stay on the first device unchanged. Undoing brings it up to date. A folder on the other
+//! device whose content is only a copy has a file named [`COPY`] in it: it is being filled, or was copied
+//! back. It may be emptied.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -148,7 +149,7 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Refuses what could not be done, or undone.
+/// Refuses a change that could not be made, or undone.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
@@ -178,7 +179,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-/// Whether nothing is in a folder, or only a copy.
+/// Whether a folder is empty or has only a copy.
 fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
     let names = names(dir.as_fd())?;
     Ok(names.iter().all(|name| name.as_bytes() == b"lost+found")
@@ -202,7 +203,7 @@ fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     unmark().map_err(failed("write in", to))
 }
 
-/// Removes all that is in a folder that has only a copy; last what says so.
+/// Removes the content of a folder that has only a copy; the file that marks it as a copy goes last.
 fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let clear = || {
         let names = names(there.as_fd())?;
@@ -219,7 +220,7 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     clear().map_err(failed("empty", to))
 }
 
-/// Refuses to undo what would lose data, before anything is changed.
+/// Refuses to undo a change if that would lose data, before anything is changed.
 fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: "its content from before".to_owned(),
@@ -269,7 +270,7 @@ fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
 fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
     let table = MountTable::read()?;
     let options = table.at(dir).map(|mount| mount.options.clone()).unwrap_or_default();
-    // Options that we do not know are those of mounts that nobody binds.
+    // Unknown options belong only to mounts that are never bound.
     let flags = MountFlags::BIND | mount_flags(&options).unwrap_or(MountFlags::empty());
     match mount_remount(dir, flags | MountFlags::RDONLY, c"") {
         Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),

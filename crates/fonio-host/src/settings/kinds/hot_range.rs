@@ -139,15 +139,15 @@ impl Kind for HotRange {
 
 /// The folder with the images, at the top of the file system that holds them.
 const FOLDER: &str = ".fonio-hot-range";
-/// How the name of an image ends that is only a copy.
+/// The end of the name of an image that is only a copy.
 const COPY: &str = ".copy";
 /// The file system in the image.
 const FILESYSTEM: &str = "ext4";
-/// The least size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
+/// The minimum size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
 const SIZE_MIN: ByteCount = ByteCount(10 << 20);
 /// The smallest journal that ext4 has with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
-/// The size of an inode in the image, and at most how many bytes there are for each.
+/// The size of an inode in the image, and the maximum number of bytes per inode.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
 /// Room in the image for superblocks, descriptors, bitmaps and the blocks of its root.
@@ -158,14 +158,15 @@ const SPARE_BYTES: u64 = 1 << 20;
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
 /// How often a folder that changes while it is copied is copied again.
 const TRIES: u32 = 3;
-/// An image in more pieces is worth a word.
+/// An image in more pieces is reported.
 const FEW_PIECES: usize = 4;
-/// At most how much of a folder's name is in that of its image.
+/// Maximum length of the part of a folder's name that is in its image's name.
 const NAME_LETTERS_MAX: usize = 40;
 /// How much of an image is written at once before it is used.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Where the image of a folder is. Its name tells people whose it is, and the folder's number tells folders apart.
+/// Returns the path of a folder's image. People recognise the folder by the image's name; the inode number in
+/// it distinguishes folders of the same name.
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
@@ -216,7 +217,7 @@ fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(ByteCount(sectors * 512).to_exact_text()))
 }
 
-/// Refuses what could not be done, or undone.
+/// Refuses a change that could not be made, or undone.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
         return Err("its range has another size: first `fonio fix undo hot-range`".to_owned());
@@ -260,7 +261,7 @@ fn inodes(found: &Survey, size: ByteCount) -> u64 {
     (size.0 / BYTES_PER_INODE).max(2 * found.objects() + 64)
 }
 
-/// At least how large an image must be to hold the content of a folder.
+/// Returns the minimum size of an image that can hold the content of a folder.
 fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
     ByteCount(
         found.memory.0.max(JOURNAL_BYTES) + JOURNAL_BYTES + INODE_BYTES * inodes(found, size) + REST_BYTES,
@@ -296,7 +297,7 @@ fn check_below(image: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What to do about an image that is complete and not mounted.
+/// Returns the advice on an image that is complete and not mounted.
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
@@ -352,7 +353,7 @@ fn put(
     Err(refused("programs change it all the time: stop them first"))
 }
 
-/// Makes a file of which all is allocated.
+/// Makes a file with all its blocks allocated.
 fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let folder = path.parent().expect("it is in a folder");
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -386,8 +387,8 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     Ok(file)
 }
 
-/// Writes all of an image again as it is. The file system below would else mark a part as written when the folder first writes
-/// to it, which is a write outside of the image.
+/// Rewrites the complete image unchanged. Otherwise, the file system below would mark a part as written when
+/// the folder first writes to it, which is a write outside of the image.
 fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     let mut bytes = vec![0; WRITE_BYTES];
     let write = |bytes: &mut Vec<u8>| {
@@ -404,7 +405,7 @@ fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     write(&mut bytes).map_err(HostError::system("write", path))
 }
 
-/// Makes the file system in the image. It discards nothing, which would take the image's blocks away.
+/// Makes the file system in the image, without discards, which would free the image's blocks.
 fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     let (inodes, inode_bytes) = (inodes.to_string(), INODE_BYTES.to_string());
     let journal = format!("size={}", JOURNAL_BYTES >> 20);
@@ -414,7 +415,8 @@ fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     run("mkfs.ext4", "e2fsprogs", &[&words[..], &[image.as_os_str()]].concat()).map(drop)
 }
 
-/// Makes a mount of an image that is nowhere yet, and opens its root. Both go with this process.
+/// Makes a mount of an image that is not attached to a folder yet, and opens its root. Both disappear with
+/// this process.
 fn attach(file: &File, dir: &Path) -> Result<(OwnedFd, OwnedFd), HostError> {
     let (device, node) = attach_while_used(file)?;
     let flags = attributes_around(dir)?;
@@ -444,7 +446,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Refuses to undo what would lose data, before anything is changed.
+/// Refuses to undo a change if that would lose data, before anything is changed.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: "its content from before".to_owned(),
@@ -502,7 +504,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
     })
 }
 
-/// What somebody should know after the folder got its range.
+/// Returns the remarks for the user after the folder got its range.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and what they write there is lost"));
@@ -515,7 +517,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// In how many pieces of the device a file lies, by e2fsprogs' filefrag.
+/// The number of pieces of a file on the device, by e2fsprogs' filefrag.
 fn pieces(file: &Path) -> Option<usize> {
     let said = run("filefrag", "e2fsprogs", &[file]).ok()?;
     said.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok()

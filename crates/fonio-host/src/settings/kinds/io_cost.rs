@@ -1,7 +1,8 @@
 //! The kernel's controller io.cost of a disk, which makes I/O weights act under every scheduler.
 //!
-//! It is a setting of the root control group: a line for each disk in `io.cost.qos` (Documentation/admin-guide/cgroup-v2.rst).
-//! The model of the disk's costs is the kernel's own, unless somebody wrote another one into `io.cost.model`.
+//! It is a setting of the root control group: a line for each disk in `io.cost.qos`
+//! (Documentation/admin-guide/cgroup-v2.rst). The model of the disk's costs is the kernel's own, unless a
+//! user wrote another one into `io.cost.model`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +11,7 @@ use std::path::Path;
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
-/// The root group's file with what io.cost does on each disk.
+/// The root group's file with the parameters of io.cost for each disk.
 const QOS: &str = "/sys/fs/cgroup/io.cost.qos";
 /// The values.
 const ON: &str = "on";

@@ -38,7 +38,7 @@ pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static Setti
     fixes.find(|(_, fix)| fix.name == name)
 }
 
-/// The kind with this name in records. `of` tells apart those of the same name.
+/// The kind with this name in records. `of` distinguishes kinds of the same name.
 pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| {
         let facts = kind.facts();

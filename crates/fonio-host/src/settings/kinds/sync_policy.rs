@@ -56,12 +56,12 @@ impl Kind for SyncPolicy {
 
 /// The library's name.
 const LIBRARY: &str = "libfonio_sqlite_sync.so";
-/// Where fonio's package has it.
+/// The folder of the library in fonio's package.
 const PLACE: &str = "/usr/lib/fonio";
 /// The unit that removes caches after an unclean boot.
 const BOOT_UNIT: &str = "fonio-sync-policy.service";
 
-/// The library: that of the package, or the one beside this program.
+/// The library: that of the package, or the one in this program's folder.
 fn library() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));
     let package = Path::new(PLACE).join(LIBRARY);

@@ -95,7 +95,8 @@ pub struct Trim {
     pub filesystem: String,
     /// Its device.
     pub source: String,
-    /// The bytes that it told the device about. ext4 tells only what it has not told since it was mounted.
+    /// The bytes that it reported to the device as unused. ext4 reports only ranges that it has not reported
+    /// since it was mounted.
     pub bytes: ByteCount,
 }
 

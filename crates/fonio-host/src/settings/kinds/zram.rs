@@ -66,15 +66,16 @@ impl Kind for SwapInRam {
     }
 }
 
-/// The label of the swap area on a device that was there, unused, before.
+/// The label of the swap area on a device that existed before, unused.
 const LABEL: &str = "fonio-zram";
-/// The label on a device that was added for it, and goes with it. A label has 15 bytes at most.
+/// The label on a device that was added for the swap area, and is removed with it. A label has at most 15
+/// bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
 /// Its place in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;
 /// The priority: before swap on a disk, whose priority is negative by default.
 const PRIORITY: &str = "100";
-/// The value without such a device.
+/// The value without a device of fonio's.
 const NONE: &str = "none";
 /// The unit that makes it at each start.
 const UNIT: &str = "fonio-swap-in-ram.service";
@@ -124,7 +125,7 @@ fn devices() -> Result<Vec<Zram>, HostError> {
     Ok(found)
 }
 
-/// The label of a swap area; empty if there is none.
+/// The label of a swap area; empty without a label.
 fn label(node: &Path) -> String {
     let mut label = [0; 16];
     let read = File::open(node).and_then(|file| file.read_exact_at(&mut label, LABEL_AT));
@@ -132,7 +133,7 @@ fn label(node: &Path) -> String {
     if read.is_ok() { String::from_utf8_lossy(&label[..end]).into_owned() } else { String::new() }
 }
 
-/// Half of the memory, in whole MiB.
+/// Half of the memory, in full MiB.
 fn default_size() -> ByteCount {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -140,7 +141,7 @@ fn default_size() -> ByteCount {
     ByteCount((kib.unwrap_or(0) / 2 / 1024).max(1) << 20)
 }
 
-/// Refuses it where the kernel has no zram, or where swap is in memory already.
+/// Refuses the setting if the kernel has no zram, or if swap is in memory already.
 fn check() -> Result<(), String> {
     let of_others = |device: &Zram| device.is_swap && !device.is_ours;
     if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))
@@ -189,7 +190,8 @@ fn set(value: &str) -> Result<(), HostError> {
     }
 }
 
-/// Makes a device of this size. udev looks into a device that is new, and the kernel sizes none that somebody has open.
+/// Makes a device of this size. udev opens a new device, and the kernel does not change the size of an open
+/// one.
 fn find(size: ByteCount) -> Result<String, HostError> {
     for _ in 0..TRIES {
         match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {

@@ -26,7 +26,8 @@ pub(crate) fn content(path: &Path, file: &OwnedFd) -> Content {
     if begins_as_sqlite(&own_link(file)).unwrap_or(false) { Content::SqliteDb } else { Content::Data }
 }
 
-/// The database beside a file with the name of a journal or a WAL, and the kind of that file.
+/// Returns the database to which a file with the name of a journal or a WAL belongs, and the kind of the
+/// file.
 pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
     let name = path.as_os_str().as_bytes();
     let database = |suffix: &[u8]| Some(Path::new(OsStr::from_bytes(name.strip_suffix(suffix)?)));
@@ -50,8 +51,8 @@ pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     Ok(read == begin.len() && begin == *SQLITE_HEADER)
 }
 
-/// Whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot tell that, because it begins
-/// to read what is missing.
+/// Whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot tell that, because
+/// it begins to read missing pages.
 fn begin_is_cached(file: &File) -> io::Result<bool> {
     let length = SQLITE_HEADER.len();
     let fd = file.as_raw_fd();
@@ -64,7 +65,7 @@ fn begin_is_cached(file: &File) -> io::Result<bool> {
     let mut resident = 0_u8;
     // SAFETY: the mapping made above has one page, and `resident` has room for one.
     let asked = unsafe { libc::mincore(mapped, length, (&raw mut resident).cast()) };
-    // SAFETY: the mapping made above, which nobody else uses.
+    // SAFETY: the mapping made above, which no other code uses.
     unsafe { libc::munmap(mapped, length) };
     Ok(asked == 0 && resident & 1 == 1)
 }

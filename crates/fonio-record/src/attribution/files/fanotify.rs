@@ -1,9 +1,10 @@
-//! The names that files get and lose while the recorder runs, from the kernel (fanotify, Linux 5.17 and later).
+//! Receives the names that files get and lose while the recorder runs, from the kernel (fanotify, Linux 5.17
+//! and later).
 //!
-//! A file that is deleted a moment after it was made has no name when the recorder looks it up. The kernel tells each
-//! creation, move and deletion on the marked file systems: the folder, the name, and the inode number with its generation.
-//! It tells nothing of reads and writes, so the cost is one event for each file that is made or deleted. Where the kernel
-//! lacks this, or forbids it, such files have no path, as before.
+//! A file that is deleted soon after its creation has no name when the recorder looks it up. The kernel
+//! reports each creation, move and deletion on the marked file systems: the folder, the name, and the inode
+//! number with its generation. It does not report reads and writes, so the cost is one event for each file
+//! that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no path.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -14,9 +15,10 @@ use rustix::fs::{Mode, OFlags};
 
 use super::find::subvolume;
 
-/// The kernel's limit of waiting events is 16,384, of about 100 bytes each; it tells if it drops events.
+/// The kernel's limit of waiting events is 16,384, of about 100 bytes each; it reports if it drops events.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The most events read in one go, so that a flood of them cannot delay the reading of the trace. The others wait.
+/// Maximum number of events read at a time, so that a flood of events cannot delay the reading of the trace.
+/// The others wait.
 const EVENTS_PER_READ: usize = 16_384;
 /// `FAN_EVENT_METADATA_LEN`: the fixed part of an event.
 const METADATA_BYTES: usize = 24;
@@ -34,12 +36,12 @@ pub(super) enum Change {
 /// A name that a file got or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
-    /// The kernel can put several changes of one name together; they are then in the order of this list.
+    /// The kernel can combine several changes of one name; they are then in the order of this list.
     pub changes: Vec<Change>,
     /// It is a folder.
     pub is_folder: bool,
     pub inode: Inode,
-    /// Files that have the same number one after the other differ in this.
+    /// Distinguishes files that successively have the same number.
     pub generation: u32,
     pub folder: Inode,
     pub name: Vec<u8>,
@@ -76,7 +78,7 @@ impl Watch {
         if fd < 0 {
             return None;
         }
-        // SAFETY: the kernel returned a new descriptor, which nobody else has.
+        // SAFETY: the kernel returned a new descriptor, which no other code owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let mut watch = Watch { fd, marked: Vec::new(), buffer: vec![0; BUFFER_BYTES] };
         for mount in mounts {
@@ -108,7 +110,7 @@ impl Watch {
         (marked == 0).then_some(Marked { id, device: mount.device, subvolume })
     }
 
-    /// Takes the events since the last call, in their order, and tells whether these are all.
+    /// Returns the events since the last call, in their order, and whether these are all.
     pub(super) fn take(&mut self) -> (Vec<NameEvent>, bool) {
         let mut events = Vec::new();
         while events.len() < EVENTS_PER_READ {
@@ -122,7 +124,7 @@ impl Watch {
     }
 }
 
-/// The id of a file system as fanotify tells it: `f_fsid` of statfs.
+/// The id of a file system as fanotify reports it: `f_fsid` of statfs.
 fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `stat` has room for what the call writes.

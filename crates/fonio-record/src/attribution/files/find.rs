@@ -27,7 +27,7 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// `st_dev` of its files. That of a subvolume of btrfs is not the number that the mount table shows.
+    /// `st_dev` of its files. For a subvolume of btrfs, it differs from the number in the mount table.
     device: DeviceId,
     numbers: Numbers,
 }
@@ -37,7 +37,7 @@ struct Root {
 enum Numbers {
     /// By the number alone: ext2, ext3, ext4, f2fs.
     Alone,
-    /// By the number and its generation, which the file system tells.
+    /// By the number and its generation, which the file system reports.
     WithGeneration,
     /// By the number and that of its subvolume: btrfs. The trace shows only the first, so all mounts of the file system
     /// must be of the same subvolume.
@@ -50,7 +50,7 @@ pub(super) fn can_find(mount: &MountPoint) -> bool {
 }
 
 impl Numbers {
-    /// `None` for a file system that cannot do it. `mounts` are all of this file system.
+    /// `None` for a file system that cannot do it. `mounts` are all mounts of this file system.
     fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
         match filesystem {
             "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),
@@ -140,7 +140,7 @@ fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; 
     // returns.
     let fd =
         unsafe { libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), &raw mut handle, flags) };
-    // SAFETY: the kernel returned a new descriptor, which nobody else has.
+    // SAFETY: the kernel returned a new descriptor, which no other code owns.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -179,7 +179,7 @@ fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
     None
 }
 
-/// The path of an open file, if it has one. `inode` is what `stat` shows of it.
+/// The path of an open file, if it has one. `inode` is its identity according to `stat`.
 fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
     let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
     let link = link.as_bytes();

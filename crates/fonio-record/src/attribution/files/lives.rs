@@ -1,10 +1,10 @@
-//! Files between their creation and their deletion, as the kernel named them, and which times these are.
+//! Finds the times of creation and deletion of files that the kernel named.
 //!
-//! The kernel names a file without a time; the recorder knows only between which of its wake-ups that was. The trace shows
-//! when files with a number were deleted, without a name. Both are in order, and a number is used again only after the file
-//! that has it was deleted. So the deletions of one number in a span of time belong to the files of that span in their
-//! order, if there are as many of both. If not, files without a name had the number too (`O_TMPFILE`), and nothing is
-//! assumed.
+//! The kernel names a file without a time; the recorder knows only between which of its wake-ups that
+//! happened. The trace shows the times at which files with an inode number were deleted, without a name. Both
+//! are in order, and a number is used again only after the file that has it was deleted. So the deletions of
+//! one number in a span of time belong to the files of that span in their order, if both have the same count.
+//! If not, files without a name had the number too (`O_TMPFILE`), and nothing is assumed.
 
 use fonio_core::Timestamp;
 
@@ -37,7 +37,7 @@ impl Life {
 pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, String)> {
     let mut names = Vec::new();
     if freed.is_empty() {
-        // The file system shows no deletions, or there was none.
+        // The file system shows no deletions, or no file was deleted.
         for (at, life) in lives.iter().enumerate() {
             let before = at.checked_sub(1).map(|before| &lives[before]);
             let is_in_one_span = before.is_some_and(|before| before.deleted == life.created);
@@ -50,7 +50,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
     let mut used = 0;
     let mut rest = lives;
     while !rest.is_empty() {
-        // The next file was made before the deletion of the one before it is certain to be over.
+        // The next file was created before the deletion of the previous one was certainly over.
         let is_joined = |pair: &[Life]| pair[1].created.is_none_or(|made| pair[1].lived_until() < made.until);
         let count = 1 + rest.windows(2).take_while(|pair| is_joined(pair)).count();
         let (group, later) = rest.split_at(count);
@@ -116,14 +116,14 @@ mod tests {
         };
         let three = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 1, Some(2))];
         check(&three, &[120, 150, 230], &[(1, "a"), (121, "b"), (151, "c")]);
-        // A file without a name had the number too; which one, nobody knows.
+        // A file without a name had the number too, but it is unknown which one.
         check(&three, &[120, 130, 150, 230], &[(151, "c")]);
         // It was deleted before the others were made.
         check(&three, &[90, 120, 150, 230], &[(91, "a"), (121, "b"), (151, "c")]);
         // The last was open when it was deleted, until the time of the next one.
         let open = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 2, Some(2)), life("d", 3, None)];
         check(&open, &[120, 210, 230], &[(1, "a"), (121, "b"), (211, "c"), (231, "d")]);
-        // The first was replaced by a renamed file, which the kernel does not tell as a deletion.
+        // The first was replaced by a renamed file, which the kernel does not report as a deletion.
         let replaced = [life("a", 1, None), life("b", 4, None)];
         check(&replaced, &[420], &[(1, "a"), (421, "b")]);
         // Files that the recording found, and files that were not deleted.

@@ -43,14 +43,14 @@ const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
 /// The time for looking up all files once more at the end, because some were renamed.
 const TIME_AT_END: Duration = Duration::from_millis(200);
-/// The most names, and the most deletions, that are kept for one inode number. A program that deletes a file and makes it
-/// again, such as SQLite with its journal, mostly gets the same inode number each time.
+/// Maximum number of names, and of deletions, that are kept for one inode number. A program that deletes a
+/// file and creates it again, such as SQLite with its journal, mostly gets the same inode number each time.
 const NAMES_MAX: usize = 16_384;
-/// The most names and deletions that are kept in all: 40 MB at 160 bytes each.
+/// Maximum number of names and deletions that are kept in all: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
-/// The most file systems without a disk of which is remembered whether they are overlays.
+/// Maximum number of file systems without a disk for which the recorder remembers whether they are overlays.
 const OVERLAYS_MAX: usize = 4096;
-/// The most folders whose path is remembered.
+/// Maximum number of folders whose path is remembered.
 const FOLDERS_MAX: usize = 4096;
 
 /// The name of a file at an instant.
@@ -106,7 +106,7 @@ pub(crate) struct Opened {
 }
 
 impl Files {
-    /// Also takes the names that the kernel tells, on the mounted file systems that `is_followed` accepts.
+    /// Also takes the names that the kernel reports, on the mounted file systems that `is_followed` accepts.
     pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
@@ -229,7 +229,8 @@ impl Files {
         }
     }
 
-    /// An opened file; of an overlay's, the file below. `None` if that is a file of a lower layer.
+    /// Returns an opened file; for a file of an overlay, the file below. `None` if that is a file of a lower
+    /// layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
@@ -251,7 +252,7 @@ impl Files {
         }
         let mut roots = Roots::new(machine);
         let began = Instant::now();
-        // The newest first: they are the most likely to exist still.
+        // The newest files come first: they are the most likely to exist still.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(inode) = self.due.pop() else { break };
             self.look_at(inode, &mut roots);
@@ -283,8 +284,9 @@ impl Files {
         self.look_beside();
     }
 
-    /// Finds which of the files with the name of a journal or a WAL lie beside a database. A file that was named when it
-    /// was opened has no kind yet, and a new database begins as such only after its first transaction.
+    /// Finds which of the files with the name of a journal or a WAL belong to a database. A file that was
+    /// named when it was opened has no kind yet, and a new database has its header only after its first
+    /// transaction.
     fn look_beside(&mut self) {
         let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
         let names = self.known.values_mut().flat_map(|known| &mut known.names);
@@ -342,7 +344,7 @@ impl Files {
         }
     }
 
-    /// When a file with this number was deleted last before `at`; 0 if that was not seen.
+    /// The time of the last deletion of a file with this number before `at`; 0 if none was seen.
     pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
         let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
         let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);

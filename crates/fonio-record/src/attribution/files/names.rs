@@ -1,4 +1,4 @@
-//! Keeps the names that the kernel tells, and gives them to the files at the end.
+//! Keeps the names that the kernel reports, and assigns them to the files at the end.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,9 +15,10 @@ use super::lives::{self, Between, Life};
 use super::{Files, Known, NAMES_IN_ALL, NAMES_MAX, Named, folder_path};
 use crate::clock::now;
 
-/// The most files that are remembered by the kernel's events of their names: 32 MB at 250 bytes each.
+/// Maximum number of files that are remembered from the kernel's events of their names: 32 MB at 250 bytes
+/// each.
 const LIVES_MAX: usize = 1 << 17;
-/// The most names of one of them. A log that is rotated has few.
+/// Maximum number of names of one of them. A log that is rotated has few.
 const NAMES_OF_LIFE_MAX: usize = 64;
 
 /// The kernel's events of names.
@@ -27,7 +28,7 @@ pub(super) struct Names {
     read: Timestamp,
     /// The files with each inode number, in order of time.
     lives: FxHashMap<Inode, Vec<Life>>,
-    /// How many files these are.
+    /// The number of these files.
     count: usize,
 }
 
@@ -45,7 +46,7 @@ impl Files {
         let mut roots = Roots::new(machine);
         for event in events {
             if event.is_folder {
-                // Its path, and those of the folders in it, are others now.
+                // Its path, and those of the folders in it, have changed.
                 if event.changes != [Change::Created] {
                     self.folders.clear();
                 }
@@ -60,7 +61,7 @@ impl Files {
         }
     }
 
-    /// Gives the files the names that the kernel told, and no longer takes any.
+    /// Assigns the names from the kernel to the files, and no longer takes any.
     pub(super) fn use_names(&mut self) {
         let Some(names) = self.names.take() else { return };
         let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
@@ -104,7 +105,7 @@ impl Names {
         }
         let Some(life) = lives.last_mut() else { return };
         for change in &event.changes {
-            // A file with another link can be deleted and go on.
+            // A file with another link can lose a name and continue to exist.
             life.deleted = (*change == Change::Deleted).then_some(between);
             if is_new && *change == Change::Created {
                 life.created = Some(between);
@@ -129,7 +130,7 @@ fn is_in(path: &str, name: &[u8]) -> bool {
 }
 
 impl Known {
-    /// Adds names, of which each holds until the next one or until the deletion. At most `room` are added.
+    /// Adds names; each is valid until the next one or until the deletion. At most `room` are added.
     fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
         let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
         let named = names.into_iter().take(room);

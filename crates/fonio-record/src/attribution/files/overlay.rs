@@ -1,8 +1,9 @@
 //! Finds the file below a file of overlayfs, as programs in containers see it.
 //!
-//! Bios belong to the file below, in the overlay's upper folder: there it has its path. Calls and waits show the file of
-//! the overlay. A file that was made or opened for writing there has the inode number of the file in the upper folder, with
-//! the device number of the overlay. A file of a lower layer has another number, or is not in the upper folder.
+//! Bios belong to the file below, in the overlay's upper folder; its path is the one in this folder. Calls
+//! and waits show the file of the overlay. A file that was made or opened for writing there has the inode
+//! number of the file in the upper folder, with the device number of the overlay. A file of a lower layer has
+//! another number, or is not in the upper folder.
 
 use std::path::{Path, PathBuf};
 

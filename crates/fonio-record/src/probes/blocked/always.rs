@@ -1,4 +1,4 @@
-//! The probe for a watch that runs always: it takes few long waits, and gives the counts of the short ones.
+//! The probe for a permanent watch: it takes few long waits, and gives the counts of the short ones.
 
 use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
 use fonio_machine::Machine;
@@ -10,12 +10,12 @@ use crate::probes::bpf::Unavailable;
 
 /// How long counts are summed up in the kernel.
 const PERIOD_NS: u64 = 10_000_000_000;
-/// The least threshold, and the most long waits in a second: each costs about 12 µs (see [`shedding`](super::shedding)), so all
-/// together about 0.06 % of one processor.
+/// The minimum and maximum threshold, and the maximum number of long waits in a second: each costs about 12
+/// µs (see [`shedding`](super::shedding)), so all together cost about 0.06 % of one processor.
 const THRESHOLD_MIN_NS: u64 = 8_000_000;
 const THRESHOLD_MAX_NS: u64 = 512_000_000;
 const LONG_WAITS_PER_S: u64 = 50;
-/// The most threads whose names are kept.
+/// Maximum number of threads whose names are kept.
 const NAMES_MAX: usize = 4096;
 
 /// The sizes of the tables in the kernel, and of the buffer in bytes. Those of a recording would take 20 MiB.

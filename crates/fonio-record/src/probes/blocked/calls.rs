@@ -1,4 +1,4 @@
-//! What a system call does with files, by its number or its name.
+//! Finds the operation of a system call on files, by its number or its name.
 
 use fonio_core::BlockedIn;
 
@@ -70,7 +70,7 @@ pub(super) fn names() -> impl Iterator<Item = (&'static str, Call)> {
     NAMES.into_iter().flatten().map(|(name, call)| (name.strip_prefix("SYS_").unwrap_or(name), *call))
 }
 
-/// What the call with this number does; `None` if it does nothing with files.
+/// Returns the operation of the call with this number; `None` if it does nothing with files.
 pub(super) fn call(number: i32) -> Option<Call> {
     let mut all = CALLS.iter().chain(OLDER_CALLS);
     all.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, call)| *call)

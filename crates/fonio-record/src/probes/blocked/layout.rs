@@ -2,17 +2,17 @@
 
 use std::mem::{offset_of, size_of};
 
-/// The most addresses of a thread's stack, and of its waker's.
+/// Maximum number of addresses of a thread's stack, and of its waker's.
 const STACK_MAX: usize = 32;
 const WAKER_STACK_MAX: usize = 24;
 /// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
 pub(super) const COMM_MAX: usize = 16;
 
-/// What stands in place of a system call's number.
+/// The values that replace a system call's number.
 pub(super) const NO_CALL: i32 = -1;
 pub(super) const KERNEL_THREAD: i32 = -3;
 
-/// The bit in the beginning of an open wait that was perhaps none.
+/// The bit in the beginning of an open wait that was perhaps not a wait.
 pub(super) const MAYBE_WOKEN: u64 = 1;
 
 /// The bits of `flags`.
@@ -24,7 +24,7 @@ pub(super) const FOR_LOCK: u32 = 32;
 pub(super) const ASYNC_IO: u32 = 64;
 pub(super) const NO_WAKER: u32 = 128;
 
-/// What the program reads at each event.
+/// The settings that the program reads at each event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Settings {
@@ -34,7 +34,7 @@ pub(super) struct Settings {
     pub own_tgid: u32,
 }
 
-/// What the program counts.
+/// The counters of the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -53,7 +53,7 @@ pub(super) struct Counters {
 pub(super) struct Slot {
     pub tid: u32,
     pub zero: u32,
-    /// When the wait began; 0 if there is none.
+    /// The time at which the wait began; 0 without a wait.
     pub began_ns: u64,
 }
 
@@ -128,7 +128,7 @@ impl LongWait {
         Some(unsafe { bytes.as_ptr().cast::<LongWait>().read_unaligned() })
     }
 
-    /// The thread's stack, innermost address first; empty if there is none.
+    /// The thread's stack, innermost address first; empty without a stack.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
     }

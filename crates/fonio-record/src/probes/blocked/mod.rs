@@ -1,8 +1,11 @@
-//! Records who waits for storage: every interval in which any thread of the machine is blocked uninterruptibly, and the
-//! long ones in which it waits for a thread that is, or for asynchronous I/O.
+//! Records the threads that wait for storage: every interval in which any thread of the machine is blocked
+//! uninterruptibly, and the long intervals in which a thread waits for a blocked thread or for asynchronous
+//! I/O.
 //!
-//! Without BPF, the module [`traced`] records the first of these. With it, a BPF program (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. Waits of at
-//! least a threshold come here one by one; shorter ones are counted in the kernel. The life of a probe:
+//! Without BPF, the module [`traced`] records only the uninterruptible waits. With BPF, a program
+//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. It passes
+//! waits of at least a threshold to this module one by one, and counts shorter ones in the kernel. The life
+//! of a probe:
 //!
 //! 1. [`BlockedProbe::load`] makes the maps and has the kernel verify the programs.
 //! 2. [`BlockedProbe::attach`] begins. Threads that are blocked then count from this instant.
@@ -59,7 +62,7 @@ const PERIOD_NS: u64 = 1_000_000_000;
 pub(crate) struct BlockedWait {
     pub tid: u32,
     pub began: Timestamp,
-    /// It had begun before the probe was attached; `began` is when that happened.
+    /// It had begun before the probe was attached; `began` is the time of the attachment.
     pub began_before: bool,
     /// `None` if it had not ended when the probe was finished.
     pub ended: Option<Timestamp>,
@@ -73,13 +76,13 @@ pub(crate) struct BlockedWait {
 }
 
 impl BlockedWait {
-    /// Whether the thread slept interruptibly: it can have slept before anybody was blocked.
+    /// Whether the thread slept interruptibly: it can have slept before any thread was blocked.
     fn is_sleep(&self) -> bool {
         matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)
     }
 }
 
-/// The waits that are not in a recording, or not as they should be.
+/// The waits that are missing in a recording, or are only counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
     /// Waits that are missing, because a table was full.
@@ -92,19 +95,19 @@ pub(crate) struct Lost {
     pub sleeps: u64,
 }
 
-/// What a probe has when it is finished.
+/// The results of a finished probe.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub short: ShortWaits,
     pub names: ThreadNames,
-    /// For each process that was started, the one that started it.
+    /// The parent of each process that was started.
     pub started_by: FxHashMap<u32, u32>,
     pub lost: Lost,
     /// The greatest threshold that was in force.
     pub threshold_max: Nanos,
     /// The kernel hid its symbols, so that the reasons and many operations are not known.
     pub without_symbols: bool,
-    /// What is not seen without BPF; `None` with BPF.
+    /// The losses without BPF; `None` with BPF.
     pub unseen: Option<traced::Unseen>,
 }
 

@@ -12,7 +12,7 @@ use super::place::{Place, Places, operation_of_call};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
-/// In place of a system call's number, where it may not be read or the thread runs again.
+/// Replaces a system call's number that may not be read, or if the thread runs again.
 const UNREADABLE: i32 = -5;
 
 /// The state of a thread in `/proc/TID/stat`.
@@ -38,7 +38,8 @@ pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     threads.filter(|tid| is_blocked(machine, *tid)).collect()
 }
 
-/// What a blocked thread waits for, and whether the first argument of its call is the descriptor of the file.
+/// Returns what a blocked thread waits for, and whether the first argument of its call is the descriptor of
+/// the file.
 pub(crate) fn place(machine: &Machine, tid: u32) -> Place {
     let is_kernel_thread = state(machine, tid).is_some_and(|state| state.is_kernel_thread);
     let text = |name: &str| read_text(&machine.proc(format!("{tid}/{name}"))).unwrap_or_default();

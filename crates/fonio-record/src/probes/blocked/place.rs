@@ -1,7 +1,8 @@
 //! Decides in which operation a thread was blocked, and why, from its system call and the functions on its stack.
 //!
-//! A function on the stack tells more than the call: a write can wait for a page of memory that was swapped out, for the
-//! journal, or because too much memory is dirty. Only in fsync the call decides, because it waits for all of these.
+//! A function on the stack tells more than the call: a write can wait for a page of memory that was swapped
+//! out, for the journal, or because too much memory is dirty. Only for fsync, the call decides, because it
+//! waits for all of these.
 
 use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::waits::{Functions, Reasons, Symbols};
@@ -106,7 +107,7 @@ pub(super) struct Places {
     reasons: Reasons,
 }
 
-/// What a wait was for, and what ended it.
+/// The cause of a wait, and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub blocked_in: BlockedIn,
@@ -151,8 +152,8 @@ impl Places {
         Place { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
-    /// Judges a wait of which only the stack is known, innermost function first, and perhaps whether it was for I/O. What
-    /// ended it is for the caller to say.
+    /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if that is known.
+    /// The caller must add what ended the wait.
     pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Place {
         let stack = || stack.iter().copied();
         let blocked_in = match (caller, self.operations.innermost(stack())) {

@@ -12,13 +12,13 @@ use crate::options::BlockedBy;
 use crate::probes::bpf::Unavailable;
 use crate::tracefs::Tracefs;
 
-/// What records waits.
+/// The probe that records waits.
 #[derive(Debug)]
 pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),
     Tracefs {
         probe: Box<TracedProbe>,
-        /// Why it is not done by BPF; `None` if the user wants it so.
+        /// The reason why BPF is not used; `None` if the user chose this.
         instead: Option<Unavailable>,
     },
 }

@@ -16,7 +16,7 @@ use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
 use crate::probes::bpf::Unavailable;
 
-/// The most waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
+/// Maximum number of waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
 const WAITS_MAX: usize = 1 << 19;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -55,7 +55,7 @@ impl BlockedCapture {
         new.iter().for_each(|wait| self.so_far.add(wait));
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
-        // Sleeps are not counted: how long they were for storage is found later.
+        // Sleeps are not counted: the part that was for storage is determined later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
         self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }
@@ -189,7 +189,7 @@ impl CapturedWaits {
         self.finished.short.write(ended, sink)
     }
 
-    /// What the user should know about a recording without BPF.
+    /// Returns remarks for the user about a recording without BPF.
     fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
         let why = match &self.instead {
             Some(unavailable) => format!("without BPF ({unavailable})"),
@@ -223,7 +223,7 @@ impl CapturedWaits {
         remarks
     }
 
-    /// What the user should know about the waits.
+    /// Returns remarks for the user about the waits.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if let Some(unseen) = &self.finished.unseen {

@@ -1,13 +1,14 @@
 //! Decides how long a wait must be to get a row of its own, so that recording stays cheap on a busy machine.
 //!
-//! If more long waits come in a second than [`LONG_WAITS_PER_S`], the threshold doubles. If there are so few that twice as
-//! many would still fit well, it is halved. Shorter waits are counted, so no time is lost.
+//! If more than [`LONG_WAITS_PER_S`] long waits come in a second, the threshold doubles. If twice the number
+//! of long waits would still be well below this limit, the threshold is halved. Shorter waits are counted, so
+//! no time is lost.
 
-/// The least and the greatest threshold.
+/// The minimum and maximum threshold.
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;
 pub(super) const THRESHOLD_MAX_NS: u64 = 64_000_000;
-/// The most long waits in a second. Each costs about 12 µs for two stacks (`cargo xtask bench blocked`), so all together
-/// about 2.5 % of one processor.
+/// Maximum number of long waits in a second. Each costs about 12 µs for two stacks
+/// (`cargo xtask bench blocked`), so all together cost about 2.5 % of one processor.
 const LONG_WAITS_PER_S: u64 = 2000;
 /// Halving the threshold adds at most about as many waits as there are now, mostly fewer.
 const CALM_PER_S: u64 = LONG_WAITS_PER_S / 4;

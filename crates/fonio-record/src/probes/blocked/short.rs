@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 use super::layout::{IOWAIT, ShortKey};
 use super::place;
 
-/// The most sums: 12 MB at 48 bytes each.
+/// Maximum number of sums: 12 MB at 48 bytes each.
 const SUMS_MAX: usize = 1 << 18;
 
-/// What is summed up together.
+/// The key of a sum: waits with the same key are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     slot: u32,

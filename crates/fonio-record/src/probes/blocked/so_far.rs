@@ -1,4 +1,4 @@
-//! Who was blocked for longest so far, for the progress line.
+//! Finds the thread that was blocked for longest so far, for the progress line.
 
 use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::FxHashMap;

@@ -1,5 +1,5 @@
-//! Runs the BPF programs on this machine. The threads to be seen run in other processes, because a probe leaves its own
-//! process out: this test program again, which then plays one of the [`ROLES`].
+//! Runs the BPF programs on this machine. The observed threads run in other processes, because a probe leaves
+//! its own process out. These processes run this test program again, in one of the [`ROLES`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -78,7 +78,7 @@ fn play_blocks(times: &str) {
     say("over");
 }
 
-/// How long the thread is blocked for which others wait.
+/// How long the thread for which others wait is blocked.
 const BLOCKED_FOR: Duration = Duration::from_millis(60);
 
 /// Blocks this thread for [`BLOCKED_FOR`].
@@ -294,7 +294,7 @@ fn every_long_fsync_has_its_waits() {
     let of_file: Vec<&BlockedWait> = waits.iter().filter(|wait| wait.inode == Some(inode)).collect();
     let fsyncs: Vec<&&BlockedWait> =
         of_file.iter().filter(|wait| wait.blocked_in == BlockedIn::Fsync).collect();
-    // Each wait is within a call, so that their sum is not more than the time that the program measured.
+    // Each wait is within a call, so their sum is at most the time that the program measured.
     for wait in &fsyncs {
         let ended = wait.ended.unwrap();
         let within = calls.iter().any(|(from, until)| *from <= wait.began && ended <= *until);
@@ -388,7 +388,7 @@ fn each_wait_is_given_or_counted() {
     let Lost { missing, only_counted, .. } = finished.lost;
     assert!(only_counted > 0 && missing == 0, "{:?}", finished.lost);
     let counted: u64 = counts(&finished).iter().map(|row| row.count).sum();
-    // Of the sleeps of other programs that it saw, some were for nobody who was blocked.
+    // Some of the sleeps of other programs that it saw were not for a blocked thread.
     assert!(given + counted >= 6000, "{given} given, {counted} counted, {long_waits} seen");
 }
 

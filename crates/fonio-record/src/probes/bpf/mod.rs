@@ -31,7 +31,7 @@ pub(crate) fn load(
     load_sized(object, programs, constants, &[])
 }
 
-/// Does the same, with other sizes of some maps than the object states.
+/// Loads an object like [`load`], but with other sizes for some maps.
 pub(crate) fn load_sized(
     object: &[u8],
     programs: &[Program],

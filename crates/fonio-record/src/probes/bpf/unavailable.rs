@@ -1,4 +1,4 @@
-//! Why BPF programs cannot run on this machine.
+//! The reasons why BPF programs cannot run on this machine.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::{BtfError, EbpfError};
 
-/// Where the kernel describes its types.
+/// The file in which the kernel describes its types.
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The first Linux with everything that the programs need (`bpf_task_pt_regs`).
 pub(super) const LINUX_MIN: (u32, u32) = (5, 15);

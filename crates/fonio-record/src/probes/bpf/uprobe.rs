@@ -17,8 +17,8 @@ use super::Unavailable;
 /// The kernel's number of the PMU for uprobes.
 const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 
-/// `struct perf_event_attr` as of its version 1 (`PERF_ATTR_SIZE_VER1`, include/uapi/linux/perf_event.h). The kernel takes
-/// what is missing as zeros.
+/// `struct perf_event_attr` as of its version 1 (`PERF_ATTR_SIZE_VER1`, include/uapi/linux/perf_event.h). The
+/// kernel treats missing fields as zeros.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct PerfEventAttr {
@@ -56,7 +56,7 @@ const BPF_PERF_EVENT: u32 = 41;
 /// include/uapi/linux/perf_event.h
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// Where a program runs.
+/// The place at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// Before the instruction.

@@ -4,9 +4,9 @@ use std::mem::{offset_of, size_of};
 
 /// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
-/// The most bytes of a write that are read.
+/// Maximum number of bytes of a write that are read.
 const HEAD_MAX: usize = 32;
-/// The most bytes of a path, with the zero at its end.
+/// Maximum number of bytes of a path, with the zero at its end.
 pub(super) const PATH_MAX: usize = 256;
 /// The number of system calls in the table of kinds.
 #[cfg(test)]
@@ -27,7 +27,7 @@ pub(super) const IS_JOURNAL: u32 = 16;
 pub(super) const MADE_FILE: u32 = 32;
 pub(super) const IS_FOLDER: u32 = 64;
 
-/// What the program counts.
+/// The counters of the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {

@@ -9,8 +9,8 @@
 //! 4. [`CallsProbe::drain`] at each wake-up of the recorder takes the calls that ended.
 //! 5. [`CallsProbe::finish`] detaches, and finds the calls that have not ended.
 //!
-//! A call of a process that the program could not note is counted as lost. Calls through io_uring are no system calls of
-//! this kind, and are not seen.
+//! A call of a process that the program could not note is counted as lost. Calls through io_uring are not
+//! system calls of this kind, and are not seen.
 
 mod layout;
 mod recorded;
@@ -50,10 +50,10 @@ pub(crate) struct RecordedCall {
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
-    /// When it returned, and what; `None` if it had not when the recording ended.
+    /// The time and the value of its return; `None` if it had not returned when the recording ended.
     pub ended: Option<(Timestamp, i64)>,
     pub sqlite_write: Option<SqliteWrite>,
-    /// How the file was opened, of a call with an open file.
+    /// How the file was opened, for a call with an open file.
     pub file_flags: Option<FileFlags>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct CallsProbe {
     followed: HashMap<MapData, u32, u8>,
     open_calls: HashMap<MapData, u32, OpenCall>,
     calls: RingBuf<MapData>,
-    /// What records SQL statements, or why that is not possible; `None` if it is not wanted.
+    /// The probe that records SQL statements, or the reason why it cannot; `None` if it is not wanted.
     pub(crate) statements: Option<Result<StatementsProbe, Unavailable>>,
 }
 

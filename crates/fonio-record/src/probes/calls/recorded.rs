@@ -17,11 +17,11 @@ use crate::attribution::threads::Threads;
 use crate::probes::bpf::Unavailable;
 use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCapture, WithSqlite};
 
-/// The most calls: 108 MB at 104 bytes each.
+/// Maximum number of calls: 108 MB at 104 bytes each.
 const CALLS_MAX: usize = 1 << 20;
-/// The most processes with SQLite that are remembered.
+/// Maximum number of processes with SQLite that are remembered.
 const PROCESSES_MAX: usize = 1024;
-/// The most paths of opened files that are remembered.
+/// Maximum number of paths of opened files that are remembered.
 const PATHS_MAX: usize = 1 << 16;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -103,7 +103,8 @@ impl CallsCapture {
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
         kept.hand_over(ended, threads, files);
-        // The programs for calls are detached by now, and the end of a thread does not give its last statement any more.
+        // The programs for calls are detached by now, so the end of a thread no longer gives its last
+        // statement.
         let statements = statements
             .map(|statements| statements.map(|statements| statements.finish((began, ended), machine)));
         let Kept { mut calls, names, with_sqlite, beyond, .. } = self.kept;
@@ -228,7 +229,7 @@ impl CapturedCalls {
         }
     }
 
-    /// What the user should know about the calls.
+    /// Returns remarks for the user about the calls.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let missing = self.lost.missing + self.beyond;
@@ -265,7 +266,7 @@ impl CapturedCalls {
     }
 }
 
-/// Of two buffers, with the bytes used and those in all, the one that is fuller.
+/// Returns the fuller of two buffers, each with the used and the total bytes.
 fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     let share = |(used, size): (u64, u64)| (u128::from(used) << 32) / u128::from(size.max(1));
     if share(other) > share(one) { other } else { one }
@@ -301,7 +302,7 @@ mod tests {
             call(libc::SYS_openat, "/d/x-journal", 7, Some(20), 3),
             call(libc::SYS_openat, "x", 7, Some(21), 4),
             call(libc::SYS_openat, "x", 8, Some(22), 3),
-            // It fails, then it works; then there is no such file.
+            // It fails, then it works; then the file no longer exists.
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -13),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, 0),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -2),

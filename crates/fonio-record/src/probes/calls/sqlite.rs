@@ -1,4 +1,5 @@
-//! Tells what a write to an SQLite journal or WAL begins with (`https://sqlite.org/fileformat.html`, sections 3 and 4).
+//! Recognises the beginning of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`,
+//! sections 3 and 4).
 //!
 //! SQLite writes the header of a WAL, the header of a frame and the mark at the end of a journal each with a call of its
 //! own, so the first bytes of each write suffice.
@@ -11,12 +12,12 @@ use super::layout::{IS_JOURNAL, IS_WAL, RawCall};
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The bytes of a journal's header that SQLite overwrites with zeros at the end of a transaction.
 const JOURNAL_END_BYTES: u64 = 28;
-/// The first bytes of a WAL; the lowest bit tells the byte order of the checksums.
+/// The first bytes of a WAL; the lowest bit is the byte order of the checksums.
 const WAL_MAGIC: u32 = 0x377f_0682;
 const WAL_HEADER_BYTES: u64 = 32;
 const WAL_FRAME_HEADER_BYTES: u64 = 24;
 
-/// What the write begins with; `None` for pages, and for other files.
+/// Returns the kind of the write's beginning; `None` for pages, and for other files.
 pub(super) fn sqlite_write(call: &RawCall) -> Option<SqliteWrite> {
     // The program gives the requested bytes; a vectored write has none.
     let bytes = u64::try_from(call.result).ok()?;

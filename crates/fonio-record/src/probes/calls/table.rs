@@ -22,7 +22,7 @@ enum Kind {
     OpenAt = 15,
 }
 
-/// Added to the kind of a call that writes from its buffer.
+/// The number that is added to the kind of a call that writes from its buffer.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const WRITES: u8 = 64;
 
@@ -57,7 +57,7 @@ const CALLS: &[(libc::c_long, &str, u8)] = calls! {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[(libc::c_long, &str, u8)] = &[];
 
-/// Older calls, most of which only x86-64 still has.
+/// Older calls; only x86-64 still has most of them.
 #[cfg(target_arch = "x86_64")]
 const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! {
     Path false: SYS_unlink "unlink" SYS_rename "rename";
@@ -69,7 +69,7 @@ const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! { PathAt false: SYS_rena
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER_CALLS: &[(libc::c_long, &str, u8)] = &[];
 
-/// The numbers of all calls, with what the program reads of each.
+/// The numbers of all calls, with the arguments that the program reads.
 pub(super) fn kinds() -> impl Iterator<Item = (u32, u8)> {
     CALLS
         .iter()

@@ -21,7 +21,7 @@ pub(super) struct Cause {
     pub comm: [u8; COMM_MAX],
 }
 
-/// What is noted of a bio while it waits.
+/// The note on a bio while it waits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
@@ -50,7 +50,7 @@ pub(super) struct Completed {
     pub zero: u32,
 }
 
-/// What the program counts.
+/// The counters of the program.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {

@@ -1,7 +1,8 @@
-//! Gives each block request when it has completed, by BPF, for a watch that runs always.
+//! Gives each block request when it has completed, by BPF, for a permanent watch.
 //!
-//! A recording uses tracefs instead, which shows each step of a request. Here the kernel puts a request together, so that it
-//! costs two short programs and 112 bytes instead of five events of 63 bytes (`bpf/requests.bpf.c`).
+//! A recording uses tracefs instead, which shows each step of a request. Here the kernel combines the steps
+//! of a request: it costs two short programs and 112 bytes instead of five events of 63 bytes
+//! (`bpf/requests.bpf.c`).
 
 mod layout;
 
@@ -20,8 +21,8 @@ use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};
 static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/requests.bpf.o"));
 
-/// The programs that every kernel with BPF has a tracepoint for, in the order in which they are attached: completions last,
-/// so that what they need has been noted.
+/// The programs whose tracepoints every kernel with BPF has, in the order in which they are attached:
+/// completions last, because they need the notes of the others.
 const PROGRAMS: [bpf::Program; 4] = [
     ("queued", "block_bio_queue"),
     ("split", "block_split"),
@@ -31,14 +32,14 @@ const PROGRAMS: [bpf::Program; 4] = [
 /// The program for pages that become dirty, since Linux 5.18 and before.
 const DIRTIED: [bpf::Program; 2] =
     [("dirtied", "writeback_dirty_folio"), ("dirtied", "writeback_dirty_page")];
-/// The program for file systems with a journal; a kernel without ext4 has no such tracepoint.
+/// The program for file systems with a journal; a kernel without ext4 does not have this tracepoint.
 const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 
-/// A completed request as the kernel gives it: the row, and what has no column of its own.
+/// A completed request as the kernel gives it: the row, and the values that have no column of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    /// Its instants of queue and completion are known, its `issued` is not if the driver got it before the probe began. Its
-    /// `cause_tid` is not set.
+    /// Its instants of queue and completion are known; `issued` is unknown if the driver got the request
+    /// before the probe began. Its `cause_tid` is not set.
     pub row: Request,
     /// The thread for which it was queued.
     pub cause: Option<GivenCause>,
@@ -112,7 +113,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
             let all: Vec<bpf::Program> = journal.into_iter().chain([dirtied]).chain(PROGRAMS).collect();
             match bpf::load(OBJECT, &all, &[]) {
                 Ok(programs) => return Ok((programs, all)),
-                // The first error is of the programs as they are on a new kernel.
+                // The first error is that of the programs for a new kernel.
                 Err(error) => _ = refused.get_or_insert(error),
             }
         }

@@ -2,13 +2,13 @@
 
 use std::mem::{offset_of, size_of};
 
-/// The most bytes of a statement that are read, with the zero at its end.
+/// Maximum number of bytes of a statement that are read, with the zero at its end.
 pub(super) const SQL_MAX: usize = 512;
 
 /// The bytes of the ring buffer.
 pub(super) const RING_BYTES: u64 = 4 << 20;
 
-/// What the programs count.
+/// The counters of the programs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -31,7 +31,7 @@ pub(super) struct RawStatement {
     pub tgid: u32,
 }
 
-/// What a thread steps.
+/// The statement that a thread steps.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stepping {

@@ -1,8 +1,9 @@
 //! Finds the copies of SQLite that processes use, and sets the probes in them.
 //!
-//! A program that runs for a moment only would be gone before its files are looked at. So the shared libraries in the usual
-//! folders, and the program of the recorded command, get their probes before the command starts. All others get them when a
-//! followed process maps them: it opens a library or a database then, which its calls show.
+//! A program that runs only for a moment would end before its files are examined. So the shared libraries in
+//! the usual folders, and the program of the recorded command, get their probes before the command starts.
+//! All others get them when a followed process maps them: at that time it opens a library or a database,
+//! which its calls show.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,14 +22,14 @@ use crate::probes::bpf::uprobe::{At, UprobeLink, Uprobes};
 const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 /// Beginnings of the names of libraries that have SQLite.
 const NAMES: [&str; 4] = ["libsqlite3.so", "libsqlite.so", "libmozsqlite3.so", "libsqlcipher.so"];
-/// The most copies of SQLite with probes.
+/// Maximum number of copies of SQLite with probes.
 const ATTACHED_MAX: usize = 64;
-/// The most files that are looked at.
+/// Maximum number of files that are examined.
 const LOOKED_MAX: usize = 1 << 14;
-/// The most processes that are looked at in one wake-up.
+/// Maximum number of processes that are examined in one wake-up.
 const PROCESSES_PER_WAKE: usize = 16;
 
-/// The two programs, and what sets them.
+/// The two programs, and the means to set them.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub uprobes: Uprobes,
@@ -49,7 +50,7 @@ pub(super) struct Libraries {
     attached: Vec<Attached>,
     /// The files that were looked at, by device and inode.
     looked: FxHashSet<(u64, u64)>,
-    /// What the user should know: files in which probes are not possible, or whose statements have no known text.
+    /// Remarks for the user: files in which probes are not possible, or whose statements have no known text.
     pub refused: Vec<String>,
     /// Files that were found only after the capture had begun, and when.
     pub late: Vec<(PathBuf, Timestamp)>,
@@ -92,7 +93,8 @@ impl Libraries {
         }
     }
 
-    /// Looks at a file, and sets the probes if it has SQLite. Returns whether it did. A file that is gone is passed over.
+    /// Examines a file, and sets the probes if it has SQLite. Returns whether it did. A file that is gone is
+    /// skipped.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
         let is_new = metadata.is_file()
@@ -132,7 +134,8 @@ impl Libraries {
 
     fn attach(&self, path: &Path, library: Library) -> std::io::Result<Attached> {
         let Programs { uprobes, stepped, returned } = &self.programs;
-        // The return first: a beginning without its end would look like a step that never ends.
+        // The probe at the return is set first: a beginning without its end would look like a step that never
+        // ends.
         let returned = uprobes.attach(returned, (path, library.step, At::Return), 0)?;
         let stepped = uprobes.attach(stepped, (path, library.step, At::Instruction), library.cookie())?;
         Ok(Attached { _probes: [stepped, returned] })

@@ -1,9 +1,10 @@
-//! Finds SQLite in a file of machine code: the place of `sqlite3_step`, and where a statement keeps its text and its
-//! connection.
+//! Finds SQLite in a file of machine code: the place of `sqlite3_step`, and the places of a statement's text
+//! and connection.
 //!
-//! `sqlite3_sql` and `sqlite3_db_handle` read one field of a statement each, and do nothing else. The field's place differs
-//! between versions and builds of SQLite; it is read from the instruction. So the text of a statement is known at each
-//! step, also if it was prepared before the recording, or through a call that the compiler has put into another one.
+//! `sqlite3_sql` and `sqlite3_db_handle` read one field of a statement each, and do nothing else. The field's
+//! place differs between versions and builds of SQLite; it is read from the instruction. So the text of a
+//! statement is known at each step, even if it was prepared before the recording, or through a call that the
+//! compiler has inlined into another one.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +18,7 @@ const CODE_BYTES: u64 = 48;
 /// The farthest place of a field of a statement: a structure of SQLite has a few hundred bytes.
 const FIELD_MAX: u32 = 4096;
 
-/// What a file has of SQLite.
+/// The parts of SQLite that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Library {
     /// The place of `sqlite3_step` in the file, in bytes.
@@ -28,7 +29,8 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// What the program needs to know: one more than each place, and 0 for an unknown one. The text is never the first field.
+    /// The places that the program needs. The connection's place is stored plus one, so that 0 means unknown.
+    /// The text's place is stored unchanged, because the text is never the first field.
     pub(super) fn cookie(self) -> u64 {
         u64::from(self.text.unwrap_or(0)) | self.connection.map_or(0, |at| u64::from(at) + 1) << 32
     }
@@ -84,7 +86,8 @@ pub(super) fn find(file: File) -> io::Result<Option<Library>> {
         from.and_then(read)
     };
     let Some(step) = step.and_then(place) else { return Ok(None) };
-    // A text at place 0 could not be told from an unknown one, and no version of SQLite has it there.
+    // A text at place 0 could not be distinguished from an unknown one, and no version of SQLite has it
+    // there.
     let text = sql.and_then(code).filter(|at| *at > 0);
     Ok(Some(Library { step, text, connection: db_handle.and_then(code) }))
 }

@@ -8,7 +8,7 @@
 //! 3. [`StatementsCapture::drain`] at each wake-up takes the rows and texts, and looks for more copies of SQLite.
 //! 4. [`StatementsCapture::finish`] removes the probes, and takes the statements that threads stepped last.
 //!
-//! A text is normalised as soon as it comes here ([`fonio_core::sql`]), and its values are forgotten.
+//! A text is normalised as soon as it arrives ([`fonio_core::sql`]), and its values are dropped.
 
 mod layout;
 mod libraries;
@@ -103,7 +103,7 @@ impl StatementsCapture {
         (taken, RING_BYTES)
     }
 
-    /// Removes the probes, and takes what remains.
+    /// Removes the probes, and takes the remaining rows and texts.
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),

@@ -9,15 +9,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::layout::{Counters, RawStatement};
 
-/// The most rows: 34 MB at 64 bytes each.
+/// Maximum number of rows: 34 MB at 64 bytes each.
 const ROWS_MAX: usize = 1 << 19;
-/// The most different normalised texts: 1 MB.
+/// Maximum number of different normalised texts: 1 MB.
 const TEXTS_MAX: usize = 4096;
-/// The most different texts before their values are left out: 4 MB.
+/// Maximum number of different texts before their values are left out: 4 MB.
 const HASHES_MAX: usize = 1 << 18;
-/// The most connections with a number of their own.
+/// Maximum number of connections with a number of their own.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// The most sentences about single files or processes.
+/// Maximum number of sentences about single files or processes.
 const SENTENCES_MAX: usize = 5;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -39,7 +39,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     rows: Vec<Row>,
-    /// The numbers of normalised texts, by the hashes of what they were made of.
+    /// The numbers of normalised texts, by the hashes of the original texts.
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,
     numbers: FxHashMap<String, u32>,
@@ -50,7 +50,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Adds a row; `exited` is when its last step ended, if it did.
+    /// Adds a row; `exited` is the time at which its last step ended, if it did.
     pub(super) fn add(&mut self, raw: &RawStatement, exited: Option<u64>) {
         self.processes.insert(raw.tgid);
         if self.rows.len() >= ROWS_MAX {
@@ -165,7 +165,7 @@ impl CapturedStatements {
         Ok(())
     }
 
-    /// What the user should know about the statements. `with_sqlite` has the processes that use SQLite.
+    /// Returns remarks for the user about the statements. `with_sqlite` has the processes that use SQLite.
     pub(crate) fn remarks(&self, with_sqlite: &[WithSqlite]) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let missing = self.counters.ring_full + self.counters.not_noted + self.beyond;

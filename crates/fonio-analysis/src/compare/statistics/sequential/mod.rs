@@ -1,4 +1,4 @@
-//! A test of paired values that may be looked at after every pair: betting on signs.
+//! A sequential test of paired values, which may be evaluated after every pair: betting on signs.
 //!
 //! Each pair gives one value, the logarithm of a ratio. Which of the two measurements came first was drawn at random. If
 //! the setting has no effect, each value would have had the opposite sign under the opposite draw: given its magnitude and
@@ -6,23 +6,24 @@
 //! autocorrelated loads alike, because the chance is in the draw and not in the load (Fisher, *The Design of Experiments*,
 //! 1935, section 21).
 //!
-//! A gambler who stakes the share `t` of a capital on a sign then plays a fair game: the capital is multiplied by `1 + t`
-//! or `1 - t`. Such a capital, which begins at 1, ever reaches `1 / level` with a probability of at most `level` (Ville
-//! 1939); one may therefore look after every pair, and stop or go on for any reason (Ramdas, Ruf, Larsson, Koolen,
-//! *Admissible anytime-valid sequential inference must rely on nonnegative martingales*, 2020, section 5.1 on symmetric
-//! values; Waudby-Smith and Ramdas, *Estimating means of bounded random variables by betting*, 2024, for the intervals). The
-//! stake is `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale: then it depends on magnitudes
-//! only, and an outlier stakes no more than everything. Several gamblers with different boldness share the capital, half of
-//! it on each sign.
+//! A gambler who stakes the share `t` of a capital on a sign then plays a fair game: the capital is
+//! multiplied by `1 + t` or `1 - t`. The probability that a capital that begins at 1 ever reaches `1 / level`
+//! is at most `level` (Ville 1939). The test may therefore be evaluated after every pair, and stopped or
+//! continued for any reason (Ramdas, Ruf, Larsson, Koolen, *Admissible anytime-valid sequential inference
+//! must rely on nonnegative martingales*, 2020, section 5.1 on symmetric values; Waudby-Smith and Ramdas,
+//! *Estimating means of bounded random variables by betting*, 2024, for the intervals). The stake is
+//! `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale: so it depends only on
+//! magnitudes, and an outlier stakes at most the complete capital. Several gamblers with different boldness
+//! share the capital; half of it bets on each sign.
 //!
-//! The interval holds every ratio that a gambler who bets against it has not refuted.
+//! The interval contains every ratio that the gamblers who bet against it have not refuted.
 
 use super::estimate::Bounds;
 
-/// Boldness of the gamblers, and their shares of the capital. A bold one needs only six pairs of the same sign at a level
-/// of 5 percent, the least that any test of signs needs; a careful one wins with effects smaller than the variation. The
-/// shares are ours: in simulations of normal values, they need about a tenth more pairs than the best single gambler at any
-/// ratio of effect to variation from 0.5 to 4.
+/// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold one needs only
+/// six pairs of the same sign, the minimum for any test of signs; a careful one wins with effects smaller
+/// than the variation. The shares are ours: in simulations of normal values, they need about a tenth more
+/// pairs than the best single gambler at any ratio of effect to variation from 0.5 to 4.
 const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 
 /// Steps of the search for the interval, before it is refined.
@@ -31,7 +32,7 @@ const STEPS: u32 = 2048;
 /// The capital of all gamblers.
 #[derive(Clone, Debug)]
 pub(crate) struct Capital {
-    /// Of each gambler, relative to the share: on positive signs, and on negative ones.
+    /// The capital of each gambler, relative to the share: on positive signs, and on negative ones.
     each: [(f64, f64); GAMBLERS.len()],
     magnitudes: f64,
     count: f64,
@@ -71,8 +72,9 @@ fn against(values: &[f64], centre: f64) -> f64 {
     capital.total()
 }
 
-/// The interval of the middle of `values` at `level`, which holds at every number of values at once. An end is infinite if
-/// the values do not bound it. Its value is the middle of all averages of two values (Hodges and Lehmann 1963).
+/// The interval of the middle of `values` at `level`, which is valid for every number of values
+/// simultaneously. An end is infinite if the values do not bound it. Its value is the middle of all averages
+/// of two values (Hodges and Lehmann 1963).
 ///
 /// # Panics
 ///
@@ -115,8 +117,8 @@ fn middle(values: &[f64]) -> f64 {
     f64::midpoint(averages[(averages.len() - 1) / 2], averages[averages.len() / 2])
 }
 
-/// Returns the least number of values after which four of five series show that their middle is not 0, if they are normal
-/// with this mean and standard deviation. `None` if it is more than `most`.
+/// Returns the minimum number of values after which four of five series show that their middle is not 0, if
+/// they are normal with this mean and standard deviation. `None` if it is more than `most`.
 pub(crate) fn needed(mean: f64, deviation: f64, level: f64, most: usize) -> Option<usize> {
     /// Series that are simulated: enough to know the number within a tenth.
     const SERIES: u64 = 200;

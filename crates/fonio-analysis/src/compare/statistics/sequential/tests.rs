@@ -1,4 +1,5 @@
-//! How often the test is wrong and how often it finds an effect, on series whose truth is known, and on recorded slices.
+//! Measures how often the test is wrong and how often it finds an effect, on series with a known effect and
+//! on recorded slices.
 
 use fonio_core::Random;
 use proptest::prelude::*;
@@ -166,7 +167,8 @@ fn of_all_sequences_of_signs_at_most_one_in_twenty_wins() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The interval is the set of all centres against which nobody wins, as a search over a fine grid finds it.
+    /// The interval is the set of all centres against which no gambler wins; a search over a fine grid finds
+    /// the same set.
     #[test]
     fn the_interval_holds_what_is_not_refuted(
         values in prop::collection::vec(-2.0..2.0_f64, 1..25),
@@ -181,7 +183,7 @@ proptest! {
         }
     }
 
-    /// What is measured in another unit, or with the names of the two exchanged, gives the same answer.
+    /// Values in another unit, or with the names of the two sides exchanged, give the same answer.
     #[test]
     fn exchange_and_shift(values in prop::collection::vec(-2.0..2.0_f64, 1..20)) {
         let found = interval(&values, LEVEL);

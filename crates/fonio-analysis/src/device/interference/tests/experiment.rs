@@ -55,7 +55,7 @@ enum Source {
     Poisson(u64),
     /// A closed loop: this many requests outstanding, and a new one as soon as one completes.
     Closed(u64),
-    /// Bursts of this many requests, with pauses such that the load on the device is this percentage.
+    /// Bursts of this many requests; the pauses make the load on the device this percentage.
     Bursts(u64, u64),
 }
 
@@ -204,7 +204,8 @@ fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
     issued.into_iter().map(|row| rows[row]).filter(|row| row.completed > 0).collect()
 }
 
-/// The results for reads and for writes, and whether the plain means of the reads differ by half or more.
+/// Returns the results for reads and for writes, and whether the plain means of the reads differ by half or
+/// more.
 fn compare(rows: &[Row]) -> ([Option<EqualDepth>; 2], bool) {
     let mut tally = InterferenceTally::default();
     for (id, row) in rows.iter().enumerate() {

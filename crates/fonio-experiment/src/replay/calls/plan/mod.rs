@@ -1,4 +1,4 @@
-//! What a replay of calls does: the calls of a recording by thread, and the files that they find.
+//! The plan of a replay of calls: the calls of a recording by thread, and the files that they find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -10,12 +10,13 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{Begins, CHUNK, since};
 
-/// The most that one call reads or writes (the kernel's `MAX_RW_COUNT`); more is a damaged row.
+/// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a row with more is
+/// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
 /// Folders whose files are the kernel's own.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
-/// What a call does to its file.
+/// The effect of a call on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Opens it.
@@ -29,14 +30,14 @@ pub enum Act {
     Read {
         /// From here.
         offset: u64,
-        /// As many bytes as the recorded call got.
+        /// The number of bytes that the recorded call got.
         bytes: u64,
     },
     /// Writes.
     Write {
         /// From here.
         offset: u64,
-        /// As many bytes as the recorded call wrote.
+        /// The number of bytes that the recorded call wrote.
         bytes: u64,
     },
     /// `fsync`, or `fdatasync`.
@@ -66,7 +67,7 @@ pub enum Act {
 pub struct Call {
     /// When it begins.
     pub begins: Begins,
-    /// What it does.
+    /// Its effect.
     pub act: Act,
     /// The place of its file in [`Plan::files`].
     pub file: usize,
@@ -97,7 +98,7 @@ pub struct Before {
     pub bytes: u64,
     /// Its accessed chunks, by number. The others are holes before.
     pub chunks: BTreeSet<u64>,
-    /// The end of the last byte that is accessed, or there before.
+    /// The end of the last byte that is accessed or existed before.
     pub end: u64,
     /// The bytes that `fallocate` asks for.
     pub allocated: u64,
@@ -140,7 +141,7 @@ impl Plan {
         self.len() == 0
     }
 
-    /// The room that the files take, if none is removed.
+    /// The space that the files take, if none is removed.
     pub(in crate::replay) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
             let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
@@ -244,7 +245,8 @@ impl Collected {
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(device, _)| device)
     }
 
-    /// What to replay for a row: the act, and the file, which is `None` for a call on the whole file system.
+    /// Returns the replay of a row: the act, and the file, which is `None` for a call on the complete file
+    /// system.
     fn replayed(
         &self,
         row: &fonio_core::Call,
@@ -272,7 +274,7 @@ fn is_known(name: &str) -> bool {
     !matches!(name, "msync" | "sync_file_range" | "page_fault" | "unknown")
 }
 
-/// What a call does; `None` if the recording does not show it.
+/// Returns the effect of a call; `None` if the recording does not show it.
 fn act_of(row: &fonio_core::Call) -> Option<Act> {
     let got = row.result.map_or_else(|| row.bytes.map(|bytes| bytes.0), |result| u64::try_from(result).ok());
     let got = got.filter(|bytes| *bytes <= TRANSFER_MAX);
@@ -322,7 +324,7 @@ struct Following {
     before: Before,
     /// Whether the length before is known: from the first opening.
     is_settled: bool,
-    /// The end of what was written.
+    /// The end of the written data.
     written: u64,
 }
 
@@ -349,7 +351,7 @@ impl Following {
                 touch(before, offset, bytes);
             }
             Act::Write { offset, bytes } if bytes > 0 => {
-                // What lies before a write was there, unless the file was made here.
+                // The data before a write existed already, unless the file was created here.
                 if !self.is_settled && offset > self.written {
                     before.is_there = true;
                     before.bytes = before.bytes.max(offset);

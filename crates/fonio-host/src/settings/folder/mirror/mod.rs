@@ -1,13 +1,13 @@
-//! Makes one folder's content the same as another's, so that a kill or a power cut at any moment loses nothing.
+//! Makes one folder's content the same as another's. A kill or a power cut at any moment loses nothing.
 //!
-//! 1. Each object that differs is written beside its place, synced, and renamed into it. So each name has its old or its new
-//!    content at any time.
-//! 2. When all are there, what is gone from the source is removed. A file that was moved within the source is thus at its new
-//!    place before it goes from its old one.
+//! 1. Each object that differs is written under a temporary name in the same folder, synced, and renamed to
+//!    its own name. So each name has its old or its new content at any time.
+//! 2. When all objects are written, those that are gone from the source are removed. So a file that was moved
+//!    within the source is at its new place before it disappears from its old one.
 //!
-//! Objects beside their place have names that begin with [`BESIDE`]. A killed process leaves them; the next run removes them, and
-//! nobody copies them. Nothing is followed out of the folder ([`super::copy`]). A file that changes while it is copied is copied
-//! with a mixture of both states, as by any copying program, and again the next time.
+//! Temporary names begin with [`BESIDE`]. A killed process leaves these objects; the next run removes them
+//! and never copies them. No link is followed out of the folder ([`super::copy`]). The copy of a file that
+//! changes meanwhile is a mixture of both states, as with any copying program; the next run copies it again.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -20,14 +20,14 @@ use rustix::io::{Errno, Result};
 use super::copy::{self, times};
 use crate::HostError;
 
-/// How the names of objects begin that are not complete yet.
+/// The beginning of the names of incomplete objects.
 const BESIDE: &[u8] = b".fonio-write-out-";
 /// A file that is neither copied nor removed: it marks a folder whose files are only a copy (`kinds::folder_on`).
 pub(in crate::settings) const COPY: &CStr = c".fonio-copy";
-/// The most failures that an error names.
+/// Maximum number of failures that an error names.
 const FAILURES_MAX: usize = 5;
 
-/// What was changed in the target.
+/// The number of changes in the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mirrored {
     /// The number of objects that were written.
@@ -88,7 +88,7 @@ pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Whether an object is one that is not complete, and belongs to nobody.
+/// Whether an object is an incomplete copy with a temporary name.
 pub(in crate::settings) fn is_beside(name: &CStr) -> bool {
     name.to_bytes().starts_with(BESIDE)
 }
@@ -116,7 +116,7 @@ struct Run<'r> {
     done: Mirrored,
     /// Files of the source with several names: where the target has them.
     linked: BTreeMap<(u64, u64), Vec<CString>>,
-    /// What the target has and the source has not.
+    /// Objects of the target that the source does not have.
     gone: Vec<Vec<CString>>,
     failures: Vec<String>,
     serial: u64,
@@ -130,7 +130,7 @@ impl Run<'_> {
         self.failures.push(format!("{}: {error}", path.display()));
     }
 
-    /// Brings over the content of a folder; `path` leads to it from the root.
+    /// Copies the content of a folder; `path` leads to it from the root.
     fn folder(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &mut Vec<CString>) {
         let before = self.done;
         let listed = names(from).and_then(|from| Ok((from, names(to)?)));
@@ -141,7 +141,7 @@ impl Run<'_> {
         for name in source.iter().filter(|name| !is_beside(name) && name.as_c_str() != COPY) {
             path.push(name.clone());
             match self.object(from, to, path) {
-                // Somebody has removed it, or another object has its name now: that is for the next run.
+                // A program has removed it, or another object has its name now: the next run handles this.
                 Ok(()) | Err(Errno::NOENT | Errno::LOOP) => {}
                 Err(error) => self.failed(path, error),
             }
@@ -193,7 +193,7 @@ impl Run<'_> {
         }
     }
 
-    /// Brings over an object that is not a folder, under the first of its names.
+    /// Copies an object that is not a folder, under the first of its names.
     fn single(
         &mut self,
         from: BorrowedFd<'_>,
@@ -266,7 +266,7 @@ impl Run<'_> {
         self.put(to, &beside, path, source, now)
     }
 
-    /// Gives a file that was brought over another of its names.
+    /// Gives a copied file another of its names.
     fn link(
         &mut self,
         first: &[CString],
@@ -318,7 +318,7 @@ impl Run<'_> {
         Ok((holder, last))
     }
 
-    /// Makes an object beside its place, under a name that is free.
+    /// Makes an object under a free temporary name in its folder.
     fn beside(&mut self, mut make: impl FnMut(&CStr) -> Result<()>) -> Result<CString> {
         loop {
             self.serial += 1;

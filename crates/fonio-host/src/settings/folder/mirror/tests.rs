@@ -14,7 +14,8 @@ fn mirrored(from: &Path, to: &Path) -> Mirrored {
     mirror(&open(from), &open(to), to).expect("mirrored")
 }
 
-/// All that a folder holds, in words: kind, mode, owner, time of change, attributes, content, and the other names of the file.
+/// Describes the complete content of a folder in words: kind, mode, owner, time of change, attributes,
+/// content, and the other names of the file.
 fn described(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut names: BTreeMap<u64, PathBuf> = BTreeMap::new();
@@ -86,7 +87,7 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
         rustix::fs::mknodat(open(&from), name, kind, Mode::RUSR, 0).expect("mknod");
     }
     let named = rustix::fs::fsetxattr(&sparse, c"user.note", b"x", rustix::fs::XattrFlags::empty());
-    // What a killed run has left.
+    // Objects that a killed run has left.
     write(to.join(".fonio-write-out-1"), "half");
     fs::create_dir(to.join(".fonio-write-out-2")).expect("mkdir");
 
@@ -124,7 +125,7 @@ enum Act {
     Symlink(u8, u8),
     Folder(u8),
     Mode(u8, u32),
-    /// The run after this one is killed: what it has beside its places stays.
+    /// The run after this one is killed: its objects with temporary names stay.
     Left(u8),
     Mirror,
 }
@@ -147,7 +148,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// After any history of the source, the target is the same, whatever it was.
+    /// After any history of the source, the target equals the source, whatever it was before.
     #[test]
     fn any_history_is_brought_over(acts in prop::collection::vec(act(), 1..40)) {
         let dir = tempfile::tempdir().expect("dir");
@@ -160,7 +161,7 @@ proptest! {
             _ => PathBuf::from((at / 3 - 1).to_string()).join((at % 3).to_string()),
         };
         for act in acts {
-            // Acts that are not possible now are no acts.
+            // Acts that are not possible now do nothing.
             match act {
                 Act::Write(at, length) => drop(fs::write(from.join(place(at)), vec![7; length.into()])),
                 Act::Append(at, length) => {

@@ -5,7 +5,7 @@ use fonio_tracefs::waits::{Functions, Symbols};
 use crate::probes::blocked::calls;
 use crate::probes::blocked::place::Caller;
 
-/// What comes before the name of a system call in the names of the functions that begin it: those of 64-bit and 32-bit
+/// The prefixes of a system call's name in the names of the functions that begin it: for 64-bit and 32-bit
 /// programs, on x86 and ARM, before Linux 4.17 and since.
 const BEGINNINGS: [&str; 16] = [
     "__x64_sys_",

@@ -1,12 +1,12 @@
-//! Records who waits for storage without BPF, by the scheduler's events in tracefs.
+//! Records the threads that wait for storage without BPF, by the scheduler's events in tracefs.
 //!
-//! The kernel gives `sched_switch` only of threads that leave their processor blocked, with their stack in the kernel, but
-//! each `sched_waking` and `sched_wakeup`, because these do not show how the thread slept. The events are decoded while the
-//! recording runs, and only the waits are kept ([`BlockedThreads`]). The life of a probe is that of
-//! [`BlockedProbe`](super::BlockedProbe), which sees more: threads that wait for another thread sleep interruptibly, and
-//! the events do not show the file of a call.
+//! The kernel gives `sched_switch` only for threads that leave their processor blocked, with their stack in
+//! the kernel. It gives every `sched_waking` and `sched_wakeup`, because these do not show how the thread
+//! slept. The events are decoded while the recording runs, and only the waits are kept ([`BlockedThreads`]).
+//! The life of a probe is that of [`BlockedProbe`](super::BlockedProbe), which sees more: threads that wait
+//! for another thread sleep interruptibly, and the events do not show the file of a call.
 //!
-//! The instance in tracefs is removed like those of the recorder, also after `kill -9`: by the next run.
+//! After `kill -9`, the next run removes this instance in tracefs, as it does those of the recorder.
 
 mod calls;
 
@@ -30,12 +30,13 @@ use calls::CallFunctions;
 
 /// An event that happened this long ago has been written into its buffer.
 const WRITTEN_WITHIN_NS: u64 = 1_000_000;
-/// The most stacks that the kernel takes in a period. Each costs about 10 µs, so all together at most 4 % of one processor.
+/// Maximum number of stacks that the kernel takes in a period. Each costs about 10 µs, so all together cost
+/// at most 4 % of one processor.
 const STACKS_PER_PERIOD: u64 = 4000;
-/// The most threads without a stack that are looked up in procfs in one round.
+/// Maximum number of threads without a stack that are looked up in procfs in one round.
 const LOOKUPS_PER_ROUND: usize = 16;
 
-/// What the events of a recording do not show.
+/// The losses and gaps in the events of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unseen {
     /// Events that the kernel's buffers lost.
@@ -59,7 +60,7 @@ pub(crate) struct TracedProbe {
     page: Vec<u8>,
     threads: BlockedThreads,
     judge: Judge,
-    /// The most that one buffer held in the last round, in bytes.
+    /// The maximum content of one buffer in the last round, in bytes.
     bytes_max: u64,
     period: u32,
     period_began: Timestamp,
@@ -77,7 +78,8 @@ pub(crate) struct TracedProbe {
 struct Judge {
     places: Places,
     calls: CallFunctions,
-    /// What procfs shows of threads without a stack: their number and when they were blocked.
+    /// The places that procfs shows for threads without a stack, by their number and the time at which they
+    /// were blocked.
     looked_up: FxHashMap<(u32, Timestamp), Place>,
     /// The threads of this process.
     own: FxHashSet<u32>,
@@ -128,8 +130,8 @@ impl TracedProbe {
         let before = open::blocked_threads(machine);
         self.instance.switch(true)?;
         self.judge.note_own(machine);
-        // Those that are blocked before and after the events were switched on have been so all the time, except for a few
-        // that were blocked twice; of these an event comes.
+        // Threads that are blocked before and after the events are switched on were blocked all the time,
+        // except for a few that were blocked twice; for these, an event follows.
         for tid in before {
             if open::is_blocked(machine, tid) && !self.judge.own.contains(&tid) {
                 self.judge.looked_up.insert((tid, began), open::place(machine, tid));
@@ -238,7 +240,8 @@ impl TracedProbe {
         self.period_began = now;
         self.judge.short.begin(self.period, now);
         if self.unseen.without_stack > self.without_stack_before {
-            // The kernel stopped taking stacks. If this fails, later waits have none, and are counted as such.
+            // The kernel stopped taking stacks. If this fails, later waits have no stack, and are counted as
+            // waits without a stack.
             let _ = self.instance.take_stacks(STACKS_PER_PERIOD);
             self.without_stack_before = self.unseen.without_stack;
         }

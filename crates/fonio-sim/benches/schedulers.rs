@@ -1,4 +1,4 @@
-//! What a request costs in the engine, by scheduler: eight processes on a device of the S5's kind. The figure to read is
+//! The engine's cost of a request, by scheduler: eight processes on a device of the S5's kind. The figure to read is
 //! items per second.
 
 use divan::Bencher;

@@ -84,7 +84,7 @@ impl Measured {
 ///
 /// # Panics
 ///
-/// Where a job's range holds no request, or lies beyond the device.
+/// If a job's range holds no request, or lies beyond the device.
 pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) -> (Vec<Measured>, Timestamp) {
     struct Running {
         random: Random,
@@ -177,9 +177,9 @@ pub enum Gives {
     Iops,
     /// Microseconds, total time over the number of requests.
     Response,
-    /// The response time of this many processes beside as many of the other op, over that of one process alone.
+    /// The response time of this many processes during as many of the other op, relative to one process alone.
     SlowdownBy(Op, u32),
-    /// The response time beside a process of the other op, in microseconds.
+    /// The response time during a process of the other op, in microseconds.
     ResponseBeside(Op),
     /// The time of this many processes one after the other, over the time of all of them at once.
     Speedup(u32),
@@ -248,7 +248,7 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn run(&self, profile: &Profile) -> Result<f64, ProfileError> {
         self.run_on(|| profile.device(None, SEED))
     }
@@ -303,8 +303,8 @@ impl Protocol {
         }
     }
 
-    /// The mean response time in microseconds of `processes` processes, each on a file of its own, beside as many of
-    /// the other op that run for longer.
+    /// The mean response time in microseconds of `processes` processes, each on a file of its own, while the same number of
+    /// processes of the other op run; these run for longer.
     fn beside(&self, device: &mut dyn Device, other: Op, processes: u32) -> f64 {
         // Twice the count is the study's own way to be sure; a slower process needs no more.
         let factor = if other == Op::Write { 2 } else { 16 };

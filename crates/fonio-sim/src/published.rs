@@ -281,7 +281,7 @@ impl Class {
         } else {
             name("seq_write")
         };
-        // Where flash in SLC mode takes the writes, the interface is what limits them.
+        // If flash in SLC mode takes the writes, the interface limits their rate.
         let write_key = if self.name.starts_with("ufs") { "interface.write_rate" } else { "flash.t_program" };
         let mut numbers = Vec::new();
         if let Some(read) = self.seq_mb_s.0 {
@@ -311,7 +311,7 @@ pub fn targets(name: &str) -> Vec<Target> {
             target("interface.read_rate", &numbers[1]),
             target("interface.read_command", &numbers[3]),
         ];
-        // Where the rate is rounded to one digit there is nothing to fit to.
+        // A rate that is rounded to one digit is too coarse for a fit.
         if card.name == "sandisk" {
             targets.push(target("map_cache.near_miss", &numbers[2]));
         }

@@ -2,7 +2,7 @@
 //! 4.5) and mixed workloads (section 7.3).
 //!
 //! The study's text gives the numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads
-//! below. The device is a profile that was fitted to response times of one kind of I/O, without the other kind beside it.
+//! below. The device is a profile that was fitted to response times of one kind of I/O, with no other kind at the same time.
 //! No number here was solved for, or changed after the first comparison with a published result.
 
 use fonio_core::{ByteCount, Nanos, Op, Timestamp};
@@ -21,10 +21,10 @@ pub const DRIVER_DEPTH: u32 = 2;
 /// The size of all requests (section 4.3).
 pub const REQUEST: ByteCount = ByteCount(4096);
 
-/// What a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests (section 4.3).
+/// The file that a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests (section 4.3).
 pub const FILE: ByteCount = ByteCount(128 << 20);
 
-/// What a process of the speedup experiments reads or writes (section 4.5).
+/// The file that a process of the speedup experiments reads or writes (section 4.5).
 pub const SMALL_FILE: ByteCount = ByteCount(32 << 20);
 
 /// Requests that the mixed workload keeps in flight (section 7.3).
@@ -44,7 +44,7 @@ pub struct Setup<'a> {
     pub seed: u64,
 }
 
-/// The response times of processes beside others, over that of one process alone.
+/// The response times of processes during others, relative to one process alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowdown {
     /// Of the readers.
@@ -58,7 +58,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn alone(&self, op: Op, order: Order) -> Result<f64, ProfileError> {
         let outcome = self.run(vec![process(0, op, order, FILE)], FILE)?;
         Ok(outcome.of(ProcessId(0), op).micros_each())
@@ -69,7 +69,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn slowdown(&self, order: Order, processes: u32) -> Result<Slowdown, ProfileError> {
         let of = |op, first: u32| (first..first + processes).map(move |at| process(at, op, order, FILE));
         let all = of(Op::Read, 0).chain(of(Op::Write, processes)).collect();
@@ -88,7 +88,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn speedup(&self, op: Op, order: Order, processes: u32) -> Result<f64, ProfileError> {
         let all = (0..processes).map(|at| process(at, op, order, SMALL_FILE));
         let size = ByteCount(u64::from(processes) * SMALL_FILE.0);
@@ -107,7 +107,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn mixed(&self, reads_percent: u8, order: Order) -> Result<f64, ProfileError> {
         let mixed = ClosedLoop { reads_percent, depth: MIXED_DEPTH, ..process(0, Op::Read, order, FILE) };
         let outcome = self.run(vec![mixed], FILE)?;

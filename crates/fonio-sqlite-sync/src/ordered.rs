@@ -57,7 +57,7 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
             let (code, _) = api.run(db, c"PRAGMA main.synchronous=NORMAL");
             is_relaxed.store(code == SQLITE_OK, Ordering::Release);
         }
-        // Whoever opens a database that is locked or damaged learns it from the first statement, not from ours.
+        // If a database is locked or damaged, the program's first statement reports it, not ours.
         api.run(db, c"");
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 #[derive(Default)]
 pub struct Said(Mutex<BTreeSet<String>>);
 
-/// At most so many different messages, because their number depends on the program.
+/// The maximum number of different messages. It is bounded because the program determines how many there are.
 const MOST: usize = 1000;
 
 impl Said {
@@ -23,6 +23,6 @@ impl Said {
 
 /// Says it.
 pub fn say(message: &str) {
-    // In one call, so that lines of several processes do not mix; nobody may be there to read it.
+    // In one call, so that lines of several processes do not mix. An error is ignored: standard error may be closed.
     let _ = std::io::stderr().write_all(format!("fonio-sqlite-sync: {message}\n").as_bytes());
 }

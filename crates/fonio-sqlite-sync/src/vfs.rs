@@ -142,7 +142,7 @@ unsafe extern "C" fn open(
     if guarded(hook, || false) {
         return SQLITE_OK;
     }
-    // A log that nobody syncs must not be written.
+    // A log that is never synced must not be written.
     // SAFETY: the file is open, and SQLite does not close one whose opening failed.
     unsafe {
         if let Some(close) = (*(*file).methods).close {

@@ -27,7 +27,7 @@ struct State {
     dirty_since: Option<Instant>,
     /// The same of the writes that a running sync covers.
     syncing_since: Option<Instant>,
-    /// A sync has failed. What it covered may be lost, so nothing may follow it.
+    /// A sync has failed. The data that it covered may be lost, so no write may follow it.
     has_failed: bool,
 }
 

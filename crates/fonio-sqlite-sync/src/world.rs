@@ -20,7 +20,7 @@ pub struct World {
     pub databases: OpenDatabases,
     /// Syncs write-ahead logs.
     pub syncer: Syncer,
-    /// What was said.
+    /// The messages that were printed.
     pub said: Said,
 }
 
@@ -66,7 +66,7 @@ impl World {
 fn source() -> Source {
     // SAFETY: it reads a number that the kernel passed to the program.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    // Whoever starts a set-user-ID program must not choose the policy for its databases.
+    // A user who starts a set-user-ID program must not choose the policy for its databases.
     match std::env::var_os(VARIABLE).filter(|path| !is_privileged && !path.is_empty()) {
         Some(path) => Source::new(Path::new(&path)),
         None => Source::new(Path::new(DEFAULT)),

@@ -1,4 +1,4 @@
-//! What every verb has in common: its exit codes, a closed pipe, the width of its screens, its progress.
+//! The behaviour that all verbs share: exit codes, a closed pipe, the width of screens, progress.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -375,7 +375,7 @@ fn manual_pages_and_completions_are_made() {
     assert!(stdout(&fonio(&[&"completions", &"bash"])).contains("fonio"));
 }
 
-/// Where fonio may not trace, it looks at `/proc`, and says so.
+/// Without permission to trace, fonio reads `/proc`, and says so.
 #[test]
 fn a_user_without_rights_gets_a_verdict_from_samples() {
     use std::os::fd::AsRawFd;
@@ -403,7 +403,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     let report = stdout(&fonio(&[&"report", &dir.path().join("recording"), &"--all"]));
     assert!(report.contains("As estimates: the threads were sampled"), "{report}");
     assert!(!report.contains("requests in"), "{report}");
-    // What was asked for by name is not replaced by something else.
+    // A method that the user names is not replaced by another one.
     let output = check(&["--blocked", "tracefs"]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(stderr(&output).contains("run the same command with sudo"), "{}", stderr(&output));

@@ -188,7 +188,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     );
     assert_eq!(machine.read_ahead(), before);
 
-    // `kill -9`: the next start restores it, and the slices of before still count.
+    // `kill -9`: the next start restores the setting, and the earlier slices still count.
     let mut child = machine.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();

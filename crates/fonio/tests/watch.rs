@@ -242,7 +242,7 @@ fn a_full_disk_loses_nothing() {
         "{said}"
     );
     assert!(said.contains("No space left on device"), "{said}");
-    // What was in memory is in the history now.
+    // The minutes that were in memory are in the history now.
     let json = &said[said.find("{\n").unwrap()..];
     let report: Value = serde_json::from_str(json).unwrap();
     assert!(report["wear"]["devices"][0]["written"].as_u64().unwrap() >= 8 << 20, "{report:#}");

@@ -167,7 +167,7 @@ fn no_name_is_left_in_any_byte() {
     assert_eq!(found_in_bytes(&redacted, SECRET), 0);
     let text = text_of(&redacted);
     assert!(!text.contains(SECRET) && !text.contains("10123"), "{text}");
-    // What a reader needs stays.
+    // Values that a reader needs stay.
     for kept in [
         "kworker/0:0",
         "jbd2",

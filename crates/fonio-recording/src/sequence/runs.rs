@@ -157,7 +157,7 @@ struct Run<T> {
     /// Bytes read from the file into `buffer`.
     read: u64,
     buffer: Vec<u8>,
-    /// Where the row after `head` begins in `buffer`.
+    /// The position in `buffer` at which the row after `head` begins.
     next: usize,
     /// The first row that has not been given out.
     head: Option<T>,

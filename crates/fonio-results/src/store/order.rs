@@ -20,7 +20,7 @@ pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     }
     let (n, middle) = (count as f64, count as f64 * share);
     let half = Z * (n * share * (1.0 - share)).sqrt();
-    // Half a rank for continuity, and then outwards to whole ranks.
+    // Half a rank for continuity, and then outwards to full ranks.
     let low = (middle - half - 0.5).floor();
     let high = (middle + half + 0.5).ceil() + 1.0;
     (low >= 1.0 && high <= n).then_some((low as u64, high as u64))

@@ -40,7 +40,7 @@ impl Buffered {
     ///
     /// # Panics
     ///
-    /// Where the fast device holds fewer than four pages of 4 KiB, or loses data at a power cut.
+    /// If the fast device holds fewer than four pages of 4 KiB, or loses data at a power cut.
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the memory before a device is persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;

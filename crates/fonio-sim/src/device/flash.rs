@@ -81,7 +81,7 @@ impl Bytes {
         Bytes { start, end: start + command.bytes.0 }
     }
 
-    /// The first unit of which a byte is covered, and the first after all such units.
+    /// The first unit of which a byte is covered, and the first unit after all covered ones.
     fn units(self, unit_bytes: u64) -> (LogicalUnit, LogicalUnit) {
         let first = LogicalUnit::new(self.start / unit_bytes);
         (first, LogicalUnit::new(self.end.div_ceil(unit_bytes)))
@@ -106,7 +106,7 @@ impl<F: Ftl> FlashDevice<F> {
     ///
     /// # Panics
     ///
-    /// Where the layer's geometry does not agree with `flash` and `limits`.
+    /// If the layer's geometry does not agree with `flash` and `limits`.
     pub fn new(flash: Flash, limits: Limits, ftl: F) -> FlashDevice<F> {
         let geometry = *ftl.geometry();
         assert_eq!(geometry.dies, flash.dies, "layer and flash have the same dies");

@@ -5,7 +5,7 @@ use crate::ftl::LogicalUnit;
 /// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one.
 const PIECE_BYTES_MIN: u64 = 4096;
 
-/// Units of which only a part has come, the least recently written first.
+/// Partly written units, the least recently written first.
 #[derive(Debug)]
 pub(super) struct Gather {
     units: Vec<Part>,

@@ -40,7 +40,7 @@ pub trait Device: Send {
     ///
     /// # Panics
     ///
-    /// Where the command ends beyond [`Limits::capacity`], or `now` is earlier than for the command before.
+    /// If the command ends beyond [`Limits::capacity`], or `now` is earlier than for the command before.
     fn submit(&mut self, command: &Command, now: Timestamp) -> Timestamp;
 
     /// The device's limits.

@@ -21,7 +21,7 @@ pub struct Flash {
     pub t_program: Nanos,
     /// Time to erase an erase block.
     pub t_erase: Nanos,
-    /// What a read waits for while its die is busy.
+    /// The event that a read waits for while its die is busy.
     pub reads_wait_for: ReadsWaitFor,
     /// The interface and the controller.
     pub interface: Interface,

@@ -24,7 +24,7 @@ impl Raid0 {
     ///
     /// # Panics
     ///
-    /// Where there is no member, or the stripe is not a whole number of sectors or larger than a member.
+    /// If there is no member, or the stripe is not a multiple of the sector size or larger than a member.
     pub fn new(members: Vec<Box<dyn Device>>, stripe: ByteCount) -> Raid0 {
         assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe is made of sectors");
         let all = || members.iter().map(|member| member.limits());

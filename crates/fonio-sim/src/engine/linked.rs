@@ -9,7 +9,7 @@ use super::arrival::Arrival;
 /// When a request of a thread is queued. In addition, a thread's requests are queued in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// This long after the beginning of the run: nobody waited.
+    /// This long after the beginning of the run: the thread did not wait for an earlier request.
     At(Nanos),
     /// This long after the thread's previous request completed: it had waited for that one.
     AfterEnd(Nanos),

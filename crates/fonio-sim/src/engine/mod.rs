@@ -87,7 +87,7 @@ pub struct Host {
 ///
 /// # Errors
 ///
-/// Where a source gives a request that cannot be simulated.
+/// If a source gives a request that cannot be simulated.
 ///
 /// # Panics
 ///
@@ -308,7 +308,7 @@ impl Engine<'_, '_> {
 struct Waiting {
     queued: Timestamp,
     source: u32,
-    /// Which of its source's requests it is, if that is a thread of steps.
+    /// The number of this request in its source, if that is a thread of steps.
     step: u32,
     fua: bool,
 }

@@ -64,7 +64,7 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
 ///
 /// # Errors
 ///
-/// Where the row has no instant or no place.
+/// If the row has no instant or no place.
 pub fn arrival(row: &rows::Request) -> Result<Arrival, EngineError> {
     let unknown = |what| EngineError::Unknown { request_id: row.request_id, what };
     let at = row.queued.or(row.inserted).or(row.issued).ok_or_else(|| unknown("time of queueing"))?;

@@ -1,4 +1,4 @@
-//! Where requests come from.
+//! The sources of requests.
 
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
@@ -93,7 +93,7 @@ impl Iterator for OpenLoop {
     }
 }
 
-/// What a process has done so far.
+/// The progress of a process so far.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     random: Random,

@@ -1,4 +1,4 @@
-//! What happened to the requests of each process and op.
+//! Counts and times of the requests of each process and op.
 
 use std::collections::BTreeMap;
 

@@ -50,7 +50,7 @@ impl LogicalUnit {
     ///
     /// # Panics
     ///
-    /// Where the number is beyond what a translation layer can map.
+    /// If the number is larger than a translation layer can map.
     pub(crate) fn new(number: u64) -> LogicalUnit {
         LogicalUnit(u32::try_from(number).expect("a device has fewer than 2³² units"))
     }
@@ -138,7 +138,7 @@ impl<K: Number, V: Number> Table<K, V> {
         self.raw.len() as u32
     }
 
-    /// The first of the keys whose value is stored as the least number, and that value. None in an empty table.
+    /// Returns the first of the keys with the smallest stored value, and that value. `None` in an empty table.
     pub(crate) fn least(&self) -> Option<(K, V)> {
         let (mut first, mut least) = (0, *self.raw.first()?);
         for (key, raw) in self.raw.iter().enumerate() {

@@ -56,12 +56,12 @@ struct RandomLog {
 }
 
 impl<W: Watch> Fast<W> {
-    /// A device never written, with `random_logs` random log blocks beside the sequential one. The seed decides the
+    /// A device never written, with `random_logs` random log blocks and the sequential one. The seed decides the
     /// order in which erase blocks are used.
     ///
     /// # Panics
     ///
-    /// Where there is no random log block.
+    /// If there is no random log block.
     pub fn new(geometry: Geometry, random_logs: u32, seed: u64, watch: W) -> Fast<W> {
         assert!(random_logs > 0, "FAST has a random log block");
         let logical = geometry.logical_blocks();

@@ -85,7 +85,7 @@ fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
     blocks.into()
 }
 
-/// What a host write costs in flash: steps in the order in which the firmware does them.
+/// The cost of a host write in flash: steps in the order in which the firmware does them.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Steps not yet turned into time.
@@ -179,7 +179,7 @@ pub trait Ftl: Send {
     ///
     /// # Panics
     ///
-    /// Where `unit` is not below [`Geometry::logical_units`].
+    /// If `unit` is not below [`Geometry::logical_units`].
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
     /// Programs a page that is not yet full, padded, because the host wants its data durable.
@@ -194,7 +194,7 @@ pub trait Ftl: Send {
     /// The die that holds a unit.
     fn die_of(&self, unit: PhysicalUnit) -> Die;
 
-    /// What the erase blocks are used for.
+    /// Counts the erase blocks by their use.
     fn census(&self) -> Census;
 }
 

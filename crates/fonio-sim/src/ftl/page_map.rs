@@ -3,7 +3,7 @@
 //! The erase blocks of all dies with the same number form a superblock, which is filled page by page across the dies. The
 //! host's data and the collector's copies go to different superblocks, so that data which survived a collection are kept
 //! apart from data which were just written. Collection is paced: while few superblocks are free, each page of the host is
-//! followed by so many copies that the victim is empty when the space it gains is used up.
+//! followed by copies, enough to empty the victim by the time the space that it gains is used up.
 //!
 //! The victim is chosen by one of two rules. *Greedy* takes the superblock with the fewest valid units; *cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share of valid
@@ -116,7 +116,7 @@ struct Stream {
 #[derive(Clone, Copy, Debug)]
 struct Collecting {
     block: EraseBlock,
-    /// Where the search for the next valid unit goes on.
+    /// The unit at which the search for the next valid unit continues.
     next: Offset,
     /// Copies for each page of the host.
     copies_per_page: u32,
@@ -136,7 +136,7 @@ impl<W: Watch> PageMap<W> {
     ///
     /// # Panics
     ///
-    /// Where there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies or of
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies or of
     /// units in a page that is not a power of two.
     pub fn new(
         geometry: Geometry,

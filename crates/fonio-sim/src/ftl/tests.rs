@@ -230,7 +230,7 @@ fn the_miss_rate_of_bast_is_the_formula() {
         let given = merges as f64 / totals.host_programs as f64;
         let wanted = 1.0 - f64::from(logs) / f64::from(blocks);
         assert!((given / wanted - 1.0).abs() < 0.01, "{logs} logs, {blocks} blocks: {given}, not {wanted}");
-        // All but those that begin at the first unit copy a whole block.
+        // All merges except those that begin at the first unit copy a complete block.
         assert!(totals.full_merges as f64 > 0.95 * merges as f64);
         let copies = totals.copy_programs as f64 / merges as f64;
         assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies a merge");

@@ -25,13 +25,13 @@ pub enum Quantity {
 pub struct Key {
     /// Table and name, with a dot between.
     pub path: &'static str,
-    /// What its value is.
+    /// The kind of its value.
     pub quantity: Quantity,
-    /// The least value, in what [`Quantity`] says it is kept in.
+    /// The minimum value, in the unit in which [`Quantity`] keeps it.
     pub min: u64,
     /// The greatest value.
     pub max: u64,
-    /// What it means.
+    /// The meaning of the key.
     pub meaning: &'static str,
 }
 

@@ -35,9 +35,9 @@ pub struct Settings {
     pub slice_async: Nanos,
     /// How long the device idles for the next request of a process. 0 turns idling off.
     pub slice_idle: Nanos,
-    /// The most requests of a queue in flight while another queue waits.
+    /// The maximum number of requests of a queue in flight while another queue waits.
     pub quantum: u32,
-    /// The most asynchronous requests of a queue in flight while another queue waits.
+    /// The maximum number of asynchronous requests of a queue in flight while another queue waits.
     pub slice_async_rq: u32,
     /// A request counts as random if it is smaller, as on flash. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,

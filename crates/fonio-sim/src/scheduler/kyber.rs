@@ -21,7 +21,7 @@ pub struct Settings {
     pub read_latency: Nanos,
     /// The target for writes, `write_lat_nsec`.
     pub write_latency: Nanos,
-    /// The most tokens, by [`Kind`].
+    /// The maximum number of tokens, by [`Kind`].
     pub tokens_max: [u32; 4],
     /// The requests of a batch, by [`Kind`].
     pub batch: [u32; 4],

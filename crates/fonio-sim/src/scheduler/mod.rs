@@ -74,7 +74,7 @@ pub enum Class {
     RealTime,
     /// The class of processes that were given none.
     BestEffort,
-    /// Only while nobody else uses the device.
+    /// Only while no other process uses the device.
     Idle,
 }
 

@@ -38,7 +38,7 @@ const MILLIS_MAX: u64 = 86_400_000;
 pub struct VectorError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it, and what it should be.
+    /// The mistake, and the right form.
     pub what: String,
 }
 
@@ -46,7 +46,7 @@ pub struct VectorError {
 ///
 /// # Errors
 ///
-/// Where a line is not a valid input.
+/// If a line is not a valid input.
 pub fn answer(text: &str) -> Result<String, VectorError> {
     let mut state = State { scheduler: None, now: 0, waiting: BTreeMap::new(), issued: BTreeMap::new() };
     let mut answered = String::new();

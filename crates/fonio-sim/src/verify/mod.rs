@@ -23,9 +23,9 @@ use crate::study::Setup;
 /// A published number or statement and the model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
-    /// What was published, with its unit.
+    /// The published number or statement, with its unit.
     pub published: String,
     /// The model's answer.
     pub given: String,
@@ -65,7 +65,7 @@ pub enum Outcome {
     Differs,
     /// The fit used the number.
     Fitted,
-    /// The number follows from others, or somebody who chose numbers of the profile knew it.
+    /// The number follows from others, or the author of the profile knew it when choosing numbers.
     Derived,
 }
 
@@ -122,7 +122,7 @@ const ONE_DIGIT_MB_S: f64 = 0.1;
 ///
 /// # Errors
 ///
-/// Where the profile gives no device.
+/// If the profile gives no device.
 pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     let mut checks = Vec::new();
     if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
@@ -212,7 +212,7 @@ fn phone(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     Ok(())
 }
 
-/// The desktop's host is not in a card's profile. What it changes is taken from the other seven cards: the median of
+/// The desktop's host is not in a card's profile. Its effect is taken from the other seven cards: the median of
 /// their published desktop over phone numbers. The phone's number was fitted, so the two tables and that ratio give the
 /// desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
@@ -242,7 +242,7 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
 ///
 /// # Errors
 ///
-/// Where the profile gives no device.
+/// If the profile gives no device.
 pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>, ProfileError> {
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
@@ -322,11 +322,11 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
     }
 }
 
-/// The gain of RAID-0 over two such devices for 4 KiB random writes over `range`, with `depth` of them in flight.
+/// The gain of RAID-0 over two devices of this kind for 4 KiB random writes over `range`, with `depth` of them in flight.
 ///
 /// # Errors
 ///
-/// Where the profile gives no device.
+/// If the profile gives no device.
 pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64, ProfileError> {
     let protocol = Protocol { depth, ..Protocol::kim_random(Op::Write, range) };
     let alone = protocol.run(profile)?;

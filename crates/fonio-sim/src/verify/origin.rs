@@ -54,7 +54,7 @@ impl Class {
         }
     }
 
-    /// What belongs to it, for people.
+    /// Describes the numbers of this class, for people.
     pub fn meaning(self) -> &'static str {
         match self {
             Class::Predicted => {

@@ -265,7 +265,7 @@ fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the response time beside the other op over that alone.
+/// Prints the response time during the other op, relative to the response time alone.
 fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     if benchmark.slowdowns.is_empty() {
         return Ok(());

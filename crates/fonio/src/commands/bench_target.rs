@@ -1,4 +1,5 @@
-//! What a benchmark measures: a directory or block device of this machine, or an emulated device that exists only for it.
+//! The target of a benchmark: a directory or block device of this machine, or an emulated device that exists
+//! only for the benchmark.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -13,7 +14,7 @@ use fonio_sim::profile::SHIPPED;
 use crate::cli::EmulatedTarget;
 use crate::commands::emulate;
 
-/// What a benchmark measures.
+/// The target of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// A directory or block device of this machine.

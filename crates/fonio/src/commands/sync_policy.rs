@@ -103,7 +103,7 @@ fn name(class: Class) -> &'static str {
     }
 }
 
-/// What a class means, in words.
+/// Describes a class in words.
 fn about(class: Class) -> String {
     match class {
         Class::Durable => "durable: synced as its program asks for".to_owned(),

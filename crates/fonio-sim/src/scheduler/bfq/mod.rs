@@ -31,7 +31,7 @@ use super::{Class, Priority, Request, Scheduler};
 /// The tunables, under the kernel's names, and properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The most budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes it measure the
+    /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes it measure the
     /// device, is not modelled.
     pub max_budget: u64,
     /// The longest that a queue has the device.
@@ -59,7 +59,7 @@ impl Settings {
 const BUDGET_DEFAULT: u64 = 16 * 1024;
 /// Turns before budgets follow [`Settings::max_budget`]; before, they follow the default. Observed: 9 to 20 fit.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
-/// The least budget is this part of the most. Observed.
+/// The minimum budget is the maximum budget divided by this number. Observed.
 const BUDGET_MIN_PART: u64 = 32;
 /// How often an asynchronous request is charged. Observed: at least 3.
 const ASYNC_CHARGE: u64 = 3;

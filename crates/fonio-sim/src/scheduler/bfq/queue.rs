@@ -8,7 +8,7 @@ use fonio_core::{Nanos, SECTOR_BYTES, Sector, Timestamp};
 use super::super::thinking::ThinkTime;
 use super::super::{Priority, ProcessId, Request, RequestId};
 
-/// Where a request is, and which of several at one place comes first.
+/// The place of a request, and the order among several requests at one place.
 type Place = (u64, RequestId);
 
 /// How far behind the head a request may be and still go before one ahead: `back_seek_max`.

@@ -89,7 +89,7 @@ fn place(scope: Scope) -> &'static str {
     }
 }
 
-/// What a fix changes; `None` if it is made by hand.
+/// Returns the scope that a fix changes; `None` if the fix is made by hand.
 fn scope_of(fix: &Listed) -> Option<Scope> {
     match fix.real {
         Real::Trim => Some(Scope::Mount),
@@ -97,7 +97,7 @@ fn scope_of(fix: &Listed) -> Option<Scope> {
     }
 }
 
-/// What to write in place of a missing path.
+/// Returns the text to write in place of a missing path.
 pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     let (what, example) = object(scope);
     let keep = if keep { " --keep" } else { "" };
@@ -120,7 +120,7 @@ fn visible<R>(record: Result<R, HostError>) -> Result<Option<R>, HostError> {
     }
 }
 
-/// What fonio has changed on this machine; `None` if this user may not see it.
+/// Returns fonio's changes on this machine; `None` if this user may not see them.
 fn here() -> Result<Option<Vec<Here>>> {
     let files = KeptFiles::of_machine();
     let Some(applied) = visible(Settings::on_record(&Ledger::default_dir()))? else { return Ok(None) };
@@ -140,7 +140,7 @@ fn here() -> Result<Option<Vec<Here>>> {
     Ok(Some(here))
 }
 
-/// Where a fix can be made on this machine.
+/// The places on this machine where a fix can be made.
 #[derive(Default)]
 struct Suits {
     /// The places where it can be applied now.

@@ -68,13 +68,13 @@ const LEADING: [&str; 16] = [
     "cpu.iowait",
 ];
 
-/// Where the figures of a result stand among others.
+/// The ranks of a result's figures among other results.
 pub struct Others {
-    /// Who they are, for the heading of the column.
+    /// A description of these results, for the heading of the column.
     words: String,
     /// Hundredths of the others that are worse, by figure.
     better_than_percent: BTreeMap<String, f64>,
-    /// What is missing.
+    /// Notes on missing figures.
     notes: Vec<String>,
 }
 

@@ -179,7 +179,7 @@ fn print_stalls(
 
 fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
     for device in &answer.devices {
-        // Without BPF, nobody knows who writes.
+        // Without BPF, the writers are unknown.
         if !device.parties.is_empty() {
             writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
         }

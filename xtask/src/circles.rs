@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Edges that close circles which nobody has opened yet: the file, and the file that it must not name.
+/// Edges that close circles which are not opened yet: the file, and the file that it must not name.
 const KNOWN_EDGES: &[(&str, &str)] = &[
     ("crates/fonio-host/src/error.rs", "crates/fonio-host/src/kernel.rs"),
     ("crates/fonio-host/src/kernel.rs", "crates/fonio-host/src/queue.rs"),

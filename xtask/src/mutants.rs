@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: checks that the tests detect errors in the code.
 //!
 //! cargo-mutants makes small faults one by one and runs the tests. A fault that no test detects is a surviving mutant.
-//! It gets a test; or, if nobody could observe the change, a reason in `mutants.toml`.
+//! It gets a test; or, if the change cannot be observed, a reason in `mutants.toml`.
 //!
 //! Each area is sampled. A mutant is drawn by a hash of the seed and of its name without line numbers, so that the same
 //! seed draws the same mutants after other code has changed. The unit tests run first on the drawn mutants. All tests

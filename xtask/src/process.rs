@@ -65,7 +65,8 @@ pub fn bound_to_this(program: &Path) -> Command {
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Makes Ctrl-C and SIGTERM no longer end this process, which has something to undo: [`check_signals`] fails after
-/// them. Ctrl-C also reaches the running programs. Returns whether such a signal was received, now and later.
+/// them. Ctrl-C also reaches the running programs. Returns a flag that says whether one of these signals was
+/// received.
 pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     if let Some(stop) = INTERRUPTED.get() {
         return Ok(Arc::clone(stop));

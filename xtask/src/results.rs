@@ -89,7 +89,7 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the measurement.
     pub name: String,
     /// The figures, in the order of the columns.
     pub cells: Vec<Cell>,

@@ -206,7 +206,7 @@ impl Demo<'_> {
     }
 }
 
-/// Where a result stands, in sentences, from the service's answer.
+/// Returns the standing of a result, in sentences, from the service's answer.
 fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);

@@ -317,7 +317,8 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// Returns whether a line has the keyword, not only the word in a string such as a content security policy's.
+/// Returns whether a line has the keyword, not only the word in a string, for example in that of a content
+/// security policy.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

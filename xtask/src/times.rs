@@ -79,7 +79,7 @@ fn table(title: &str, seconds: f64, parts: &str) -> String {
         .collect();
     let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
     let mut lines = vec![format!("{:>11}  {title}", clock(seconds))];
-    // What came before the first part is compiling xtask itself.
+    // The time before the first part is the compilation of xtask itself.
     lines.extend(parts.iter().map(|(seconds, name)| format!("{:>11}    {name}", clock(*seconds))));
     lines.push(format!("{:>11}    the rest, such as the build of xtask", clock(rest)));
     lines.join("\n")

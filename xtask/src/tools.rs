@@ -108,7 +108,7 @@ pub const KERNEL: &[Tool] = &[
     tool("chroot", "coreutils", "building the kernel module"),
 ];
 
-/// For guests with a whole Debian.
+/// For guests with a complete Debian.
 pub const SYSTEM_GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
     tool("qemu-system-aarch64", "qemu-system-arm", "arm64 and armhf guests"),

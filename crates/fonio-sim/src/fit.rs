@@ -42,7 +42,8 @@ impl Met {
 /// A target counts as met at this relative error; published numbers have two or three digits.
 const ERROR_MAX: f64 = 1e-4;
 
-/// The maximum number of rounds over all targets. The cards take about five; a target that cannot be met would never end.
+/// The maximum number of rounds over all targets. The cards take about five; a target that cannot be met
+/// would never end.
 const ROUNDS_MAX: u32 = 40;
 
 /// Changes the targets' keys until the model gives the wanted numbers or the rounds are used up. Returns the profile

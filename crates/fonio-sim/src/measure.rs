@@ -177,7 +177,8 @@ pub enum Gives {
     Iops,
     /// Microseconds, total time over the number of requests.
     Response,
-    /// The response time of this many processes during as many of the other op, relative to one process alone.
+    /// The response time of this many processes during as many of the other op, relative to one process
+    /// alone.
     SlowdownBy(Op, u32),
     /// The response time during a process of the other op, in microseconds.
     ResponseBeside(Op),
@@ -303,8 +304,8 @@ impl Protocol {
         }
     }
 
-    /// The mean response time in microseconds of `processes` processes, each on a file of its own, while the same number of
-    /// processes of the other op run; these run for longer.
+    /// The mean response time in microseconds of `processes` processes, each on a file of its own, while the
+    /// same number of processes of the other op run; these run for longer.
     fn beside(&self, device: &mut dyn Device, other: Op, processes: u32) -> f64 {
         // Twice the count is the study's own way to be sure; a slower process needs no more.
         let factor = if other == Op::Write { 2 } else { 16 };

@@ -2,8 +2,9 @@
 //! 4.5) and mixed workloads (section 7.3).
 //!
 //! The study's text gives the numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads
-//! below. The device is a profile that was fitted to response times of one kind of I/O, with no other kind at the same time.
-//! No number here was solved for, or changed after the first comparison with a published result.
+//! below. The device is a profile that was fitted to response times of one kind of I/O, with no other kind at
+//! the same time. No number here was solved for, or changed after the first comparison with a published
+//! result.
 
 use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
@@ -21,7 +22,8 @@ pub const DRIVER_DEPTH: u32 = 2;
 /// The size of all requests (section 4.3).
 pub const REQUEST: ByteCount = ByteCount(4096);
 
-/// The file that a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests (section 4.3).
+/// The file that a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests
+/// (section 4.3).
 pub const FILE: ByteCount = ByteCount(128 << 20);
 
 /// The file that a process of the speedup experiments reads or writes (section 4.5).

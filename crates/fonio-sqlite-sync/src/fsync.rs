@@ -1,7 +1,8 @@
 //! Drops fsync calls of programs that contain SQLite, where its functions cannot be found.
 //!
-//! Only for databases of rules with `drop-fsync`: here a commit's sync cannot be told from a checkpoint's, so the only choice is
-//! all or nothing. A stale database is removed by the unit of systemd (`fonio sync-policy boot`), before programs start.
+//! Only for databases of rules with `drop-fsync`: here a commit's sync cannot be told from a checkpoint's, so
+//! the only choice is all or nothing. A stale database is removed by the unit of systemd (`fonio sync-policy
+//! boot`), before programs start.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;

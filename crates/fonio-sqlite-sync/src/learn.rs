@@ -21,7 +21,7 @@ pub enum Part {
     Journal,
 }
 
-/// The calls and statements seen of a database since it was opened.
+/// The writes and syncs that were seen of a database since it was opened.
 #[derive(Default)]
 pub struct Seen {
     counts: [Counts; 3],

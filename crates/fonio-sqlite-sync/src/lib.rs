@@ -11,8 +11,9 @@
 //! replaces `xOpen` in the tables of SQLite's own VFSes for Unix, in place. Therefore every look-up of a VFS by name, every VFS that
 //! an application has put above one of them, and those that were found before, come here too. When a file is open that the policy
 //! concerns, `file.rs` gives it a copy of its table in which the few functions are replaced that matter for its class. The size
-//! and the contents of SQLite's file object stay as they are, and all other functions, for example those for locks and for the shared
-//! memory of a write-ahead log, are called without a detour. Databases of the class `durable` are not touched at all.
+//! and the contents of SQLite's file object stay as they are, and all other functions, for example those for
+//! locks and for the shared memory of a write-ahead log, are called without a detour. Databases of the class
+//! `durable` are not touched at all.
 //!
 //! # Invariants
 //!

@@ -23,6 +23,7 @@ impl Said {
 
 /// Says it.
 pub fn say(message: &str) {
-    // In one call, so that lines of several processes do not mix. An error is ignored: standard error may be closed.
+    // In one call, so that lines of several processes do not mix. An error is ignored: standard error may be
+    // closed.
     let _ = std::io::stderr().write_all(format!("fonio-sqlite-sync: {message}\n").as_bytes());
 }

@@ -4,8 +4,8 @@
 //! so a comparison of two equal devices claims any difference in at most one of twenty cases. A figure with a single run claims
 //! nothing.
 //!
-//! What changes from run to run of the same device, such as its temperature, is not in the spread of one run. A difference that
-//! matters should be there in a second run, too.
+//! The spread of one run does not include changes from run to run of the same device, such as its
+//! temperature. A difference that matters should appear in a second run, too.
 
 use fonio_core::Better;
 use fonio_core::statistics::{FAMILY_LEVEL, holm};

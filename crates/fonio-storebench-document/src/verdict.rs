@@ -23,7 +23,7 @@ const WEAK: [(&str, &str); 9] = [
 /// From this share of the models upward, nothing is called weak.
 const WEAK_PERCENTILE: f64 = 50.0;
 
-/// The most weak points that are listed.
+/// The maximum number of weak points that are listed.
 const WEAK_MAX: usize = 3;
 
 /// The verdict in sentences.
@@ -188,7 +188,7 @@ mod tests {
             weak(vec![writes, reads]),
             "Random reads are the weak point: 1 MB/s, better than 10 % of 18 models of flash devices."
         );
-        // What is better than most is not weak, even if it is not told apart.
+        // A part that is better than most devices is not weak, even if its interval reaches below the median.
         let (writes, reads) =
             (part("Random writes", 51.0, (45.0, 57.0)), part("Random reads", 49.0, (43.0, 55.0)));
         assert!(weak(vec![writes, reads]).starts_with("Random reads are the weak point: "));

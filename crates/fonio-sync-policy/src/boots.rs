@@ -1,4 +1,4 @@
-//! Which boot this is, and which earlier ones ended cleanly.
+//! The current boot, and the earlier ones that ended cleanly.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -8,7 +8,7 @@ use crate::PolicyError;
 
 /// A number that the kernel draws at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Where the unit of systemd records the boots that ended cleanly.
+/// The file in which the unit of systemd records the boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
 /// Boots that are remembered. A database that was not opened for as many boots is removed, which loses a cache, not data.
 const REMEMBERED: usize = 1000;

@@ -25,7 +25,7 @@ pub(crate) const MARKER: &str = "-fonio-boot";
 /// (`UNIX_SHM_BASE` to `UNIX_SHM_DMS`, os_unix.c).
 const LOCKS: [(&str, u64, u64); 2] = [("", 0x4000_0000, 512), ("-shm", 120, 9)];
 
-/// What a marker says.
+/// The state of a database, by its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is no marker: every write was synced as its program asked for.
@@ -38,7 +38,7 @@ pub enum State {
     Stale,
 }
 
-/// What was removed.
+/// The removed files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// The files.
@@ -74,7 +74,7 @@ impl Cache {
         path.into()
     }
 
-    /// What the marker says.
+    /// Returns the state that the marker gives.
     ///
     /// # Errors
     ///

@@ -115,7 +115,8 @@ impl TryFrom<String> for Name {
 }
 
 impl Policy {
-    /// Reads the text of the file `from`. One wrong rule makes the complete policy wrong: nobody should think that it is in force.
+    /// Reads the text of the file `from`. One wrong rule makes the complete policy wrong: no user should
+    /// think that it is in force.
     ///
     /// # Errors
     ///

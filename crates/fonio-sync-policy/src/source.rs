@@ -21,7 +21,7 @@ pub struct Source {
     policy: Arc<Policy>,
 }
 
-/// What tells two versions of a file apart.
+/// The properties that tell two versions of a file apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     device: u64,

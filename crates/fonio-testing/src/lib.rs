@@ -21,7 +21,7 @@ pub const SKIPS: &str = "FONIO_SKIPS";
 
 macro_rules! needs {
     ($($need:ident $name:literal $sentence:literal)*) => {
-        /// What a test can need of its machine.
+        /// A need of a test that a machine can lack.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need {
             $(#[doc = $sentence] $need,)*
@@ -89,8 +89,8 @@ needs! {
 }
 
 impl Need {
-    /// A sentence that says what is missing; `None` if it is present. Needs that only an attempt can show, such as a
-    /// control group, are never missing here: their tests call [`skip`].
+    /// Returns a sentence on the missing need; `None` if it is present. Needs that only an attempt can show,
+    /// such as a control group, are never missing here: their tests call [`skip`].
     fn missing(self) -> Option<String> {
         let file = |path: &str| (!Path::new(path).exists()).then(|| format!("there is no {path}"));
         let programs = |names: &[&str]| {
@@ -221,7 +221,7 @@ pub fn required(list: &str) -> Result<Vec<Need>, String> {
 /// A skipped test, or a skipped part of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// What the machine lacks.
+    /// The need that the machine lacks.
     pub need: Need,
     /// The details: a sentence without a full stop.
     pub why: String,

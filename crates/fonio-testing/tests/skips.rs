@@ -7,7 +7,7 @@ use fonio_testing::{Need, REQUIRE, SKIPS, Skip, find_program, has, skip, skip_pa
 
 const LACKING: &str = "FONIO_TEST_LACKING";
 
-/// What a test does that the tests below start with something lacking.
+/// Acts as a test that lacks something; the tests below start it in another process.
 fn lack(what: &str) {
     match what {
         "seen" => assert!(!has(&[Need::PhoneTrace]), "it went on"),

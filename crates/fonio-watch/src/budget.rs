@@ -6,8 +6,8 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// What a file system writes beside the data of one write: the inode, and its journal's record of it. Measured on ext4 by
-/// `cargo xtask bench watch`.
+/// The bytes that a file system writes in addition to the data of one write: the inode, and its journal's
+/// record of it. Measured on ext4 by `cargo xtask bench watch`.
 const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 
 /// Counts writes.
@@ -18,7 +18,7 @@ pub struct Budget {
     began: Duration,
     /// When, by the monotonic clock, and how much.
     writes: VecDeque<(Duration, u64)>,
-    /// What the history needs in a day.
+    /// The bytes that the history needs in a day.
     history: u64,
 }
 
@@ -62,7 +62,7 @@ impl Budget {
         needed <= of_part(self.at_most)
     }
 
-    /// What was written in the last 24 hours, as counted here.
+    /// The bytes written in the last 24 hours, as counted here.
     pub fn spent(&mut self, now: Duration) -> ByteCount {
         self.forget(now);
         ByteCount(self.writes.iter().map(|(_, bytes)| bytes).sum())

@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::summary::UnixSeconds;
 
-/// A jump of at least this many seconds is told; smaller ones are corrections.
+/// A jump of at least this many seconds is reported; smaller ones are corrections.
 const JUMP_S: i64 = 2;
 
 /// The relation of the wall clock to the monotonic one.

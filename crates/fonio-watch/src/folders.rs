@@ -24,10 +24,10 @@ use crate::error::WatchError;
 use crate::rings::{decode, encode};
 use crate::summary::Summary;
 
-/// The most bytes of kept stalls in each of the two folders.
+/// The maximum number of bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
-/// Where the files are.
+/// The folders of the watch's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
     /// On the medium.
@@ -42,7 +42,7 @@ impl Default for Folders {
     }
 }
 
-/// What `RUN/running` says.
+/// The contents of `RUN/running`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Process {
     #[serde(flatten)]

@@ -56,7 +56,8 @@ impl Histogram {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// The longest duration, to the microsecond. Where durations were only counted, their mean at least.
+    /// The longest duration, to the microsecond. Durations that were only counted contribute their mean, a
+    /// lower bound.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }

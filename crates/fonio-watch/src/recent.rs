@@ -12,15 +12,15 @@ use crate::compact::Codec;
 
 /// How long anything is held.
 const HELD: Nanos = Nanos(60_000_000_000);
-/// The most waits and counts, of about 100 bytes each.
+/// The maximum number of waits and counts, of about 100 bytes each.
 const WAITS_MAX: usize = 8192;
-/// The most chunks: 3 MiB, which hold about 100,000 requests.
+/// The maximum number of chunks: 3 MiB, which hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
 /// The size of a chunk; and the room that is left for the last request in it.
 const CHUNK_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 128;
 
-/// What a request has besides its row.
+/// The data of a request besides its row.
 #[derive(Serialize, Deserialize)]
 struct Whose {
     party: Option<u32>,
@@ -71,7 +71,7 @@ impl Chunk {
     }
 }
 
-/// What was seen lately.
+/// The waits, counts and requests of the last minute.
 #[derive(Debug)]
 pub struct Recent {
     /// Since when every request is held.

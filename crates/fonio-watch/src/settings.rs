@@ -11,10 +11,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::WatchError;
 
-/// Where the settings are, unless the user names another file.
+/// The file of the settings, unless the user names another one.
 pub const DEFAULT_FILE: &str = "/etc/fonio/watch.toml";
 
-/// What to watch, and what to do with it.
+/// The devices to watch, and how to record and report them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {

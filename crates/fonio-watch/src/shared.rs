@@ -7,7 +7,7 @@ use fonio_core::ByteCount;
 
 use crate::summary::{Bounds, Summary};
 
-/// What the totals since the beginning keep.
+/// The bounds of the totals since the beginning.
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
 /// The last minute, and all since the watch began.
@@ -26,7 +26,7 @@ pub struct Figures {
     pub total: Summary,
     /// The minutes so far.
     pub minutes: u64,
-    /// What the watch wrote to the medium in the last 24 hours, as it counts.
+    /// The bytes that the watch wrote to the medium in the last 24 hours, by its own count.
     pub written: ByteCount,
 }
 

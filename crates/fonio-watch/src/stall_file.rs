@@ -23,7 +23,7 @@ use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// The most bytes that are decompressed: more than any watch holds.
+/// The maximum number of bytes that are decompressed: more than any watch holds.
 const DECODED_MAX: u64 = 32 << 20;
 
 /// The `source.format` of the recording that a kept stall gives.

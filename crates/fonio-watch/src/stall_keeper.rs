@@ -20,12 +20,12 @@ use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
 use crate::why::{busiest, why};
 
-/// The most files whose paths are looked up for a kept stall: those with most bytes.
+/// The maximum number of files whose paths are looked up for a kept stall: those with most bytes.
 const PATHS_MAX: usize = 200;
-/// The most requests among which a reason is looked for, of 150 bytes each.
+/// The maximum number of requests, of 150 bytes each, that are searched for a reason.
 const REASONS_MAX: usize = 10_000;
 
-/// A stall, and what is kept of it beside the requests.
+/// A stall, and the data that are kept of it besides the requests.
 #[derive(Debug)]
 pub struct Told {
     /// The stall.

@@ -1,7 +1,7 @@
 //! Finds stalls in the waits that end: spans in which threads of programs were blocked on storage for at least a threshold.
 //!
-//! A thread in one fsync is blocked many times, for a page or a request each. Such waits count as one if the thread runs only
-//! for a moment in between.
+//! A thread in one fsync is blocked many times, for a page or a request each. These waits count as one if the
+//! thread runs only for a moment in between.
 
 use std::time::Duration;
 
@@ -12,15 +12,16 @@ use rustc_hash::FxHashMap;
 /// Waits of a thread that follow each other this closely are one, if the thread is blocked for most of the time.
 const PAUSE: Nanos = Nanos(20_000_000);
 const BLOCKED_PERCENT: u64 = 80;
-/// The most threads whose last waits are held.
+/// The maximum number of threads whose last waits are held.
 const THREADS_MAX: usize = 1024;
 /// Long waits that follow each other this closely are one stall.
 const GAP: Nanos = Nanos(5_000_000_000);
-/// A stall is told this long after its end: waits that began in it can end later, and requests arrive about once a second.
+/// A stall is reported this long after its end: waits that began in it can end later, and requests arrive
+/// about once a second.
 const SETTLED: Nanos = Nanos(6_000_000_000);
-/// A stall that goes on is told after this time.
+/// A stall that goes on is reported after this time.
 const GOES_ON: Nanos = Nanos(60_000_000_000);
-/// The most parties that are named.
+/// The maximum number of parties that are named.
 const PARTIES_MAX: usize = 8;
 
 /// A stall.
@@ -135,7 +136,7 @@ impl StallFinder {
         None
     }
 
-    /// Takes the waits that have not ended at `now`. Those of a minute and more are told once.
+    /// Takes the waits that have not ended at `now`. Those of a minute and more are reported once.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
         self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
         for wait in waits.iter().filter(|wait| wait.is_for_storage()) {

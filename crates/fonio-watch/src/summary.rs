@@ -1,4 +1,5 @@
-//! What a watch keeps of a span of time, whether a minute or a day: the same figures, so spans add up to longer ones.
+//! The data that a watch keeps of a span of time, whether a minute or a day: the same figures, so spans add
+//! up to longer ones.
 
 use fonio_core::{BlockedIn, ByteCount, Content, Op};
 use fonio_record::observer::{Party, PartyKind};
@@ -32,11 +33,11 @@ pub struct Summary {
     pub unobserved: u64,
     /// The seconds for which only long waits were seen and no requests.
     pub limited_s: u64,
-    /// What stalled, in order of time.
+    /// The stalls, in order of time.
     pub stalls: Vec<Stall>,
     /// The stalls, also those that are not listed any more.
     pub stalls_in_all: u64,
-    /// What happened to the watch, in order of time.
+    /// The events of the watch itself, in order of time.
     pub events: Vec<Event>,
 }
 
@@ -148,7 +149,7 @@ pub struct Stall {
     pub lasted_ms: u64,
     /// It had not ended when it was noted.
     pub goes_on: bool,
-    /// Who was blocked longest.
+    /// The party that was blocked longest.
     pub party: Party,
     /// The name of the thread.
     pub thread: String,

@@ -8,7 +8,7 @@ use crate::devices::Devices;
 use crate::histogram::Histogram;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target};
 
-/// The most files in a minute, and the most whose paths are looked up.
+/// The maximum number of files in a minute, and of files whose paths are looked up.
 const FILES_MAX: usize = 4096;
 const PATHS_MAX: usize = 20;
 /// The longest path that is kept, in bytes. Longer ones lose their middle.
@@ -24,7 +24,7 @@ struct Sums {
     written_bytes: u64,
 }
 
-/// Where data was written.
+/// The target of written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     File(Inode),
@@ -143,7 +143,7 @@ impl Tally {
             });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // Who used one device waited for that one.
+            // A party that used only one device waited for that one.
             let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
             let device = device.or(only).and_then(name);
             let party = observer.party(party).clone();

@@ -20,7 +20,7 @@ pub fn rfc3339(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// What the machine's clock shows at this instant: seconds since 1970, as if its time zone was UTC.
+/// The time of the machine's clock at this instant: seconds since 1970, as if its time zone was UTC.
 pub fn on_clock(at: UnixSeconds) -> i64 {
     let offset = Timestamp::from_second(at).map(|instant| TimeZone::system().to_offset(instant).seconds());
     at.saturating_add(offset.unwrap_or(0).into())

@@ -1,8 +1,8 @@
 //! The watch itself: one loop that takes what the observer saw about once a second, ends a minute, and writes to the medium now and then.
 //!
 //! Its life: [`Watch::begin`] takes the place of the one watch and takes up what an earlier one left; [`Watch::run`] goes on
-//! until it is told to stop; then the minutes so far are written and synced. Memory is bounded everywhere: 8 MiB for the last
-//! minute, a few hundred KiB for the minutes between two writes.
+//! until it is stopped; then the minutes so far are written and synced. Memory is bounded everywhere: 8 MiB
+//! for the last minute, a few hundred KiB for the minutes between two writes.
 //!
 //! A failure to write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write tries again.
 
@@ -36,13 +36,13 @@ const SLEEP: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 /// How often waits that have not ended are looked for.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
-/// What a minute keeps.
+/// The bounds of a minute's summary.
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
 /// Minutes that could not be written are joined beyond this number, so that memory stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
 /// A write of the history, for the budget: a slot of the day and one of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
-/// The most stalls of which a recording is kept in an hour.
+/// The maximum number of stalls in an hour of which a recording is kept.
 const KEPT_PER_HOUR: usize = 12;
 
 /// A running watch.
@@ -54,7 +54,7 @@ pub struct Watch {
     shared: Arc<Shared>,
     observer: Observer,
     devices: Devices,
-    /// What the counters of devices counted in this minute so far.
+    /// The figures of the devices' counters in this minute so far.
     counted: Vec<DeviceFigures>,
     tally: Tally,
     recent: Recent,
@@ -290,7 +290,7 @@ impl Watch {
             self.rings = Some(Rings::open(&self.folders.rings())?);
         }
         if let Some(rings) = &mut self.rings {
-            // A card that was pulled out, or a file that somebody removed, is opened again the next time.
+            // A card that was pulled out, or a file that was removed, is opened again the next time.
             let written = rings.append(&self.unwritten);
             if written.is_err() || !self.folders.rings().exists() {
                 self.rings = None;

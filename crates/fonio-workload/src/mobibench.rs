@@ -15,7 +15,7 @@ use crate::error::WorkloadError;
 pub struct Mobibench {
     /// `-p`: the directory to run in; the caller gives it to the place `data`.
     pub directory: Option<String>,
-    /// What it does.
+    /// The workload that the options describe.
     pub workload: Workload,
 }
 

@@ -162,7 +162,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("carry-over"), "{}", text(&other.stderr));
 
-    // Ctrl-C while the setting is in force; meanwhile, nobody else may change it.
+    // Ctrl-C while the setting is in force; meanwhile, no other process may change it.
     let child = machine.start("interrupted");
     for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);

@@ -20,10 +20,10 @@ use crate::{process, smartio, tools};
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
 const ROUNDS: u32 = 8;
-/// What runs beside the launches.
+/// The workload that runs during the launches.
 const UPDATE: &str = include_str!("update.toml");
 
-/// What is launched.
+/// The apps to launch, and how.
 pub struct Load {
     /// The workload and its scale.
     workload: &'static str,
@@ -62,7 +62,7 @@ pub const FACEBOOK: Load = Load {
     is_replayed: false,
 };
 
-/// What was measured and predicted, by scheduler.
+/// The measurements and predictions, by scheduler.
 pub struct Applications {
     /// The command in the guest.
     pub command: String,
@@ -75,13 +75,13 @@ pub struct Applications {
 pub struct OfScheduler {
     /// Its name in the kernel.
     pub name: String,
-    /// What the kernel did; `None` for a scheduler that it does not have.
+    /// The kernel's measurements; `None` for a scheduler that it does not have.
     pub kernel: Option<Measured>,
     /// The mean response time of the launcher's reads in the model, in seconds.
     pub model_read_s: Vec<f64>,
 }
 
-/// What the kernel did.
+/// Measurements of a scheduler of the kernel.
 #[derive(Default)]
 pub struct Measured {
     /// The mean response time of the launcher's reads in seconds.

@@ -23,7 +23,8 @@ const REST_RIGHT: f64 = 0.8;
 /// The rows of a recording.
 pub struct Judge {
     place: Place,
-    /// Where the file system's device is on the disks. Bios of devices between are not judged a second time.
+    /// The places of the file system's device on the disks. Bios of devices between are not judged a second
+    /// time.
     places: Places,
     /// The unit of this process.
     own_unit: Option<String>,
@@ -71,7 +72,7 @@ pub struct Tally {
     unit_wrong: u64,
 }
 
-/// What a recording says of a bio or request.
+/// A recording's statement about a bio or request.
 struct Said<'a> {
     content: Content,
     path: Option<&'a Path>,
@@ -149,7 +150,7 @@ impl Judge {
         sectors.filter_map(move |sector| self.places.at(disk, sector))
     }
 
-    /// What was said to be of a wrong unit, or of none: the unit, the file, and the bytes.
+    /// Returns the data attributed to a wrong unit, or to none: the unit, the file, and the bytes.
     pub fn misses(&self) -> Vec<(String, String, u64)> {
         let misses = self.misses.borrow();
         misses.iter().map(|((unit, file), bytes)| (unit.clone(), file.clone(), *bytes)).collect()

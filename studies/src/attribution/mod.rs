@@ -11,8 +11,9 @@
 //! With `--on-overlay`, they write through an overlay, and the paths must be those of the files in its upper folder.
 //! With `--short-lived`, the writers make files that they delete at once (`short.rs`).
 //!
-//! With `--lab` it runs in a whole Debian (`system.rs`): there the units are real ones of systemd, and one writer is in a container of Podman. With LVM or LUKS between the file
-//! system and the disks, the bios and requests of the disks are judged (`stack.rs`).
+//! With `--lab` it runs in a complete Debian (`system.rs`): there the units are real ones of systemd, and one
+//! writer is in a container of Podman. With LVM or LUKS between the file system and the disks, the bios and
+//! requests of the disks are judged (`stack.rs`).
 
 mod device;
 mod judge;

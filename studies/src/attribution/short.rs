@@ -21,7 +21,7 @@ use super::{ROLE, Result};
 /// The files that each writer makes.
 const FILES: usize = 400;
 
-/// What a writer does; its name is that of its process.
+/// The load of each writer; its name is that of its process.
 const WRITERS: [(&str, Load); 5] = [
     ("database1", Load::Journal),
     ("database2", Load::Journal),
@@ -32,7 +32,7 @@ const WRITERS: [(&str, Load); 5] = [
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rollback journal: the same name each time, beside the database.
+    /// A rollback journal: the same name each time, next to the database.
     Journal,
     /// Another name each time, in one of several folders.
     Temporary,

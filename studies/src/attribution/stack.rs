@@ -15,7 +15,7 @@ const NAME: &str = "attribution";
 /// The part of a volume that is on the first disk: less than the files need, so that they are on both.
 const FIRST_DISK: &str = "32M";
 
-/// What lies between the file system and the disks.
+/// The layers between the file system and the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Nothing,
@@ -118,7 +118,7 @@ struct Part {
     on_disk: u64,
 }
 
-/// Where the sectors of the file system's device are on the disks.
+/// The places on the disks of the sectors of the file system's device.
 pub struct Places(Vec<Part>);
 
 impl Places {

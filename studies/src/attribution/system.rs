@@ -1,4 +1,4 @@
-//! The writers in a whole Debian, where they are units of systemd and a container of Podman.
+//! The writers in a complete Debian, where they are units of systemd and a container of Podman.
 
 use std::path::Path;
 

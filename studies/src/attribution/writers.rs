@@ -188,7 +188,7 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     for at in (0..MAPPED_BYTES).step_by(4096) {
-        // SAFETY: `at` is inside the mapping, which nobody else uses.
+        // SAFETY: `at` is inside the mapping, which no other code uses.
         unsafe { mapped.cast::<u8>().add(at).write(1) };
     }
     pause();

@@ -26,7 +26,7 @@ const MODEL_WITHIN: f64 = 0.05;
 /// The promise: the time until a guest runs its command, in seconds of this machine.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device of the jobs, whose writes are the most uneven.
+/// The device of the jobs: its writes are the most uneven ones.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
@@ -71,7 +71,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Busy loops beside a guest; they end when this is dropped.
+/// Busy loops that run during a guest's job; they end when this is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -93,7 +93,7 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs both jobs several times, idle and beside busy loops. Returns the number of broken promises.
+/// Runs both jobs several times, idle and during busy loops. Returns the number of broken promises.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
         "The same jobs {RUNS} times on this machine as it is, and {RUNS} times beside two busy loops, by the guest's clock:\n"
@@ -140,7 +140,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// A reader beside two writers at depth 1, sixteen times with other think times.
+/// A reader during two writers at depth 1, sixteen times with other think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
         "A reader beside two writers on {CARD}, {STARTS} starts with other random think times (mean response, ms):\n"

@@ -23,7 +23,7 @@ struct Case {
     what: &'static str,
     /// The fix, which is tested on the emulated card.
     fix: &'static str,
-    /// What the machine does meanwhile.
+    /// The machine's load meanwhile.
     load: Load,
     /// How long a run may last.
     lasting: &'static str,

@@ -87,7 +87,8 @@ fn buffered(analysis: &Analysis) -> Option<f64> {
     percent(count(Group::Reads) + count(Group::WriteAsync), count(Group::Reads) + count(Group::Writes))
 }
 
-/// The share of data among the requests of a workload that only writes. What is only read belongs to mounting.
+/// The share of data among the requests of a workload that only writes. Kinds of data that are only read
+/// belong to mounting.
 fn data_writes(analysis: &Analysis) -> Option<f64> {
     let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
     let (all, data) = written.fold((0, 0), |(all, data), kind| {

@@ -202,7 +202,7 @@ fn plural(group: &str) -> Group {
     if group == "read" { Group::Reads } else { Group::Writes }
 }
 
-/// Returns the report's group of requests for a key such as `writes_below_16k`.
+/// Returns the report's group of requests for a key, for example `writes_below_16k`.
 fn group_of(key: &str) -> Result<Group> {
     [Group::Reads, Group::Writes, Group::All]
         .into_iter()

@@ -113,7 +113,8 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Returns the row of a workload on NILFS2, with F2FS beside it. NILFS2 and ext3 are measured at the same place.
+/// Returns the row of a workload on NILFS2, compared with F2FS. NILFS2 and ext3 are measured at the same
+/// place.
 fn log_structured(
     published: &Published,
     runs: &mut Runs,

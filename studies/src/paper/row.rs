@@ -279,7 +279,7 @@ impl Row {
         Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
-    /// Returns a row of ours that has no published number beside it, so that nothing is compared.
+    /// Returns a row of ours without a published number, so that nothing is compared.
     pub(super) fn ours_alone(what: impl Into<String>, ours: impl Into<String>, why: &str) -> Row {
         Row::new(what, Row::in_words("-", ours), false, Verdict::Cannot, why)
     }

@@ -45,12 +45,12 @@ pub(super) struct Runs {
 /// The guest for what this kernel lacks.
 const GUEST: &str = "lab:6.12";
 
-/// Where something runs.
+/// The machine or guest in which something runs.
 #[derive(Clone, Debug)]
 pub(super) struct At {
     /// `None` for this machine.
     guest: Option<String>,
-    /// What this kernel lacks, if that is why it runs in a guest.
+    /// The feature that this kernel lacks, if that is why it runs in a guest.
     missing: Option<String>,
 }
 

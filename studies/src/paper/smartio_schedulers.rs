@@ -148,8 +148,9 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
 const UNSCORED: &str = "none is scored: the author of the models had read the study. No number was changed after the first \
                         comparison. Four of the twelve rest on assumed times";
 
-/// Which mechanism a modelled slowdown lacks. The numbers follow from the S5's published slowdowns and response times
-/// alone: how many writes completed for each read, and how long a read and a write together took.
+/// Returns the mechanism that a modelled slowdown lacks. The numbers follow from the S5's published slowdowns
+/// and response times alone: how many writes completed for each read, and how long a read and a write
+/// together took.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {

@@ -71,7 +71,7 @@ struct Condition {
     because: String,
 }
 
-/// What fonio says.
+/// The figures that fonio reports.
 #[derive(Debug)]
 struct Said {
     transactions: u64,
@@ -193,7 +193,7 @@ impl Row {
             "xfs" => Filesystem::Xfs,
             other => bail!("`{other}` is not a file system of this benchmark"),
         };
-        // What the ledger has is undone when it is closed, and by the next run after a kill.
+        // Changes in the ledger are undone when it is closed, or by the next run after a kill.
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;

@@ -25,8 +25,9 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether SmartIO's reads are compared with its reads: it is the kernel's, tuned or not, without I/O classes, which
-    /// somebody would have to set for each program, and with the queue's usual settings.
+    /// Whether SmartIO's reads are compared with this variant's reads: it is a scheduler of the kernel, tuned
+    /// or not, with the queue's usual settings, and without I/O classes, which a user would have to set for
+    /// each program.
     pub fn is_rival(&self) -> bool {
         self.scheduler != SMARTIO
             && !self.has_small_requests()
@@ -90,10 +91,10 @@ pub const VARIANTS: [Variant; 14] = [
 pub const SMARTIO: &str = "smartio";
 /// How a profile is emulated: options of `fonio device emulate`, each followed by a space.
 ///
-/// Where a program reads what was never written, these devices read no flash, and reads would not meet writes on their dies; so
-/// all that the parts read is written. The guest's processor serves the device, and is too slow for UFS 3.1 at its speed; the
-/// bounds of schedulers stay what they are. The Galaxy S5 and the A1 card have one die and are as they were when the policy was
-/// tuned.
+/// These devices read no flash for data that was never written, and reads would not meet writes on their
+/// dies. Therefore, all data that the parts read is written before. The guest's processor serves the device,
+/// and is too slow for UFS 3.1 at its speed; the bounds of schedulers stay what they are. The Galaxy S5 and
+/// the A1 card have one die and are as they were when the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",
@@ -105,7 +106,7 @@ pub fn emulated(profile: &str) -> &'static str {
 /// Values by run and operation (`1x1 read`, in µs), for each start.
 pub type Values = BTreeMap<String, Vec<f64>>;
 
-/// Where and how one part is measured.
+/// The place and the conditions in which one part is measured.
 pub struct Cell {
     /// The device's profile; of no meaning for `cost`.
     pub profile: &'static str,
@@ -211,7 +212,7 @@ fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
     Ok(text)
 }
 
-/// What the script printed: fio's JSON objects, and lines `== NAME VALUE`.
+/// Parses the script's output: fio's JSON objects, and lines `== NAME VALUE`.
 fn values(text: &str) -> Result<Values> {
     let mut found = Values::new();
     let mut rest = text;

@@ -13,7 +13,7 @@ use super::goals::alone;
 const DIVISIONS: usize = 50;
 const SEED: u64 = 0x0a_a0;
 
-/// What the halves said.
+/// The results of comparing halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     /// Comparisons.

@@ -35,7 +35,7 @@ const PARTS: [(&str, [u32; 2]); 5] =
     [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
 /// I/Os of each process, quick and else.
 const IOS: [u32; 2] = [200, 1000];
-/// Where the processor's time for a request is measured: not on a profile.
+/// The place at which the processor's time for a request is measured: not on a profile.
 const IN_MEMORY: &str = "memory";
 
 /// The scripts of all parts.

@@ -132,7 +132,7 @@ fn server() -> Result<Command, Box<dyn Error>> {
     Ok(command)
 }
 
-/// What a transaction costs without cuts and without the disturbing process.
+/// Measures the cost of a transaction without cuts and without the disturbing process.
 fn costs(library: &Path) -> Result<(), Box<dyn Error>> {
     println!(
         "Writes, flushes and KiB of the device for each transaction (5 rows, {} s on `{PROFILE}`, ext4):\n",

@@ -1,4 +1,4 @@
-//! What the programs of a situation do, apart from fio and SQLite. Each runs until it is killed.
+//! The actions of a situation's programs, apart from fio and SQLite. Each program runs until it is killed.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -1,8 +1,8 @@
 //! `cargo studies verdicts`: fonio's verdicts on situations whose cause is known.
 //!
 //! Each situation runs on an emulated device of its own, with a file system. Its programs are processes with names of their
-//! own; fonio records the whole machine for a while, as `fonio check` does, and its report is compared with what is known:
-//! whether storage held a program up, which program, for which file, and behind whose requests.
+//! own; fonio records the machine for a while, as `fonio check` does, and its report is compared with the
+//! known cause: whether storage held a program up, which program, for which file, and behind whose requests.
 
 mod acts;
 
@@ -25,7 +25,7 @@ use crate::process;
 
 /// The situations.
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The time for which each is recorded, longer than the least for a verdict.
+/// The time for which each is recorded, longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 /// The size of each device.
 const SIZE: &str = "1GiB";
@@ -73,7 +73,7 @@ fn ext4() -> String {
     "ext4".to_owned()
 }
 
-/// What fonio said, and what of it is right.
+/// fonio's statements, and whether they are right.
 struct Said {
     verdict: String,
     problem: bool,

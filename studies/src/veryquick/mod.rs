@@ -87,7 +87,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What a run of the tests said.
+/// The results of a run of the tests.
 struct Said {
     tests: u64,
     failed: BTreeSet<String>,
@@ -165,7 +165,7 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     found()?.context("the sources have no test/veryquick.test")
 }
 
-/// Where apt finds Debian 12's sources: at this machine's own mirror.
+/// Returns apt's source list for Debian 12: this machine's own mirror.
 fn source_list() -> Result<String> {
     let mut own = Command::new("apt-get");
     let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;

@@ -14,7 +14,7 @@ use fonio_lab::Archive;
 use super::target::Target;
 use crate::process;
 
-/// Where the unwinder is in `rust-src`.
+/// The folder of the unwinder in `rust-src`.
 const UNWINDER: &str = "lib/rustlib/src/rust/src/llvm-project/libunwind";
 /// Its sources for ARM, in C++; and in C and assembly.
 const CPP: [&str; 2] = ["libunwind.cpp", "Unwind-EHABI.cpp"];

@@ -1,7 +1,7 @@
 //! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the programs, and removes them.
 //!
-//! Before that, QEMU executes the programs for foreign processors here, with the least processor that each is for: a guest has a
-//! newer one, which would also execute instructions that an old board lacks.
+//! Before that, QEMU executes the programs for foreign processors here, with the minimum processor for each:
+//! a guest has a newer one, which would also execute instructions that an old board lacks.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ const TRACE_THERE: &str = "/root/trace.txt";
 const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
     -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
 
-/// What is done, what its output must contain, and what it shows.
+/// A command, the text that its output must contain, and the behaviour that it shows.
 pub type Step = (&'static str, &'static str, &'static str);
 
 const STEPS: [Step; 20] = [
@@ -79,7 +79,7 @@ const STEPS: [Step; 20] = [
 
 const REPORT_OF_WATCH: &str =
     "dd if=/dev/zero of=/root/watched bs=1M count=8 conv=fsync 2>/dev/null; sleep 65; fonio watch report";
-/// What the report of the watch says on 32-bit ARM instead.
+/// A part of the watch's report on 32-bit ARM instead.
 pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
 
 /// A further step on 32-bit ARM, while the package is installed.

@@ -1,8 +1,8 @@
 //! Images for containers, made without a container engine: an archive that `podman load` and `docker load` take.
 //!
-//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`) and has, beside it, the list of older
-//! versions of Docker (`manifest.json`), which names the same blobs. `packages/container/Containerfile` describes the same
-//! image for those who build it with an engine.
+//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`). It also has the list of
+//! older versions of Docker (`manifest.json`), which names the same blobs. `packages/container/Containerfile`
+//! describes the same image for those who build it with an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::process;
 
 /// The name of the image; the version follows after a colon.
 pub const NAME: &str = "localhost/fonio";
-/// Where the program is in the image.
+/// The path of the program in the image.
 const PROGRAM: &str = "usr/bin/fonio";
 /// Folders of the image, and their permissions: fonio writes temporary recordings into the first; the second is for recordings
 /// that are kept.

@@ -59,7 +59,7 @@ systemctl is-active notes.service backup.service
 const FILES: &str = "for file in $(find /etc /var/lib/fonio -type f 2>/dev/null | grep -v -e ^/etc/machine-id -e ^/etc/resolv.conf | sort); \
     do sha256sum $file; done";
 
-/// What the machine has in force.
+/// Prints the settings that are in force on the machine.
 const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; grep -o '\\[.*\\]' /sys/block/sda/queue/scheduler; grep . /sys/block/sda/queue/nr_requests /sys/block/sda/queue/read_ahead_kb; \
     cat /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
@@ -93,7 +93,7 @@ impl Steps<'_, '_> {
         Ok(said)
     }
 
-    /// What is in force, and what is in files.
+    /// Returns the settings in force, and the checksums of the files in which settings are kept.
     fn state(&mut self) -> Result<[String; 2]> {
         Ok([text(self.system, IN_FORCE)?, text(self.system, FILES)?])
     }

@@ -1,5 +1,5 @@
-//! Writes beside reads by the module's policy in user space, on a device that serves both at the same time: a reader and a
-//! writer with one request at a time each. All instants are virtual, so the figures are exact.
+//! Writes during reads by the module's policy in user space, on a device that serves both at the same time: a
+//! reader and a writer with one request at a time each. All instants are virtual, so the figures are exact.
 
 use fonio_testing::{Need, has};
 

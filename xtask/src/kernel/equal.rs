@@ -1,5 +1,6 @@
-//! The module's policy with the study's settings beside `fonio-sim`'s model of the study: same input, same decisions, where
-//! both follow the study. docs/scheduler.md lists where the study leaves a choice and they differ; the inputs here avoid that.
+//! Compares the module's policy, with the study's settings, with `fonio-sim`'s model of the study: same
+//! input, same decisions, where both follow the study. docs/scheduler.md lists the choices that the study
+//! leaves and in which they differ; the inputs here avoid these.
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
@@ -11,14 +12,14 @@ use super::policy::Driver;
 const INPUTS: u64 = 40;
 const EVENTS: u64 = 1_000;
 
-/// Which inputs are made.
+/// The kinds of inputs.
 #[derive(Clone, Copy, Debug)]
 enum Family {
     /// One priority, any sectors; limits that no input reaches, because the two tell sequential requests by other means.
     OnePriority,
     /// One priority, small limits; reads are sequential in each process, writes are random.
     Limits,
-    /// Real-time reads beside reads and writes of the best-effort class, one level each.
+    /// Real-time reads during reads and writes of the best-effort class, one level each.
     TwoClasses,
 }
 

@@ -99,7 +99,7 @@ fn vectors_give_their_answers() {
     }
 }
 
-/// What a request is, for the rules.
+/// The properties of a request that the rules use.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     came: u64,

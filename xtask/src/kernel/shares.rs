@@ -12,7 +12,7 @@ const READ_NS: u64 = 150_000;
 const GAP_NS: u64 = 10_000;
 const END_NS: u64 = 1_000_000_000;
 
-/// Programs of one level, each with so many random reads at a time.
+/// Programs of one level, each with `reads` random reads at a time.
 struct Programs {
     level: u64,
     programs: u64,

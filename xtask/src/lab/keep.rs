@@ -1,6 +1,6 @@
-//! Whether settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio fix undo`: the part *keep* of
-//! `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are on a user's machine, so it runs in a whole
-//! Debian.
+//! Checks that settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio
+//! fix undo`: the part *keep* of `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are
+//! on a user's machine, so it runs in a complete Debian.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -65,11 +65,11 @@ const VALUES: [&str; 16] = [
     "/srv/hot ext4",
 ];
 
-/// What the control group and the processes of the unit have.
+/// Prints the settings of the unit's control group and processes.
 const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
     /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
-/// What the machine has now.
+/// Prints the machine's present settings.
 const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.cost is on; findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
     cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
     systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
@@ -81,10 +81,10 @@ const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.c
     of /srv/files fonio-bfuse-srv-files.service; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
-/// What programs write to the folders between the changes.
+/// Writes to the folders between the changes, as programs do.
 const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
 
-/// What the folders hold after two of these.
+/// Prints the contents of the folders after two of these writes.
 const WRITTEN: &str =
     "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 

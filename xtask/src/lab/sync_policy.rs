@@ -1,4 +1,5 @@
-//! `cargo xtask lab test sync-policy`: the fix and its units in a whole Debian, over a clean reboot and a power cut.
+//! `cargo xtask lab test sync-policy`: the fix and its units in a complete Debian, over a clean reboot and a
+//! power cut.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Charts of distribution functions as inline SVG, which needs no script and follows the page's colours. The text next to each
-//! chart has the same numbers.
+//! Charts of distribution functions as inline SVG, which needs no script and follows the page's colours. The
+//! text next to each chart has the same numbers.
 
 use fonio_core::Unit;
 

@@ -112,7 +112,7 @@ pub struct Position {
     pub seq: i64,
 }
 
-/// The figure or sum that is ranked.
+/// The entries of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Every result.

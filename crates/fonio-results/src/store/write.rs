@@ -1,6 +1,6 @@
 //! The thread that writes. It takes everything that waits, up to `BATCH_MAX`, writes it in one transaction, and answers after
-//! the commit: an acknowledged result is on disk. One sync serves a complete batch, so thousands of submissions a second are
-//! possible.
+//! the commit: an acknowledged result is on disk. One sync serves a complete batch, so thousands of
+//! submissions a second are possible.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};

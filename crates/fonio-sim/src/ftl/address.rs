@@ -138,7 +138,8 @@ impl<K: Number, V: Number> Table<K, V> {
         self.raw.len() as u32
     }
 
-    /// Returns the first of the keys with the smallest stored value, and that value. `None` in an empty table.
+    /// Returns the first of the keys with the smallest stored value, and that value. `None` in an empty
+    /// table.
     pub(crate) fn least(&self) -> Option<(K, V)> {
         let (mut first, mut least) = (0, *self.raw.first()?);
         for (key, raw) in self.raw.iter().enumerate() {

@@ -56,8 +56,8 @@ struct RandomLog {
 }
 
 impl<W: Watch> Fast<W> {
-    /// A device never written, with `random_logs` random log blocks and the sequential one. The seed decides the
-    /// order in which erase blocks are used.
+    /// A device never written, with `random_logs` random log blocks and the sequential one. The seed decides
+    /// the order in which erase blocks are used.
     ///
     /// # Panics
     ///

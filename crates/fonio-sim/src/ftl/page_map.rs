@@ -136,8 +136,8 @@ impl<W: Watch> PageMap<W> {
     ///
     /// # Panics
     ///
-    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies or of
-    /// units in a page that is not a power of two.
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies
+    /// or of units in a page that is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,

@@ -14,8 +14,8 @@ use crate::ftl::{Ftl, Geometry, Unwatched};
 /// The minimum number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
 
-/// The minimum number of superblocks of a page-mapped device that is smaller than its profile's. It keeps the superblocks
-/// that are reserved for garbage collection a small part of the device.
+/// The minimum number of superblocks of a page-mapped device that is smaller than its profile's. It keeps the
+/// superblocks that are reserved for garbage collection a small part of the device.
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// Reports every error that building the device could report.

@@ -99,8 +99,8 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// If the text is not TOML, a key is unknown, missing or of the wrong form, or values are out of range or contradict
-    /// each other.
+    /// If the text is not TOML, a key is unknown, missing or of the wrong form, or values are out of range or
+    /// contradict each other.
     pub fn parse(name: &str, toml_text: &str) -> Result<Profile, ProfileError> {
         let profile = text::parse(name, toml_text)?;
         build::check(&profile)?;

@@ -163,7 +163,8 @@ impl Lists {
     }
 }
 
-/// Which direction has its batch. Several lists can share it: then a batch goes on with the requests of another one.
+/// The batch in progress and its direction. Several lists can share it: then a batch goes on with the
+/// requests of another list.
 #[derive(Debug)]
 pub(super) struct Batches {
     settings: Settings,

@@ -33,7 +33,8 @@ use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
 pub struct Settings {
     /// How long a queue is served before another one.
     pub slice: Nanos,
-    /// The maximum number of further requests of a queue, in the dispatch queue and in flight, while another queue waits.
+    /// The maximum number of requests of a queue that have left it, for the dispatch queue or the device,
+    /// while another queue waits.
     pub quantum: u32,
     /// The maximum number of requests in flight, by [`Kind`]. None is 0.
     pub limits: [u32; 4],

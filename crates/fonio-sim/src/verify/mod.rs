@@ -212,9 +212,9 @@ fn phone(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     Ok(())
 }
 
-/// The desktop's host is not in a card's profile. Its effect is taken from the other seven cards: the median of
-/// their published desktop over phone numbers. The phone's number was fitted, so the two tables and that ratio give the
-/// desktop's number without the simulator.
+/// The desktop's host is not in a card's profile. Its effect is taken from the other seven cards: the median
+/// of their published desktop over phone numbers. The phone's number was fitted, so the two tables and that
+/// ratio give the desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let published = all(card.desktop);
@@ -322,7 +322,8 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
     }
 }
 
-/// The gain of RAID-0 over two devices of this kind for 4 KiB random writes over `range`, with `depth` of them in flight.
+/// The gain of RAID-0 over two devices of this kind for 4 KiB random writes over `range`, with `depth` of
+/// them in flight.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ use crate::lines::{Line, Lines};
 
 /// The number of lines after which a batch ends, although it is not full.
 const LINES_MAX: usize = 64 * 1024;
-/// The most processors whose last device is remembered.
+/// The maximum number of processors whose last device is remembered.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
 /// Whether `head` begins a file in blkparse's default text: one of its first lines is an event.

@@ -23,7 +23,7 @@ use crate::input::Input;
 const BUFFER: usize = 128 * 1024;
 /// With this many bytes in the buffer, a record and the header after it are complete.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
-/// The most rows other than events in a batch.
+/// The maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
 
 /// The output of streams other than events.
@@ -363,7 +363,7 @@ impl Stream {
 
     /// blkparse makes the times of events relative to the first, but leaves those of thread and clock notes unchanged.
     /// A note is written directly before the event that caused it, so a note that is later than the event after it has
-    /// such an unchanged time.
+    /// an unchanged time.
     fn first_event_after_notes(&mut self, time: u64, beside: &mut Beside) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());

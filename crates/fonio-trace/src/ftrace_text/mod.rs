@@ -78,7 +78,7 @@ struct State {
     shows: KindSet,
     counter: bool,
     unix_ns_at_zero: Option<i64>,
-    /// The number of lines that are neither events nor comments, and the first such line.
+    /// The number of lines that are neither events nor comments, and the first of these lines.
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,

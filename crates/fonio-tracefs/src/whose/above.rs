@@ -11,14 +11,14 @@ use rustc_hash::FxHashSet;
 
 use super::{Attribution, FLUSH, Whose, place};
 
-/// The most pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
+/// The maximum number of pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
 const PIECES_MAX: usize = 32 * 1024;
 
 /// A bio that moved to the device below: from a partition to its disk, or from a mapped device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassedOn {
     pub(super) now: (DeviceId, Sector),
-    /// Where it was first.
+    /// The device and sector on which it was queued first.
     pub(super) first: (DeviceId, Sector),
     /// Whose it is, if it was queued on a device above.
     pub(super) whose: Option<Whose>,
@@ -46,7 +46,7 @@ impl Above {
         }
         let (device, first) = (event.device, event.sector.0);
         let end = first.saturating_add(event.bytes.0.div_ceil(SECTOR_BYTES));
-        // What lies under the new bio is gone. Of an older one, the front or the end can remain.
+        // The new bio replaces the pieces under it. The front or the end of an older piece can remain.
         while let Some((&(of, begin), &(until, older))) = self.young.range(..(device, end)).next_back()
             && of == device
             && until > first

@@ -1,4 +1,4 @@
-//! What stalled, who, in what, and why.
+//! The stalls: who was blocked, in what, and why.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{BlockedIn, Op};
@@ -9,7 +9,7 @@ use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
 
-/// What stalled since an instant.
+/// The stalls since an instant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StallsAnswer {
     /// The answer in one sentence.
@@ -24,7 +24,7 @@ pub struct StallsAnswer {
     pub stalls: Vec<ToldStall>,
     /// All stalls, also those that it only counts.
     pub stalls_in_all: u64,
-    /// What a reader should know, each in one sentence.
+    /// Notes for the reader, each in one sentence.
     pub notes: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub struct StallsAnswer {
 pub struct ToldStall {
     /// When it began, in UTC.
     pub began_utc: String,
-    /// Who was blocked in what, for how long, and why.
+    /// A sentence that says who was blocked in what, for how long, and why.
     pub sentence: String,
     /// The same for programs.
     #[serde(flatten)]
@@ -187,7 +187,7 @@ pub fn stall_operation(stall: &Stall) -> &'static str {
     }
 }
 
-/// What a reader of a span should know.
+/// Returns the notes for a reader of a span.
 pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     let mut notes = Vec::new();
     for event in &sum.events {

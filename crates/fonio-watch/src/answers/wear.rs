@@ -1,4 +1,4 @@
-//! Who wears a device out, and when it will be worn out.
+//! The parties that wear a device out, and the time until it is worn out.
 //!
 //! The rate is what the kernel's counters counted. How much a device endures comes from the best source there is, and the answer
 //! says which: what its maker states (the user's settings), the wear that it reports itself, or an assumption with a wide range.
@@ -27,7 +27,7 @@ const STEP: f64 = 10.0;
 const YEARS_MAX: f64 = 100.0;
 const ROWS_MAX: usize = 12;
 
-/// Who wears out the devices.
+/// The wear of the devices, and the parties that cause it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WearAnswer {
     /// The answer in one sentence for each device.
@@ -38,7 +38,7 @@ pub struct WearAnswer {
     pub watched_s: u64,
     /// Each device that was written.
     pub devices: Vec<WornDevice>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -53,9 +53,9 @@ pub struct WornDevice {
     /// `None` if too little was watched.
     pub written_per_day: Option<ByteCount>,
     pub health: Option<HealthReading>,
-    /// Who wrote, the most first.
+    /// The parties that wrote, those with the most bytes first.
     pub parties: Vec<PartyShare>,
-    /// What was written, the most first.
+    /// The written files, those with the most bytes first.
     pub files: Vec<FileShare>,
     /// Written for the journal and the metadata of file systems, as a part of what was attributed.
     pub file_system_share: f64,
@@ -89,11 +89,11 @@ pub struct Estimate {
     pub years_at_least: f64,
     /// At most; `None` if there is no bound.
     pub years_at_most: Option<f64>,
-    /// What it rests on.
+    /// The basis of the estimate.
     pub basis: Basis,
 }
 
-/// What an estimate rests on.
+/// The basis of an estimate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -290,7 +290,7 @@ pub fn wear_sentence(device: &WornDevice) -> String {
     format!("{written}{}.{when}", who.unwrap_or_default())
 }
 
-/// What a device reports of its health, in words.
+/// Describes a device's health report in words.
 pub fn health_facts(health: &HealthReading) -> Vec<String> {
     let mut facts = Vec::new();
     let life = health.life_used_percent.max(health.life_used_b_percent);

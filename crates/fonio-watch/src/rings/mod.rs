@@ -38,7 +38,7 @@ const DAY_S: i64 = 24 * 3600 - 1800;
 /// A ring in the file.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
-    /// Where its first slot is.
+    /// The position of its first slot.
     at: u64,
     slots: u64,
     slot_bytes: u64,

@@ -15,11 +15,12 @@ use flate2::write::DeflateEncoder;
 use crate::summary::{Bounds, Summary};
 
 pub(super) const HEADER_BYTES: usize = 16;
-/// The most bytes that a slot can decompress to: a full one has about 100 KiB.
+/// The maximum number of bytes that a slot can decompress to: a full one has about 100 KiB.
 const DECODED_MAX: u64 = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Encodes summaries as they are. The result is filled up to a whole page, so that the file system need not read the rest.
+/// Encodes summaries as they are. The result is padded to full pages, so that the file system need not read
+/// the rest.
 pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     let plain = postcard::to_stdvec(summaries).expect("summaries can be encoded");
     let mut slot = vec![0; HEADER_BYTES];

@@ -133,7 +133,7 @@ impl Runner {
         &self.workload
     }
 
-    /// Where each place is, overrides applied.
+    /// Returns the directory of each place, overrides applied.
     #[must_use]
     pub fn places(&self) -> &BTreeMap<String, PathBuf> {
         &self.places

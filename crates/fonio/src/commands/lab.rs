@@ -47,7 +47,7 @@ fn announce(text: &str) {
 /// `fonio lab list --json`.
 #[derive(Serialize)]
 struct Listing<'a> {
-    /// Where fetched files are.
+    /// The folder of fetched files.
     folder: &'a Path,
     kernels: &'a [fonio_lab::Kernel],
 }

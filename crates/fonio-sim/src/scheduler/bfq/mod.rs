@@ -31,8 +31,8 @@ use super::{Class, Priority, Request, Scheduler};
 /// The tunables, under the kernel's names, and properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes it measure the
-    /// device, is not modelled.
+    /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes
+    /// it measure the device, is not modelled.
     pub max_budget: u64,
     /// The longest that a queue has the device.
     pub timeout_sync: Nanos,

@@ -76,7 +76,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Emits the run time since the last such event, as the kernel does, unless it is zero.
+    /// Emits the run time since the last event of this kind, as the kernel does, unless it is zero.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {

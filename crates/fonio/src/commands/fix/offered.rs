@@ -7,9 +7,10 @@ use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;
 
-/// Returns up to two commands to try first, for the findings that users may notice. The first command applies the fix of
-/// the most important finding that has one. The second measures the first fix that can be switched while programs run.
-/// Both are returned only if this is the machine that was recorded, and the fix can still be made on it.
+/// Returns up to two commands to try first, for the findings that users may notice. The first command applies
+/// the fix of the most important finding that has one. The second measures the first fix that can be switched
+/// while programs run. Both are returned only if this is the machine that was recorded, and the fix can still
+/// be made on it.
 pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     if meta.host.name.as_deref() != rustix::system::uname().nodename().to_str().ok() {
         return Vec::new();

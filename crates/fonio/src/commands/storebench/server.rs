@@ -1,7 +1,8 @@
 //! Speaks to a results service over HTTP, with TLS for addresses that begin with `https://`.
 //!
-//! A server's certificate is checked against the authorities that browsers trust. Their list is built in, because a
-//! board may have no list, or an old one. As with OpenSSL, the variable `SSL_CERT_FILE` names a file with other ones.
+//! A server's certificate is checked against the authorities that browsers trust. Their list is built in,
+//! because a board may have no list, or an old one. As with OpenSSL, the variable `SSL_CERT_FILE` names a
+//! file with other ones.
 
 use std::time::Duration;
 use std::{fs, io};

@@ -1,4 +1,4 @@
-//! `cargo xtask demo results`: the results service once, on this machine.
+//! `cargo xtask demo results`: runs the results service once, on this machine.
 //!
 //! It starts the service on a free port with a new database, sends the shipped results of models, measures emulated cards with
 //! `fonio storebench`, sends the results as a user would, and shows the page of the first one. The database, the results and

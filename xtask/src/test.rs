@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that must pass before a change lands. `--fast`: a part of it, for work in between.
+//! `cargo xtask test`: all checks that must pass before a change lands. `--fast`: a part of them, for work in
+//! between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

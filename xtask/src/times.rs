@@ -1,4 +1,4 @@
-//! `cargo xtask times`: how long the demo and the tests take in a new clone, part by part.
+//! `cargo xtask times`: measures how long the demo and the tests take in a new clone, part by part.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The exit codes, the same for every command, and the only place where one is chosen.
+//! The exit codes, the same for every command. Only this file chooses one.
 
 use std::fmt::Write;
 use std::io;

@@ -1,4 +1,5 @@
-//! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
+//! Converts a comparison into a document: the differences, their sizes, and the figures without a shown
+//! difference.
 
 use fonio_analysis::compare::interval::LEAST_EFFECT;
 use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};

@@ -1,7 +1,7 @@
 //! A report before it is rendered.
 //!
-//! A document is built once and passed to a renderer. Each section answers a question in the words of the user. Its charts
-//! always come with a table, so that no information depends on colour alone.
+//! A document is built once and passed to a renderer. Each section answers a question in the user's words.
+//! Its charts always come with a table, so that no information depends on colour alone.
 
 use fonio_core::Unit;
 

@@ -1,4 +1,4 @@
-//! Checks that the report's script formats numbers like the rest of fonio.
+//! Checks that the report's script formats numbers as the rest of fonio does.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! Loads a service on this machine, for `cargo xtask bench results`; prints one JSON object. It connects to 127.0.0.1 only.
+//! Puts load on a service on this machine, for `cargo xtask bench results`; prints one JSON object. It
+//! connects to 127.0.0.1 only.
 //!
 //! - `load ranking PORT RATE SECONDS`: asks for pages of rankings at a constant rate, whether or not answers are late
 //! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE

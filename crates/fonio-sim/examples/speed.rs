@@ -1,4 +1,5 @@
-//! How fast devices are simulated: millions of 4 KiB requests a second on one core, and the memory it took.
+//! Measures how fast devices are simulated: millions of 4 KiB requests a second on one core, and the memory
+//! used.
 //!
 //! All cases run in the same process, one after the other; the memory is the process's maximum so far.
 

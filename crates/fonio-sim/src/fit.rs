@@ -1,4 +1,4 @@
-//! Solves for numbers of a profile, so that the model gives published or measured numbers.
+//! Solves for numbers of a profile that make the model give published or measured numbers.
 //!
 //! Each target names one key of the profile that the fit may change. In each round, every key moves by one step of the
 //! secant method, until all targets are met: the numbers depend on one another, but each mostly on its own key.

@@ -1,4 +1,4 @@
-//! The class `cache`: no sync.
+//! The class `cache`, whose databases are not synced.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! The class `learn`: counts what a program does with a database, and suggests a class.
+//! The class `learn`: counts a program's writes and syncs of a database, and suggests a class.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;

@@ -1,5 +1,6 @@
-//! A shared library for programs that use SQLite: it syncs each database as a policy says ([`fonio_sync_policy`]), whatever the
-//! program asks for. `docs/sync-policy.md` describes it for users.
+//! A shared library for programs that use SQLite: it syncs each database as a policy says
+//! ([`fonio_sync_policy`]), regardless of the program's own settings. `docs/sync-policy.md` describes it for
+//! users.
 //!
 //! It never brings an SQLite of its own, but works on the one that the program uses: `library.rs` finds that. It comes into a
 //! program in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by LD_PRELOAD

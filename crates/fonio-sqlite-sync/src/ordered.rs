@@ -1,9 +1,9 @@
 //! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by [`crate::wal`].
 //!
 //! With NORMAL, SQLite syncs the log before it copies pages from it into the database, and the database before it reuses the log, but
-//! not the log at each commit. So a power cut leaves the database of an earlier commit. This holds for write-ahead mode only: in the
-//! other modes, the level stays as the program set it. Attached databases keep their level too, because SQLite gives no sign when
-//! their attachment is complete.
+//! not the log at each commit. Therefore, a power cut leaves the database as of an earlier commit. This holds
+//! for write-ahead mode only: in the other modes, the level stays as the program set it. Attached databases
+//! keep their level too, because SQLite does not signal that an attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;

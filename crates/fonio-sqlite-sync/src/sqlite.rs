@@ -1,4 +1,4 @@
-//! The parts of SQLite's C interface that are used here, by `sqlite3.h`. Names are SQLite's.
+//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. Names are SQLite's.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,8 @@
 //! Opens the files of databases in SQLite's place.
 //!
-//! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …). Everything that opens a
-//! database of SQLite calls them in the end, also a VFS of the application above them.
+//! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …).
+//! All code that opens a database of SQLite calls these in the end, including an application's VFS above
+//! them.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,8 @@
-//! A write-ahead log that is synced by us.
+//! A write-ahead log that this library syncs.
 //!
-//! Invariant: if the oldest write that is not on the disk is older than the window, no further write begins before that has been
-//! synced. So the transactions that a power cut loses lie within one window, however slow the device is.
+//! Invariant: if the oldest write that is not on the disk is older than the window, no further write begins
+//! before the log is synced. Therefore, a power cut loses only transactions within one window, however slow
+//! the device is.
 
 use std::ffi::c_int;
 use std::fs::File;

@@ -1,7 +1,8 @@
 //! Everything that this library remembers in a process.
 //!
-//! A child of fork(2) has only the thread that called it, and locks that other threads held stay locked in it. So a child begins with
-//! a new world; SQLite does not allow it to use the databases that its parent opened.
+//! A child of fork(2) has only the thread that called it, and locks that other threads held stay locked in
+//! it. Therefore, a child begins with a new world; SQLite does not allow it to use the databases that its
+//! parent opened.
 
 use std::path::Path;
 use std::ptr;

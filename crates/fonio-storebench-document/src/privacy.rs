@@ -1,5 +1,6 @@
 //! Refuses texts that name a machine or a single device. StoreBench's own check refuses paths, addresses and long numbers; the
-//! service adds names of hosts and words that introduce a serial number, because not everybody sends with `fonio`.
+//! service adds names of hosts and words that introduce a serial number, because other programs than `fonio`
+//! can send results.
 
 use serde_json::Value;
 

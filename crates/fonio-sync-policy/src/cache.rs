@@ -1,11 +1,13 @@
 //! The contract of databases that are never synced.
 //!
-//! Beside the database `x` lies the marker `x-fonio-boot` with the number of the boot in which it was last written without sync.
+//! Next to the database `x` lies the marker `x-fonio-boot` with the number of the boot in which `x` was last
+//! written without sync.
 //!
-//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So, if the marker names an earlier boot,
-//! the database may have lost any of its writes since then, unless that boot ended cleanly; and if there is no marker, none was
-//! unsynced. The files are removed before the marker, so a power cut in between removes the rest next time. A program that is killed
-//! changes nothing: its writes are in the page cache, and the marker names the current boot.
+//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. Therefore, if the
+//! marker names an earlier boot, the database may have lost any of its writes since then, unless that boot
+//! ended cleanly; without a marker, every write was synced. The files are removed before the marker: after a
+//! power cut in between, the rest is removed next time. A killed program changes nothing: its writes are in
+//! the page cache, and the marker names the current boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

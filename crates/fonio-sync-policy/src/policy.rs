@@ -1,4 +1,4 @@
-//! The rules: which class a database has.
+//! The rules, which give each database its class.
 
 use std::borrow::Cow;
 use std::fs;

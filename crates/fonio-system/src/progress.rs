@@ -1,5 +1,5 @@
-//! Tells what long work is doing, on standard error: on a terminal in one line that is replaced, otherwise in a line every
-//! ten seconds, so that a log shows that the work goes on.
+//! Reports the progress of long work on standard error: on a terminal in one line that is replaced, otherwise
+//! in a line every ten seconds, so that a log shows that the work continues.
 //!
 //! [`say!`](crate::say) prints a sentence without disturbing that line.
 

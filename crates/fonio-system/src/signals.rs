@@ -1,8 +1,8 @@
 //! Handles signals that end a program: a flag or a socket asks the program to stop, or a listener counts them for a
 //! while.
 //!
-//! [`watch`] and [`wake_on`] take a signal over until the process ends, a [`Listener`] until it is dropped. When
-//! nothing listens any more, a signal has the same effect as before: it ends the process, unless the process ignored it
+//! [`watch`] and [`wake_on`] take a signal over until the process ends, a [`Listener`] until it is dropped.
+//! After that, a signal has the same effect as before: it ends the process, unless the process ignored it
 //! from its start (`nohup`) or handles it itself.
 
 use std::io::{self, Read};

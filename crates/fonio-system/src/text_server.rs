@@ -1,4 +1,5 @@
-//! A small HTTP server that gives texts: figures for Prometheus and for sensors. It reads nothing and changes nothing.
+//! A small HTTP server that serves texts: figures for Prometheus and for sensors. It reads nothing and
+//! changes nothing.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,5 +1,5 @@
-//! Skips tests on machines that lack what they need, and counts the skips; and reads commands and tables from documents
-//! ([`markdown`]).
+//! Skips tests on machines that lack something the tests need, and counts the skips; also reads commands and
+//! tables from documents ([`markdown`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports such a test as "ok" and hides its
 //! output. Therefore each skip also adds a line to the file named by [`SKIPS`], which `cargo xtask test` reads and counts.

@@ -1,4 +1,4 @@
-//! How much a watch has written to the medium in the last 24 hours, and what it may still write.
+//! The bytes that a watch has written to the medium in the last 24 hours, and those that it may still write.
 
 use std::collections::VecDeque;
 use std::time::Duration;

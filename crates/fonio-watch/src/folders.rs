@@ -1,4 +1,4 @@
-//! The files of a watch: what lasts, on the medium; what is lost at a reboot, in memory.
+//! The files of a watch: lasting files on the medium; files that a reboot may remove, in memory.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `RUN/unwritten` | the minutes that are not in the history yet; renewed each minute |
 //! | `RUN/kept/*.stall` | kept stalls that are not on the medium yet, 4 MiB at most |
 //!
-//! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`, the next watch takes
-//! `unwritten` up.
+//! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`,
+//! the next watch reads `unwritten` and continues with it.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,5 @@
-//! A histogram of durations in classes of powers of two: small, exact to merge, and good enough to see what is slow.
+//! A histogram of durations in classes of powers of two: small, exact to merge, and precise enough to show
+//! slow operations.
 
 use fonio_core::Nanos;
 use fonio_core::statistics::doublings::{Doublings, class_of};

@@ -1,4 +1,4 @@
-//! The figures that servers give away while the watch runs.
+//! The figures that the servers give to other programs while the watch runs.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

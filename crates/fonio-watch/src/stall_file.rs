@@ -1,8 +1,8 @@
-//! The file of a kept stall: what happened in the minute before, in little space, to be explained later.
+//! The file of a kept stall: a compact record of the minute before, to be explained later.
 //!
-//! A recording in Parquet would take more memory to write than the watch may use, and ten files. This is one file: a magic
-//! number and a version, then in gzip the head ([`Head`]) and the requests in the compact encoding. A request takes about 15
-//! bytes. [`Kept::pour`] gives the rows of a recording.
+//! A recording in Parquet would take more memory to write than the watch may use, and ten files. A kept stall
+//! is one file: a magic number and a version, then in gzip the head ([`Head`]) and the requests in the
+//! compact encoding. A request takes about 15 bytes. [`Kept::pour`] gives the rows of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Tells a stall, with who and why, and keeps the minute before it.
+//! Reports a stall, with its parties and its reason, and keeps the minute before it.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! Adds up what is seen in a minute, by number; names come at its end.
+//! Adds up the events of a minute by number; names are looked up at its end.
 
 use fonio_core::{ByteCount, Content, DeviceId, Op};
 use fonio_record::observer::{Inode, Observed, ObservedRequest, Observer, PartyId};

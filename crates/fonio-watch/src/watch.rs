@@ -1,10 +1,12 @@
-//! The watch itself: one loop that takes what the observer saw about once a second, ends a minute, and writes to the medium now and then.
+//! The watch itself: one loop. About once a second, it takes the observer's rows; at the end of a minute, it
+//! closes the minute; at longer intervals, it writes to the medium.
 //!
-//! Its life: [`Watch::begin`] takes the place of the one watch and takes up what an earlier one left; [`Watch::run`] goes on
-//! until it is stopped; then the minutes so far are written and synced. Memory is bounded everywhere: 8 MiB
-//! for the last minute, a few hundred KiB for the minutes between two writes.
+//! Lifecycle: [`Watch::begin`] locks out other watches and reads the files that an earlier one left;
+//! [`Watch::run`] continues until it is stopped; then the minutes so far are written and synced. Memory is
+//! bounded everywhere: 8 MiB for the last minute, a few hundred KiB for the minutes between two writes.
 //!
-//! A failure to write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write tries again.
+//! A failed write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write
+//! tries again.
 
 use std::collections::VecDeque;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Decides why something stalled, by the requests of that time.
+//! Decides the reason of a stall from the requests of that time.
 
 use fonio_core::{ByteCount, DeviceId, Op, Timestamp};
 use fonio_record::observer::{ObservedRequest, Party, PartyId};

@@ -1,4 +1,4 @@
-//! Progress and marks of a run while it goes on.
+//! The progress and the marks of a run, while it runs.
 
 use serde::{Deserialize, Serialize};
 

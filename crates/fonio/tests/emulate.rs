@@ -1,4 +1,4 @@
-//! `fonio device emulate` from outside: what it prints, how it ends, and that it cleans up.
+//! `fonio device emulate` from outside: its output, its end, and its cleanup.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

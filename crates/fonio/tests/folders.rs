@@ -1,5 +1,5 @@
-//! `fonio fix` of folders, with real mounts: each test is a script in a mount namespace of its own, with an empty `/run` and
-//! `/var/lib`, so that nothing of the machine is seen or changed.
+//! `fonio fix` of folders, with real mounts. Each test is a script in a mount namespace of its own, with an
+//! empty `/run` and `/var/lib`; it neither sees nor changes the machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::process::{Command, Output};

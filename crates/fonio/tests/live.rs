@@ -1,5 +1,5 @@
-//! `fonio fix trial` on a loop device, with slices of one second. Nothing here judges the answer, for which there are
-//! too few slices: only that the setting is switched, and brought back whatever happens.
+//! `fonio fix trial` on a loop device, with slices of one second. These are too few slices to judge the
+//! answer. The tests only check that the setting is switched, and restored in any case.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;

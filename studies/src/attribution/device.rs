@@ -1,4 +1,4 @@
-//! The file system that is written to.
+//! The file system to which the writers write.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

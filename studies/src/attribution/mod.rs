@@ -1,4 +1,5 @@
-//! `cargo studies attribution`: how much of the I/O of a file system fonio attributes to the right file, process and unit.
+//! `cargo studies attribution`: measures how much of the I/O of a file system fonio attributes to the right
+//! file, process and unit.
 //!
 //! Processes write to an ext4, xfs or btrfs on a loop device of its own: into the page cache, with fsync, with O_DIRECT, and
 //! through a mapping; then two, one after the other, with the same process id. Files are renamed, and one is deleted. Each

@@ -1,4 +1,4 @@
-//! Files that exist only for a moment: how many of their bytes have the path of the right one.
+//! Files that exist only for a moment: measures how many of their bytes have the path of the right one.
 //!
 //! Each writer makes files, writes them with fsync, and deletes them at once. It notes when it began and ended each file. A
 //! bio of data that the writer caused in that time is of that file.

@@ -1,4 +1,4 @@
-//! Devices between the file system and the disks: LVM and LUKS, and where their sectors are on the disks.
+//! Devices between the file system and the disks: LVM and LUKS, and the places of their sectors on the disks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The writers: what they write, and the units in which they run.
+//! The writers: their I/O, and the units in which they run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

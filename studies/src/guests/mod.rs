@@ -1,7 +1,9 @@
-//! `cargo studies guests`: how well measurements in guests repeat, and how near they are to the model.
+//! `cargo studies guests`: measures how well measurements in guests repeat, and how near they are to the
+//! model.
 //!
-//! *Repeatable*: the same jobs on an idle machine and next to two busy loops. *Mixed load*: a reader and two writers,
-//! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest, compared with the model's.
+//! *Repeatable*: the same jobs on an idle machine and during two busy loops. *Mixed load*: a reader and two
+//! writers, started at sixteen different times. *Model*: fio's figures of emulated cards in a guest, compared
+//! with the model's.
 //! *Equal*: comparisons of equal devices, which should find no difference.
 
 use std::path::Path;

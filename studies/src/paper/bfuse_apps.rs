@@ -1,5 +1,6 @@
-//! Figure 4 of Jeong and Won 2014: what a camcorder and a gallery do to the user partition of a Galaxy S3. Their
-//! databases are on another partition there, and in memory here, so that the device holds the user partition alone.
+//! Figure 4 of Jeong and Won 2014: the I/O of a camcorder and a gallery on the user partition of a Galaxy S3.
+//! Their databases are on another partition there, and in memory here, so that the device holds only the user
+//! partition.
 
 use anyhow::Result;
 use fonio_analysis::{Analysis, Group};

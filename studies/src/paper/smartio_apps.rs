@@ -1,4 +1,4 @@
-//! Figure 10, and the gains of Figure 13: what SmartIO does for apps that are launched.
+//! Figure 10, and the gains of Figure 13: SmartIO's effect on apps that are launched.
 //!
 //! The study compares with CFQ, which current kernels no longer have. In the guest, BFQ stands for it; in
 //! virtual time, a model of CFQ does. The study's apps were launched alone or in daily use; ours are launched

@@ -1,4 +1,5 @@
-//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one scheduler on one device, in one guest.
+//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one
+//! scheduler on one device, in one guest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Whether the comparison of the goals tells equal things apart: two halves of the starts of one cell, drawn at random, as if
-//! they were two schedulers.
+//! Checks whether the comparison of the goals finds differences between equal things: two halves of the
+//! starts of one cell, drawn at random, are compared as if they were two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;

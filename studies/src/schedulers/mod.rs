@@ -1,8 +1,8 @@
 //! `cargo studies schedulers`: SmartIO and the kernel's schedulers, in guests whose clock counts instructions.
 //!
-//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept, so that a run
-//! that was stopped goes on where it was; a cell counts again when the module, fonio, the script or the kernel changes. The goals
-//! (`goals.rs`) come last.
+//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept,
+//! so a run that was stopped continues where it was; a cell is measured again when the module, fonio, the
+//! script or the kernel changes. The goals (`goals.rs`) come last.
 
 mod cell;
 mod figures;

@@ -1,4 +1,5 @@
-//! `cargo xtask bench watch`: what `fonio watch` costs: the bytes that it writes to flash, its processor time and its memory.
+//! `cargo xtask bench watch`: the costs of `fonio watch`: the bytes that it writes to flash, its processor
+//! time and its memory.
 
 use std::fs;
 use std::io::Write;

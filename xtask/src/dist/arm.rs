@@ -1,8 +1,8 @@
 //! A C library (musl) and LLVM's unwinder for 32-bit ARM, compiled from their sources.
 //!
-//! Rust's toolchain brings both for x86-64 and 64-bit ARM only, and Debian's own musl for armhf has instructions that the
-//! processor of a Raspberry Pi Zero lacks. musl's sources come from Debian's archive; those of the unwinder come with Rust's
-//! component `rust-src`.
+//! Rust's toolchain has both for x86-64 and 64-bit ARM only, and Debian's own musl for armhf has instructions
+//! that the processor of a Raspberry Pi Zero lacks. musl's sources come from Debian's archive; those of the
+//! unwinder come with Rust's component `rust-src`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

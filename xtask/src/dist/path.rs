@@ -1,8 +1,9 @@
-//! `cargo xtask dist path`: what a stranger does with fonio, from end to end, in a new Debian with a slow memory card.
+//! `cargo xtask dist path`: a new user's steps with fonio, from end to end, in a new Debian with a slow
+//! memory card.
 //!
 //! The card is an emulated one, served to the guest through NBD. On it, a unit keeps notes in a database of SQLite, and
-//! another unit copies large files. The stranger installs the package, asks `fonio check` what is wrong, tries the command
-//! that it ends in while both units run, keeps it, reboots, and undoes it.
+//! another unit copies large files. The user installs the package, asks `fonio check` what is wrong, tries
+//! the command that it recommends at the end while both units run, keeps it, reboots, and undoes it.
 
 use std::path::Path;
 

@@ -45,7 +45,7 @@ const FIXES: [&str; 18] = [
     "hot-range=16MiB /srv/hot",
 ];
 
-/// What they give the machine.
+/// The values that these fixes set, as the machine prints them.
 const VALUES: [&str; 16] = [
     "io.cost is on",
     "noatime",

@@ -1,4 +1,5 @@
-//! Whether blocked threads are recorded on Debian's kernels, by BPF and without: the part *waits* of `cargo xtask lab test`.
+//! Checks that blocked threads are recorded on Debian's kernels, by BPF and without: the part *waits* of
+//! `cargo xtask lab test`.
 
 use std::path::Path;
 

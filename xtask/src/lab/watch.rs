@@ -1,4 +1,5 @@
-//! Whether the watch sees requests and their files on Debian's kernels: the part *watch* of `cargo xtask lab test`.
+//! Checks that the watch sees requests and their files on Debian's kernels: the part *watch* of `cargo xtask
+//! lab test`.
 
 use std::path::Path;
 

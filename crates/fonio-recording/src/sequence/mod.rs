@@ -3,12 +3,12 @@
 //! Producers give a request when it is complete, but the table is ordered by issue. The rows therefore arrive *nearly*
 //! sorted: out of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has
 //! passed them. The sequence looks at the waiting rows only when their number has doubled, and then moves only keys: it
-//! sorts the new ones, and merges them with the last of the older ones. A row stays at its place until it is given out;
-//! then its place is used again.
+//! sorts the new keys, and merges them with the last of the older ones. A row stays at its place until it is
+//! emitted; then its place is reused.
 //!
 //! If the mark stands still (a request that never completes holds it until the end of the trace) and memory is full,
-//! the lower half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no row that was given out is after any
-//! waiting row, in memory or in runs.
+//! the lower half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no emitted row is later in
+//! the order than a waiting row, in memory or in runs.
 
 mod encoded;
 pub(crate) mod ordered;

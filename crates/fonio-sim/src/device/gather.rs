@@ -1,4 +1,4 @@
-//! Units in a write buffer of which only a part has been written.
+//! Partly written units in a write buffer.
 
 use crate::ftl::LogicalUnit;
 

@@ -1,4 +1,4 @@
-//! The slots of a device's queue: how many commands it takes at once.
+//! The slots of a device's queue, which limit the commands that it accepts at once.
 
 /// The instants at which the slots become free, as a binary heap with the earliest at the root.
 #[derive(Debug)]

@@ -1,11 +1,12 @@
-//! Workloads through a scheduler and a device in virtual time.
+//! Runs workloads through a scheduler and a device in virtual time.
 //!
 //! A [`Source`] makes requests: processes that wait for their requests ([`ClosedLoop`]), requests at given instants
 //! ([`Arrival`]), which a recording can give ([`replay`]), or threads that wait for their own and each other's requests
 //! ([`Step`]). The driver takes a request from the scheduler while the device
 //! has room, and gives it to the device, whose model says when it completes. Events at the same instant happen in the
-//! order in which they were made. So a process that continues at once inserts its next request after the scheduler was
-//! asked for one: as in the kernel, where the interrupt runs the queue before the process wakes.
+//! order in which they were made. Therefore, the scheduler is asked for a request before a process that
+//! continues at once inserts its next one: as in the kernel, where the interrupt runs the queue before the
+//! process wakes.
 //!
 //! The same input gives the same result on every machine.
 

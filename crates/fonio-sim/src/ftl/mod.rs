@@ -1,8 +1,9 @@
-//! Flash translation layers: where a unit of the host's data is in flash, and which flash operations a write costs.
+//! Flash translation layers: they map each unit of the host's data to flash, and report the flash operations
+//! of a write.
 //!
-//! A layer keeps the map and knows no time: it reports as [`Work`] what has to be read, programmed, copied and erased on
-//! which die, and [`crate::device::flash`] turns that into time. A merge of two blocks is one step with a count, so that
-//! its cost in the simulator does not grow with the size of an erase block.
+//! A layer keeps the map and has no clock: it reports as [`Work`] the reads, programs, copies and erases of
+//! each die, and [`crate::device::flash`] turns them into time. A merge of two blocks is one step with a
+//! count, so that its cost in the simulator does not grow with the size of an erase block.
 //!
 //! Addresses are in *units*, the piece that the layer maps: 4 KiB in a modern device, a page of all planes in a card.
 //! [`LogicalUnit`] is the host's number of a unit, [`PhysicalUnit`] its position in flash.

@@ -1,9 +1,10 @@
-//! Page mapping: every unit can stand anywhere, and garbage collection gathers what is still valid.
+//! Page mapping: every unit can be anywhere, and garbage collection gathers the valid units.
 //!
 //! The erase blocks of all dies with the same number form a superblock, which is filled page by page across the dies. The
-//! host's data and the collector's copies go to different superblocks, so that data which survived a collection are kept
-//! apart from data which were just written. Collection is paced: while few superblocks are free, each page of the host is
-//! followed by copies, enough to empty the victim by the time the space that it gains is used up.
+//! host's data and the collector's copies go to different superblocks. This keeps data that survived a
+//! collection apart from data that were just written. Collection is paced: while few superblocks are free,
+//! each page of the host is followed by copies, enough to empty the victim by the time the space that it
+//! gains is used up.
 //!
 //! The victim is chosen by one of two rules. *Greedy* takes the superblock with the fewest valid units; *cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share of valid

@@ -1,4 +1,4 @@
-//! Device profiles: a device as a TOML file in which every number says where it comes from.
+//! Device profiles: a device as a TOML file that states the origin of every number.
 //!
 //! ```toml
 //! about = "what it is, in a line"
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Times, sizes and rates are spelled as [`fonio_core::quantity`] reads them. `docs/devices.md` explains the keys,
-//! [`schema::KEYS`] lists them. A value whose unit is its key (`{ us = 1950, source = … }`) is read too: profiles were
-//! written that way before.
+//! [`schema::KEYS`] lists them. A value whose unit is its key (`{ us = 1950, source = … }`) is also accepted,
+//! because earlier profiles were written that way.
 
 mod build;
 mod error;

@@ -1,8 +1,8 @@
-//! I/O schedulers: which waiting request goes to the device next, and when none does.
+//! I/O schedulers: they decide which waiting request goes to the device next, and when no request does.
 //!
 //! A driver inserts requests, asks for one while the device has room, and reports completions. A scheduler may hold
-//! requests back: while others are in flight, or until an instant, which it then names. It knows no clock; the driver
-//! says what time it is, and time does not go backwards.
+//! requests back: while others are in flight, or until an instant, which it then names. It has no clock; the
+//! driver passes the time, which does not go backwards.
 //!
 //! The models were written from papers and documentation (`docs/scheduler-models.md` names them and says what each model
 //! lacks). Requests do not merge here: a recorded request is merged already. Flushes bypass schedulers, as in the kernel.

@@ -6,7 +6,7 @@
 //! reads precede writes (section 5, Figure 9). From there, requests go to the device, and never more of a kind
 //! (sequential or random, read or write) than the device gains from (section 4.5).
 //!
-//! If the study leaves a choice, this model
+//! For the choices that the study leaves open, this model
 //!
 //! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be ordered;
 //! - lets writes go when no read waits and no read is in flight ("delay writes as long as there are reads");

@@ -1,4 +1,4 @@
-//! The origin of a check's number, which decides whether agreement says anything about the model.
+//! The origin of a check's number, which decides whether agreement is evidence for the model.
 
 use crate::profile::{Profile, Source};
 

@@ -63,7 +63,7 @@
 //! # Requests that are never issued
 //!
 //! They are emitted when the trace ends, with the size at their insertion and with the bios that were merged into them
-//! (M, F). They are counted apart from requests in flight. Those in turn are counted apart from requests that were in
+//! (M, F). They are counted separately from requests in flight. A third count has the requests that were in
 //! flight for longer than any other and longer than a second: the completion of such a request was not seen.
 //!
 //! # Flushes

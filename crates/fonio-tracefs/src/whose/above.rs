@@ -1,8 +1,8 @@
-//! Whose the bios above mapped devices are: of device mapper (LVM, LUKS) and of RAID.
+//! Finds the owners of bios above mapped devices: of device mapper (LVM, LUKS) and of RAID.
 //!
 //! A mapped device passes a bio on in one piece or in parts, at once or much later, and from any thread: dm-crypt's workers
-//! encrypt parts of 128 KiB on several processors. The event says from which sector of the device above each part came. So
-//! for each sector of a mapped device, the last bio that was queued there is remembered.
+//! encrypt parts of 128 KiB on several processors. The event states the sector of the device above for each
+//! part. Therefore, the last queued bio is remembered for each sector of a mapped device.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! The journal of a file system: who syncs, who changed metadata, and for whom it is written.
+//! The journal of a file system: the threads that sync, that changed metadata, and for which the journal is
+//! written.
 
 use std::collections::VecDeque;
 

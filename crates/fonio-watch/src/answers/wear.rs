@@ -1,7 +1,8 @@
 //! The parties that wear a device out, and the time until it is worn out.
 //!
-//! The rate is what the kernel's counters counted. How much a device endures comes from the best source there is, and the answer
-//! says which: what its maker states (the user's settings), the wear that it reports itself, or an assumption with a wide range.
+//! The rate comes from the kernel's counters. The endurance of a device comes from the best available source,
+//! and the answer names it: the maker's statement (the user's settings), the device's own report of its wear,
+//! or an assumption with a wide range.
 
 use std::collections::BTreeMap;
 

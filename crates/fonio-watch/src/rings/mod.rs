@@ -8,9 +8,10 @@
 //! | week | the same added together | 170 | 4 KiB |
 //! | year | those of 24 hours added together | 367 | 4 KiB |
 //!
-//! One write overwrites one slot of the day and one of the week, in place: a file system then writes these 8 to 20 KiB, the
-//! inode and its journal's record of it, and nothing else. Only a new file is synced, once: two hours of figures are worth less
-//! than a flush; a torn slot fails its checksum and is left out, the others stay.
+//! One write overwrites one slot of the day and one of the week, in place. A file system then writes only
+//! these 8 to 20 KiB, the inode and its journal's record of it. Only a new file is synced, once, because two
+//! hours of figures are worth less than a flush. A torn slot fails its checksum and is left out; the others
+//! stay.
 //!
 //! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
 //! parties and files are added together, then neighbouring minutes.

@@ -1,8 +1,9 @@
 //! Publishes the figures to a broker of MQTT 3.1.1 each minute, and describes them to Home Assistant by its MQTT discovery
 //! (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
 //!
-//! All messages are at most once (QoS 0): the next minute repeats what is lost. If the connection breaks, it is made again after a
-//! pause, and the sensors are described again. The broker says "offline" if the watch ends without a word.
+//! All messages are sent at most once (QoS 0): the next minute repeats a lost one. If the connection breaks,
+//! it is made again after a pause, and the sensors are described again. The broker publishes "offline" if the
+//! watch ends without disconnecting.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -1,4 +1,4 @@
-//! Databases: opened with the workload's settings and the fix's, and every setting read back.
+//! Databases: opened with the settings of the workload and the fix; every setting is read back.
 
 use fonio_core::Random;
 use rusqlite::types::Value;

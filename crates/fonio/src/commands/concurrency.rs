@@ -1,4 +1,5 @@
-//! `fonio bench concurrency`: how many requests at once are enough, and the settings that follow from it.
+//! `fonio bench concurrency`: the number of concurrent requests that is enough, and the settings that follow
+//! from it.
 
 use std::io::{self, Write};
 use std::path::Path;

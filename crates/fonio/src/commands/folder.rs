@@ -1,4 +1,4 @@
-//! `fonio folder`: what the units of `fonio fix folder-in-ram` run.
+//! `fonio folder`: the command that the units of `fonio fix folder-in-ram` run.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `fonio replay`: the I/O of a recording again, on other storage or with other settings.
+//! `fonio replay`: repeats the I/O of a recording on other storage or with other settings.
 
 use std::fs;
 

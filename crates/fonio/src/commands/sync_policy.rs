@@ -1,4 +1,5 @@
-//! `fonio sync-policy`: checks a policy, and does what the unit fonio-sync-policy.service does at each start and shutdown.
+//! `fonio sync-policy`: checks a policy, and does the work of the unit fonio-sync-policy.service at each
+//! start and shutdown.
 
 use std::fmt::Display;
 use std::fs;

@@ -1,4 +1,4 @@
-//! B-WF2Q+ for the queues of a class: which one has its turn next.
+//! B-WF2Q+ for the queues of a class: it chooses the queue whose turn is next.
 //!
 //! A queue's turn has a virtual start and a virtual finish; the class's virtual time passes with its service, more
 //! slowly the more weight its queues have. Of the queues whose start has come, the one with the earliest finish is next.

@@ -8,7 +8,7 @@
 //!   that gets its first request ends the turn, and the next queue is chosen anew.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights that follow from levels.
 //! - *Budgets.* The first is two thirds of [`Settings::max_budget`]. A queue that used its budget up gets four times as much
-//!   next, up to `max_budget`; one that became empty gets what it used, but at least a share of `max_budget`.
+//!   next, up to `max_budget`; one that became empty gets the sectors that it used, but at least a share of `max_budget`.
 //! - *Asynchronous requests* are charged several times.
 //!
 //! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente and F.

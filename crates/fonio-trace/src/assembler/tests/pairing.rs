@@ -1,4 +1,4 @@
-//! Bios, requests, and which completion belongs to which issue.
+//! Bios, requests, and the pairing of completions with issues.
 
 use expect_test::expect;
 

@@ -1,12 +1,12 @@
 //! Finds the uninterruptible waits of all threads, from `sched_switch`, `sched_waking` and `sched_wakeup`.
 //!
-//! The recorder reads the processors' buffers one after the other. So an event can come after later ones of other
-//! processors. Events are kept until [`BlockedThreads::until`] says up to which instant all have come; then they are
-//! handled in order of time.
+//! The recorder reads the processors' buffers one after the other. Therefore, an event can come after later
+//! ones of other processors. Events are kept until [`BlockedThreads::until`] states the instant up to which
+//! all have come; then they are handled in order of time.
 //!
 //! A wait begins with the `sched_switch` by which the thread leaves its processor, and ends with the next `sched_wakeup`. Its
 //! `sched_waking` comes just before that and shows who woke the thread. It can even come before the `sched_switch`, if
-//! another processor wakes the thread while it is leaving; so it cannot show alone that a wait ended.
+//! another processor wakes the thread while it is leaving; so it cannot show by itself that a wait ended.
 
 use fonio_core::Timestamp;
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,4 +1,4 @@
-//! `fonio watch`: the watch that runs always, and what it has seen.
+//! `fonio watch`: the service that watches storage continuously, and its reports.
 
 mod report;
 mod service;

@@ -1,4 +1,4 @@
-//! Starts and stops the watch: as a service of systemd, or as a process of its own where there is none.
+//! Starts and stops the watch: as a service of systemd, or as a separate process on machines without systemd.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

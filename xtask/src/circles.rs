@@ -285,7 +285,7 @@ impl Sources {
 }
 
 impl File {
-    /// A path in the code with the name of an import replaced by what was imported.
+    /// A path in the code with the name of an import replaced by the imported path.
     fn with_alias(&self, path: &[String]) -> Vec<String> {
         match self.imports.iter().find(|import| import.name == path[0]) {
             Some(import) => import.path.iter().chain(&path[1..]).cloned().collect(),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::circles;
 use xtask::process;
 
-/// The crates of ours that each of them may depend on.
+/// The crates of the workspace that each crate may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-core", &[]),
     ("fonio-trace", &["fonio-core"]),

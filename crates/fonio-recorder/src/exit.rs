@@ -11,13 +11,13 @@ use fonio_system::{say, signals};
 /// How a command of fonio ended. Usage errors and bad input are errors and have the code 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what it was asked for.
+    /// The command succeeded.
     Fine,
     /// A limit or check that the user stated is not kept.
     LimitBroken,
     /// There was nothing to measure, or the measurement is not valid.
     NotValid,
-    /// The code of the user's command, whatever signals came.
+    /// The code of the user's command, regardless of signals.
     Command(u8),
 }
 
@@ -47,7 +47,7 @@ pub fn table() -> String {
     text + OF_COMMAND
 }
 
-/// An error that says that a measurement does not show what was asked for.
+/// An error that says that a measurement does not answer the user's question.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotShown(pub String);

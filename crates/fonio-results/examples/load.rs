@@ -177,7 +177,7 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
         Box::new(move |at| {
             let mut state = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             random(&mut state, 2);
-            // Every second request goes on to the next page, as long as there is one.
+            // Every second request continues with the next page, as long as there is one.
             let path = match next.take().filter(|_| random(&mut state, 2) == 0) {
                 Some(path) => path,
                 None => {

@@ -20,7 +20,7 @@ use crate::{cache, guarded, learn, ordered};
 pub enum Role {
     /// A file of a database that is not synced.
     Unsynced,
-    /// A database whose write-ahead log is synced by us.
+    /// A database whose write-ahead log this library syncs.
     Ordered {
         /// Whether SQLite does not sync its commits any more.
         is_relaxed: AtomicBool,

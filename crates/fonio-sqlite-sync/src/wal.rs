@@ -103,7 +103,7 @@ impl Wal {
         self.state().dirty_since = None;
     }
 
-    /// Syncs what was written, unless another thread does.
+    /// Syncs the writes so far, unless another thread does.
     pub fn sync(&self) {
         let mut state = self.state();
         if state.syncing_since.is_some() || state.has_failed {

@@ -4,7 +4,7 @@ mod bed;
 
 use bed::{Bed, Loaded};
 
-/// Five commits after the database and its table are there, with what many programs set after opening.
+/// Five commits to an existing database and table, with the settings that many programs make after opening.
 const COMMITS: &str = "
     PRAGMA synchronous=FULL;
     INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); INSERT INTO t VALUES (3);

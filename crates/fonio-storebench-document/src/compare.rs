@@ -266,7 +266,7 @@ mod tests {
                 wrong += u64::from(claims(&same).contains(&true));
                 found += claims(&faster)[..FASTER].iter().filter(|claim| **claim).count() as u64;
             }
-            // 5 %, and twice the standard deviation of such a share.
+            // 5 %, and twice the standard deviation of this share.
             assert!(wrong * 1000 <= COMPARISONS * 70, "{runs} runs: {wrong} of {COMPARISONS} wrong");
             let all = COMPARISONS * FASTER as u64;
             assert!(found * 100 >= all * of_100_found, "{runs} runs: {found} of {all} found");

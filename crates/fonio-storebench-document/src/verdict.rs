@@ -42,7 +42,7 @@ pub fn sentence(document: &Document) -> String {
     sentences.join(" ")
 }
 
-/// A part, and where it stands among the models.
+/// A part, and its standing among the models.
 struct Part {
     words: &'static str,
     shown: String,
@@ -77,7 +77,7 @@ fn weak_point(document: &Document) -> Option<String> {
     weak_sentence(parts.collect())
 }
 
-/// Names the weakest part, and those that are not told apart from it.
+/// Names the weakest part, and those that do not differ clearly from it.
 fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     parts.sort_by(|a, b| a.standing.better_than_percent.total_cmp(&b.standing.better_than_percent));
     let weakest = parts.first()?;

@@ -199,7 +199,8 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     Ok(Rule { pattern: WildMatch::new(&pattern), path, class, folder })
 }
 
-/// The path without symbolic links, as far as it is there: a file that is not there yet has its folder resolved.
+/// The path without symbolic links, as far as it exists: for a file that does not exist yet, its folder is
+/// resolved.
 fn resolved(path: &Path) -> Cow<'_, Path> {
     if let Ok(found) = fs::canonicalize(path) {
         return found.into();

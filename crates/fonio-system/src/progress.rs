@@ -35,7 +35,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let mut is_drawn = lock(&IS_DRAWN);
     let clear = if *is_drawn { CLEAR } else { "" };
     *is_drawn = false;
-    // Nobody may read it, and the work goes on.
+    // An error is ignored: standard error may be closed, and the work continues.
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
@@ -155,7 +155,7 @@ fn follow(shared: &Shared, is_terminal: bool) {
 }
 
 impl Work {
-    /// The phase, how much is done, and how long the rest takes if it goes on as before.
+    /// The phase, the progress, and the remaining time at the present speed.
     fn line(&self, now: Instant) -> String {
         let took = now.saturating_duration_since(self.began);
         let bytes = |count: u64| Unit::Bytes.format(count as f64);

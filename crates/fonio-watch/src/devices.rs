@@ -32,7 +32,7 @@ struct Counters {
 
 impl Devices {
     /// Watches the devices with these names; if there are none, all disks. Devices that are files, memory or stacked on others
-    /// are left out then: what they do is seen on the disks below.
+    /// are left out then: their I/O is seen on the disks below.
     pub fn new(chosen: &[String]) -> Devices {
         let chosen = chosen.iter().map(|name| name.trim_start_matches("/dev/").to_owned()).collect();
         Devices { chosen, ..Devices::default() }

@@ -87,7 +87,7 @@ impl Recent {
         Recent { began, requests: VecDeque::new(), waits: VecDeque::new(), counts: VecDeque::new() }
     }
 
-    /// Takes what was seen.
+    /// Takes the observed rows.
     pub fn add(&mut self, observed: &Observed) {
         match observed {
             Observed::Request(request) => {

@@ -77,7 +77,7 @@ impl Settings {
     /// Reads a file. A missing [`DEFAULT_FILE`] gives the defaults, any other missing file is an error.
     ///
     /// # Errors
-    /// [`WatchError::Settings`] says what is wrong, where, and what to write.
+    /// [`WatchError::Settings`] names the mistake, its place, and the text to write.
     pub fn read(file: Option<&Path>) -> Result<Settings, WatchError> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {

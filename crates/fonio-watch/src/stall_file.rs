@@ -163,7 +163,7 @@ impl Kept {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`WatchError`] names the file and what is wrong with it.
+    /// [`WatchError`] names the file and its damage.
     pub fn read(path: &Path) -> Result<Kept, WatchError> {
         let bytes = std::fs::read(path).map_err(WatchError::file(path, "read"))?;
         Kept::decode(&bytes, path)

@@ -111,7 +111,7 @@ fn stall(
                 let (queued, completed) = request.span();
                 request.row.device == device && completed > span.0 && queued < span.1
             };
-            // The last ones are enough to tell what a busy device does.
+            // The last ones are enough to show the load of a busy device.
             let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
             let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
             let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));

@@ -64,7 +64,7 @@ pub struct StallFinder {
     open: Option<FoundStall>,
     /// The last waits of each thread.
     chains: FxHashMap<u32, Chain>,
-    /// Waits that were told while they went on.
+    /// Waits that were reported before they ended.
     told: Vec<(u32, Timestamp)>,
 }
 

@@ -46,7 +46,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes what was seen. Requests of devices that are not watched are left out.
+    /// Takes the observed rows. Requests of devices that are not watched are left out.
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
             Observed::Request(request) => {
@@ -206,7 +206,7 @@ fn place(request: &ObservedRequest) -> Place {
     }
 }
 
-/// A path of bounded length: beginning and end tell most.
+/// Shortens a path to a bounded length: it keeps the beginning and the end, which say most.
 pub fn shortened(path: &str) -> String {
     if path.len() <= PATH_BYTES_MAX {
         return path.to_owned();

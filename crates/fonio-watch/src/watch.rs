@@ -147,7 +147,7 @@ impl Watch {
         &self.settings
     }
 
-    /// Watches until `stop` is set, then writes what is left.
+    /// Watches until `stop` is set, then writes the remaining minutes.
     ///
     /// # Errors
     /// [`WatchError`], if the last minutes cannot be written.
@@ -176,7 +176,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Takes what was seen. Returns the present instant.
+    /// Takes the observer's rows. Returns the present instant.
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));
@@ -330,7 +330,7 @@ impl Watch {
         self.only_in_memory = left;
     }
 
-    /// Ends: writes what is left, and has it on the medium before the end.
+    /// Ends: writes the remaining minutes, and has them on the medium before the end.
     fn finish(mut self) -> Result<(), WatchError> {
         let now = self.take();
         if let Some(stall) = self.stalls.finish() {

@@ -27,7 +27,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// The text is not a workload. The cause names line, key and what was expected there.
+    /// The text is not a workload. The cause names the line, the key and the expected value.
     #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.
@@ -43,7 +43,7 @@ pub enum WorkloadError {
         origin: String,
         /// Where, as a path of keys.
         key: String,
-        /// The value as it stands there.
+        /// The value as it is written there.
         value: String,
         /// Why it makes no sense.
         problem: String,

@@ -239,7 +239,7 @@ impl<'a> Words<'a> {
             return Ok(Target::Named(relative(path)?));
         }
         let word = self.word("a path")?;
-        // The tool cut the first letters of some paths; what is left still ends with a quote.
+        // The tool cut the first letters of some paths; the rest still ends with a quote.
         match word.strip_suffix('"') {
             Some(path) => Ok(Target::Named(relative(path)?)),
             None => Ok(Target::Unnamed),

@@ -136,7 +136,8 @@ fn who_wrote_what_and_what_stalled() {
         let stalls = report["stalls"]["stalls"].as_array().unwrap();
         stalls.iter().find(|stall| stall["file"] == file.to_str().unwrap()).cloned()
     };
-    // A stall of several programs names the one that waited for longest. Others may be busy on this disk.
+    // A stall of several programs names the one that waited for the longest time. Others may be busy on this
+    // disk.
     let mut stall = of_dd(&report);
     for _ in 0..20 {
         if stall.is_none() {
@@ -192,7 +193,7 @@ fn a_killed_watch_loses_nothing_that_was_noted() {
     assert!(report["load"]["events"].as_array().unwrap().len() >= 4, "{report:#}");
 }
 
-/// Runs a script in a mount namespace of its own, in the folder of a watch; returns what it said.
+/// Runs a script in a mount namespace of its own, in the folder of a watch; returns its output.
 #[track_caller]
 fn script(watch: &Watch, script: &str) -> String {
     let options =

@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
 }
 
-/// Measures, or takes what was measured with the same module before.
+/// Measures, or takes the earlier measurements with the same module.
 pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
     process::outlive_signals()?;

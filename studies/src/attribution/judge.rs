@@ -202,8 +202,8 @@ fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
 }
 
 impl Tally {
-    /// Counts one sector with what was said of it; `verdict` is whether file and process are right, `in_unit` whether the
-    /// unit is.
+    /// Counts one sector with the recording's statement about it; `verdict` is whether file and process are
+    /// right, `in_unit` whether the unit is.
     fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
         let place = match verdict {
             _ if said.content == Content::Unknown => &mut self.unknown,

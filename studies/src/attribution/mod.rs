@@ -206,7 +206,8 @@ fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     for writer in writers {
         ended(writer)?;
     }
-    // As the kernel would do by itself, but within seconds: a worker and the journal's thread write what is dirty.
+    // The kernel would do this by itself, but not within seconds: a worker and the journal's thread write the
+    // dirty data.
     ran("sync", Command::new("sync").arg("-f").arg(files))?;
     let mut lines = String::new();
     for entry in fs::read_dir(files)? {

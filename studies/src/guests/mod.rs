@@ -284,7 +284,7 @@ fn mark(is_broken: bool) -> &'static str {
     if is_broken { "*" } else { "" }
 }
 
-/// Runs `script` on an emulated device in a guest. Returns what it printed, and the seconds until it began.
+/// Runs `script` on an emulated device in a guest. Returns its output, and the seconds until it began.
 fn emulated(fonio: &Path, profile: &str, written: u64, script: &str) -> Result<(String, f64)> {
     let mut command = process::bound_to_this(fonio);
     command.args(["device", "emulate", profile, "--json", "--in", KERNEL, &format!("--written={written}B")]);

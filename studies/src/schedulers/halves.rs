@@ -58,7 +58,7 @@ fn divide(starts: &[f64], random: &mut Random) -> Tally {
     tally
 }
 
-/// Prints how often equal things were told apart.
+/// Prints how often a difference between equal things was claimed.
 pub(super) fn show(results: &Results) {
     let mut random = Random::new(SEED);
     let (mut sum, mut cells) = (Tally::default(), 0);

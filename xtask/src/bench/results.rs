@@ -241,7 +241,7 @@ fn kill(options: &Options) -> Result<Verdict> {
     ))
 }
 
-/// Submits until the disk is full, and goes on asking.
+/// Submits until the disk is full, and keeps asking.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
         return Ok(Verdict {

@@ -184,7 +184,7 @@ fn emulated(made: &Made) -> Result<u32> {
     Ok(broken)
 }
 
-/// Prints whether a step did what it should.
+/// Prints whether a step succeeded.
 pub fn shown(what: &str, script: &str, wanted: &str, found: Result<String>) -> bool {
     let holds = found.as_ref().is_ok_and(|text| text.contains(wanted));
     println!("{what:<40} {}", if holds { "yes" } else { "NO *" });

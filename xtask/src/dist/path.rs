@@ -19,7 +19,7 @@ use crate::process;
 
 const CARD: &str = "sd_a1";
 const CARD_BYTES: &str = "4GiB";
-/// The unit that the stranger cares for, and the one in its way.
+/// The unit that matters to the user, and the one that slows it down.
 const UNIT: &str = "notes.service";
 const OTHER_UNIT: &str = "backup.service";
 const DATABASE: &str = "/mnt/card/notes.db";
@@ -83,7 +83,7 @@ struct Steps<'a, 'b> {
 }
 
 impl Steps<'_, '_> {
-    /// Runs a line as the stranger would, and prints both; returns what it said.
+    /// Runs a line as the user would, and prints the line and its output; returns the output.
     fn run(&mut self, line: &str) -> Result<String> {
         process::check_signals()?;
         println!("\n$ {line}");

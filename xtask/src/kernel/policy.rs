@@ -169,7 +169,8 @@ fn rules(random: &mut Random) -> Rules {
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }
 
-/// The naive model: what waits, what is in flight, and when a write of a class and list last became the oldest.
+/// The naive model: the waiting requests, those in flight, and when a write of a class and list last became
+/// the oldest.
 struct Model {
     rules: Rules,
     waiting: BTreeMap<u64, Request>,

@@ -95,7 +95,7 @@ struct Steps<'a, 'b> {
 }
 
 impl Steps<'_, '_> {
-    /// Runs a line, prints both; returns the exit code and what it said.
+    /// Runs a line, prints the line and its output; returns the exit code and the output.
     fn run(&mut self, line: &str) -> Result<(u8, String)> {
         process::check_signals()?;
         println!("\n$ {line}");

@@ -57,7 +57,8 @@ fn by_bpf(analysis: &Value) -> bool {
         && verdict.contains("waiting for dd, which was blocked in fsync of")
 }
 
-/// Whether the program that was blocked for longest is the one that calls fsync, and was blocked in it.
+/// Whether the program that was blocked for the longest time is the one that calls fsync, and was blocked in
+/// it.
 fn by_tracefs(analysis: &Value) -> bool {
     let first = &analysis["blocked"]["programs"][0];
     let mostly = &first["operations"][0];

@@ -211,7 +211,7 @@ impl Names {
         }
     }
 
-    /// An SQL statement: what is not a keyword of SQL becomes a token, without regard to its case.
+    /// An SQL statement: every word that is not a keyword of SQL becomes a token, without regard to its case.
     pub(super) fn statement(&self, text: &str) -> String {
         sql::with_names(text, |name| self.token("n", &name.to_ascii_lowercase()))
     }

@@ -10,7 +10,7 @@ use fonio_core::{
 use super::*;
 use crate::{Recording, Tables, Writer, WriterOptions};
 
-/// A word that stands in every name of the rows below.
+/// A word that occurs in every name of the rows below.
 const SECRET: &str = "gazelle";
 
 fn meta() -> Meta {
@@ -149,7 +149,7 @@ fn text_of(dir: &Path) -> String {
     text.0 + &format!("{:?}", recording.meta())
 }
 
-/// How often a word stands in the bytes of the files of a folder.
+/// Counts the occurrences of a word in the bytes of the files of a folder.
 fn found_in_bytes(dir: &Path, word: &str) -> usize {
     let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
     files.map(|bytes| bytes.windows(word.len()).filter(|part| *part == word.as_bytes()).count()).sum()

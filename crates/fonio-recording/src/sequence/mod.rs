@@ -40,7 +40,7 @@ pub(crate) trait Sequenced: Clone {
 /// New rows between two looks: enough to make a look cheap, few enough to stay in the processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
-/// Rows fetched at once: as many as fit into half of the first-level cache.
+/// Rows fetched at once: their number is limited to half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
 /// Up to this many moves per key, insertion sort is cheaper than the standard sort.
@@ -73,20 +73,20 @@ fn order(&(time, id, _): &Waiting) -> u128 {
 }
 
 pub(crate) struct Sequence<T: Sequenced> {
-    /// The waiting rows. A place in `free` holds a row that was given out.
+    /// The waiting rows. A place in `free` holds a row that was emitted.
     rows: Vec<T>,
-    /// Free places in `rows`; the last one is used first. Rows were given out in the opposite order, so new rows are
-    /// stored as they lay before, one behind the other. The processor's prefetching needs that.
+    /// Free places in `rows`; the last one is used first. Rows were emitted in the opposite order, so new
+    /// rows are stored as they lay before, one behind the other. The processor's prefetching needs that.
     free: Vec<u32>,
-    /// From `given` on, the keys of the waiting rows; before, those of rows that have been given out.
+    /// From `given` on, the keys of the waiting rows; before, those of rows that have been emitted.
     keys: Vec<Waiting>,
     given: usize,
     /// The number of keys at the start that are in order.
     sorted: usize,
     /// Memory for merging.
     before: Vec<Waiting>,
-    /// Copies of the next rows to give out, starting at the value of `given` at that time. The rows left the cache long
-    /// ago. Fetching several at once takes about as long as fetching one.
+    /// Copies of the next rows to emit, starting at the value of `given` at that time. The rows left the
+    /// cache long ago. Fetching several at once takes about as long as fetching one.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
@@ -208,7 +208,7 @@ impl<T: Sequenced> Sequence<T> {
         Ok(&self.near[self.given - 1 - self.near_from])
     }
 
-    /// Ends a look: spills if too many rows wait, and drops the keys of rows that were given out.
+    /// Ends a look: spills if too many rows wait, and drops the keys of rows that were emitted.
     pub(crate) fn end_look(&mut self) -> io::Result<()> {
         let waiting = self.keys.len() - self.given;
         if waiting > self.rows_in_memory / 2 {
@@ -219,7 +219,7 @@ impl<T: Sequenced> Sequence<T> {
         }
         let waiting = self.keys.len() - self.given;
         if self.given > waiting / 2 {
-            // Rows were given out, so all keys are in order.
+            // Rows were emitted, so all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
             (self.given, self.sorted) = (0, waiting);
             self.forget_near();

@@ -159,7 +159,7 @@ struct Run<T> {
     buffer: Vec<u8>,
     /// The position in `buffer` at which the row after `head` begins.
     next: usize,
-    /// The first row that has not been given out.
+    /// The first row that has not been emitted.
     head: Option<T>,
     /// The key of the last row.
     last: Key,

@@ -157,8 +157,9 @@ impl Summary {
         kept
     }
 
-    /// Half the width of the band that contains the whole distribution function of all such devices with a probability of
-    /// 95 %: the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
+    /// Half the width of the band that contains the complete distribution function of all devices of this
+    /// kind with a probability of 95 %: the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's
+    /// constant.
     pub fn band(&self) -> f64 {
         /// ln(2 / 0.05).
         const LN_40: f64 = 3.688_879_454_113_936;

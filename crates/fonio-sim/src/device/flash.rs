@@ -225,7 +225,7 @@ impl<F: Ftl> FlashDevice<F> {
         ahead.end = ahead.end.max(end);
     }
 
-    /// When a unit is in the controller. The page that was read last is there already.
+    /// Returns when a unit is in the controller. The page that was read last is there already.
     fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;
@@ -296,7 +296,8 @@ impl<F: Ftl> FlashDevice<F> {
         Finish { at: accepted, latency }
     }
 
-    /// Gathers or programs the part of a unit that has arrived, and says when what it programmed is in flash.
+    /// Gathers or programs the part of a unit that has arrived, and returns when the programmed data are in
+    /// flash.
     fn write_unit(&mut self, unit: LogicalUnit, part: Bytes, arrived: u64, accepted: &mut u64) -> u64 {
         if part.length() == self.flash.unit_bytes {
             self.gather.forget(unit);

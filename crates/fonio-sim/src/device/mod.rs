@@ -24,7 +24,7 @@ pub struct Command {
     pub sector: Sector,
     /// The length. Zero for a flush.
     pub bytes: ByteCount,
-    /// The write must be durable when it completes (forced unit access). Only where [`Limits::fua`] says so.
+    /// The write must be durable when it completes (forced unit access). Only if [`Limits::fua`] says so.
     pub fua: bool,
 }
 

@@ -16,7 +16,7 @@ impl Slots {
         self.free_at[0]
     }
 
-    /// Takes the slot that is free first, until `until`, which is not before it is free.
+    /// Takes the slot that becomes free first, and keeps it until `until`, which is not before it is free.
     pub(super) fn take(&mut self, until: u64) {
         let mut at = 0;
         self.free_at[at] = until;

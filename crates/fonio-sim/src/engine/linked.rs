@@ -24,7 +24,7 @@ pub enum Begins {
     },
 }
 
-/// A request of a thread, and what it waits for.
+/// A request of a thread, and the condition for its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// When it is queued.

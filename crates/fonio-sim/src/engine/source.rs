@@ -13,7 +13,7 @@ use crate::scheduler::{Priority, ProcessId};
 pub enum Source<'a> {
     /// A process that keeps a number of requests in flight and waits for them.
     Closed(ClosedLoop),
-    /// Requests at given instants, in the order of these, whatever the device does. An error ends the run.
+    /// Requests at given instants, in the order of these, regardless of the device. An error ends the run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
     /// A thread whose requests wait for its own and for those of other threads.
     Linked(Vec<Step>),

@@ -97,7 +97,7 @@ impl<N: Number> Number for Option<N> {
     }
 }
 
-/// A value for each number from 0 on, four bytes each. An optional value takes no more than four bytes either.
+/// A value for each number from 0 on, four bytes each. An optional value also takes at most four bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     raw: Vec<u32>,

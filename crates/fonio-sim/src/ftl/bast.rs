@@ -23,9 +23,9 @@ use super::{
 /// How the log block that makes room for another is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// The least recently written.
+    /// The log block that was not written for the longest time.
     Lru,
-    /// The one that has been in use for longest.
+    /// The log block that has been in use for the longest time.
     Fifo,
 }
 

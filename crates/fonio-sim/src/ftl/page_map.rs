@@ -32,7 +32,7 @@ pub enum Collection {
 /// for the collector, and two so that a closed one always has space to gain.
 pub const SPARE_BLOCKS_MIN: u32 = 7;
 
-/// Collection begins when no more than this many superblocks are free: one for each stream and one in hand.
+/// Collection begins when at most this many superblocks are free: one for each stream and a spare one.
 const FREE_LOW: usize = 3;
 
 /// The page-mapping layer.
@@ -202,7 +202,7 @@ impl<W: Watch> PageMap<W> {
         physical
     }
 
-    /// The same stream with room for one more unit, in the next superblock where this one is full.
+    /// The same stream with room for one more unit, in the next superblock if this one is full.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
         if stream.next < self.geometry.block_end() {
             return stream;
@@ -331,7 +331,8 @@ impl<W: Watch> PageMap<W> {
         self.free.push_back(block);
     }
 
-    /// How many units fill the page of which the units before `next` are written; none where no page is partly written.
+    /// How many units fill the page of which the units before `next` are written; `None` if no page is partly
+    /// written.
     fn padding(&self, next: Offset) -> Option<u32> {
         let filled = next.0 % self.geometry.units_per_page;
         (filled != 0).then(|| self.geometry.units_per_page - filled)

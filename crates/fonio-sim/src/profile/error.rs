@@ -24,7 +24,7 @@ pub enum ProfileError {
     UnknownKey {
         /// The place of the key.
         place: Place,
-        /// The key as it stands there.
+        /// The key as it is written there.
         key: String,
         /// A key with a similar name.
         nearest: Option<String>,
@@ -61,7 +61,7 @@ pub enum ProfileError {
         place: Place,
         /// The key.
         key: &'static Key,
-        /// The value, in what its quantity is kept in.
+        /// The value, in the unit of its quantity.
         value: u64,
     },
     /// Values that contradict each other.

@@ -30,7 +30,7 @@ use schema::{Key, Quantity};
 /// The origin of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// It stands in a publication, a specification or a data sheet, which `to` names.
+    /// A publication, a specification or a data sheet states it; `to` names the source.
     Published,
     /// It was solved for, so that the model gives the published or measured number that `to` names.
     Fitted,
@@ -162,7 +162,7 @@ impl Profile {
         text::write(self)
     }
 
-    /// The number of a key in what its [`Quantity`] is kept in; `None` where the profile does not have it.
+    /// The number of a key, in the unit of its [`Quantity`]; `None` if the profile does not have the key.
     pub fn number(&self, key: &str) -> Option<u64> {
         match self.entries.get(key)?.value {
             Value::Number(number) => Some(number),
@@ -178,7 +178,7 @@ impl Profile {
         }
     }
 
-    /// Gives a key another number, in what its [`Quantity`] is kept in.
+    /// Gives a key another number, in the unit of its [`Quantity`].
     ///
     /// # Errors
     ///

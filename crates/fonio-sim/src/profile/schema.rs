@@ -215,7 +215,8 @@ impl Quantity {
         }
     }
 
-    /// Reads a value from text such as `5 us`, `16 KiB` or `20 MB/s`; `None` where the text is something else.
+    /// Reads a value from a text of the form `5 us`, `16 KiB` or `20 MB/s`; `None` if the text has another
+    /// form.
     pub(super) fn read(self, text: &str) -> Option<u64> {
         let amount = |unit: Unit, worth: f64| {
             let amount: Amount = text.parse().ok()?;
@@ -255,7 +256,7 @@ impl Quantity {
     }
 }
 
-/// A `f64` holds every whole number up to here.
+/// A `f64` holds every integer up to here.
 pub(super) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// `value / worth` in decimal, without loss as far as nine digits behind the point go.

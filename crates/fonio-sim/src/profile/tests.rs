@@ -20,7 +20,7 @@ write_line = { value = "5 ns", source = "assumed" }
 command = { value = "1.5 us", source = "measured", to = "a loop" }
 "#;
 
-/// A profile's text as it was written before units were spelled as everywhere else: `{ us = 5 }`.
+/// A profile's text in the former spelling of units: `{ us = 5 }`.
 fn with_units_as_keys(text: &str) -> String {
     text.lines()
         .map(|line| {

@@ -163,7 +163,7 @@ impl Lists {
     }
 }
 
-/// The batch in progress and its direction. Several lists can share it: then a batch goes on with the
+/// The batch in progress and its direction. Several lists can share it: then a batch continues with the
 /// requests of another list.
 #[derive(Debug)]
 pub(super) struct Batches {

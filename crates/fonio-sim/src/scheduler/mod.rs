@@ -34,7 +34,7 @@ pub struct Request {
     pub id: RequestId,
     /// The operation; not a flush.
     pub op: Op,
-    /// Whether a program waits for it. Every read counts as synchronous, whatever this says.
+    /// Whether a program waits for it. Every read counts as synchronous, regardless of this value.
     pub is_sync: bool,
     /// The first sector.
     pub sector: Sector,

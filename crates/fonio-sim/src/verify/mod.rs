@@ -339,7 +339,7 @@ pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64,
 }
 
 fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
-    // At depth 1 only one of the two devices works at a time: what is gained comes from the halved range alone.
+    // At depth 1 only one of the two devices works at a time: the gain comes from the halved range alone.
     let mut best = (0.0, ByteCount(0));
     for range in ranges().into_iter().take(8) {
         let gain = raid_gain(profile, range, 1)?;
@@ -446,7 +446,7 @@ fn peaks(
         let tried = [2, 4, 8, 16, 32];
         let mut speedups = Vec::new();
         for processes in tried {
-            // A quarter of the study's 32 MB each tells the peak as well.
+            // A quarter of the study's 32 MB each shows the peak as well.
             let full = Protocol::concurrency(op, order, processes);
             let shorter = Protocol { count: full.count / 4, ..full };
             speedups.push(shorter.run(profile)?);

@@ -96,7 +96,8 @@ fn no_slowdown_under_a_scheduler_is_scored() {
     }
 }
 
-/// The profile decides: what it does not say to be used is predicted, and only that is scored.
+/// The profile decides: a number that it does not mark as used is predicted, and only predicted numbers are
+/// scored.
 #[test]
 fn a_number_is_scored_where_the_profile_does_not_name_it() {
     let what = "kim-t3 kingston phone seq_write";

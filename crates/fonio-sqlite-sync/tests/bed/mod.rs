@@ -85,7 +85,8 @@ impl Bed {
         lines(&out)
     }
 
-    /// Runs a script of Debian's Python with the path of a database; `None` if there is no such Python.
+    /// Runs a script of Debian's Python with the path of a database; `None` if the machine has no Python of
+    /// Debian's.
     pub fn python(&self, script: &str, database: &Path) -> Option<(u64, Vec<String>)> {
         if !Path::new("/usr/bin/python3").exists() {
             fonio_testing::skip(Need::Sqlite3, "Debian's python3 is not installed");

@@ -241,7 +241,8 @@ impl Assembler {
         newest.map(|(index, _)| index)
     }
 
-    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen such an event yet.
+    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen an event of this
+    /// kind yet.
     fn find_waiting(
         &mut self,
         step: &Step<'_>,

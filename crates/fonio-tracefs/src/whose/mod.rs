@@ -18,8 +18,7 @@
 //! - A flush by a thread in fsync belongs to the file that it syncs.
 //! - A bio at a place to which the kernel swaps is swap. The cause is the thread itself: it needs the page, or the memory.
 //! - A bio that moved here from a device above (device mapper, RAID) gets the attribution of the bio above,
-//!   whichever thread passes it
-//!   on: dm-crypt's workers do that after they have encrypted the data.
+//!   whichever thread passes it on: dm-crypt's workers do that after they have encrypted the data.
 //!
 //! Facts that the events do not show stay unknown. Tables have a fixed size and forget the entries that were
 //! not used for the longest time; [`Attribution::forgotten`] counts these.

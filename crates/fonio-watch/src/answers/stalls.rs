@@ -170,7 +170,7 @@ pub fn party_name(party: &Party) -> String {
     }
 }
 
-/// In what it was blocked longest.
+/// Returns the operation in which it was blocked longest.
 pub fn stall_operation(stall: &Stall) -> &'static str {
     match stall.blocked_in {
         BlockedIn::Read => "read",

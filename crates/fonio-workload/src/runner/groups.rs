@@ -59,7 +59,7 @@ impl Group {
     /// The next sequential call of at most `bytes`; it ends at the latest at the end of a file. `None` if no
     /// file has a byte.
     pub(super) fn sequential(&mut self, bytes: u64) -> Option<Call> {
-        // Once round: a file may be empty, and the cursor may stand at an end.
+        // One round: a file may be empty, and the cursor may be at an end.
         for _ in 0..=self.entries.len() {
             let (at, offset) = self.cursor;
             let Some(&entry) = self.entries.get(at) else {

@@ -42,7 +42,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     run_and_publish(&arms, &options, at, colour)
 }
 
-/// Says what is replayed, and what is not.
+/// Says which requests are replayed, and which are not.
 fn tell(plan: &replay::Plan) {
     let room = output::bytes(plan.room());
     match plan {

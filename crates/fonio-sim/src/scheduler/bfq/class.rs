@@ -56,7 +56,7 @@ impl ClassQueues {
         }
     }
 
-    /// Ends the turn of a queue. Its virtual finish follows from what it used.
+    /// Ends the turn of a queue. Its virtual finish follows from its service.
     pub(super) fn end_turn(&mut self, queues: &mut [Queue], at: usize) {
         let queue = &mut queues[at];
         queue.finish = queue.start + virtual_of(queue.used, queue.weight());

@@ -8,7 +8,8 @@
 //!   that gets its first request ends the turn, and the next queue is chosen anew.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights that follow from levels.
 //! - *Budgets.* The first is two thirds of [`Settings::max_budget`]. A queue that used its budget up gets four times as much
-//!   next, up to `max_budget`; one that became empty gets the sectors that it used, but at least a share of `max_budget`.
+//!   next, up to `max_budget`; one that became empty gets the sectors that it used, but at least a share of
+//!   `max_budget`.
 //! - *Asynchronous requests* are charged several times.
 //!
 //! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente and F.
@@ -220,7 +221,7 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// How long the device idles for the queue that has it and is empty. `None` where it does not.
+    /// How long the device idles for the queue that has it and is empty. `None` if it does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

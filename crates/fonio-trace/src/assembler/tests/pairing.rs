@@ -521,7 +521,7 @@ fn discards_of_several_ranges() {
     );
 }
 
-/// The kernel does not show such merges.
+/// The kernel does not show these merges.
 #[test]
 fn discards_of_several_ranges_that_do_not_touch() {
     check(

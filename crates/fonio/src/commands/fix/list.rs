@@ -51,7 +51,7 @@ struct Described {
     /// The device, the mount or `the machine` where it can be applied now; empty if it cannot, or if it changes one unit,
     /// folder or database that the user names.
     suits: Vec<String>,
-    /// The same where its value is in force already.
+    /// The places where its value is in force already.
     in_force: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     first.into_iter().chain(live).collect()
 }
 
-/// The unit of the program that was blocked for longest, if it is one of systemd.
+/// The unit of the program that was blocked for the longest time, if systemd started it.
 fn blocked_unit(analysis: &Analysis) -> Option<&str> {
     let mut programs = analysis.blocked.iter().flat_map(|blocked| &blocked.programs);
     let unit = programs.find(|program| program.role == Role::OfInterest)?.unit.as_deref();

@@ -143,7 +143,7 @@ fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
     text
 }
 
-/// Measures what is missing. Returns the parts, and the error that ended the run.
+/// Measures the missing parts. Returns the parts, and the error that ended the run.
 fn measure(
     arguments: &StoreBenchRun,
     new: Kept,

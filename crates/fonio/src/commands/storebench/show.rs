@@ -204,7 +204,7 @@ fn is_missing(result: &Document, part: Part) -> bool {
 /// A value with half of its interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
-    // The ends of a parameter's interval are whole numbers.
+    // The ends of a parameter's interval are integers.
     if value.unit == Unit::Count && value.high > value.value {
         return format!("{text} to {:.0}", value.high);
     }

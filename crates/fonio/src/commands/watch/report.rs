@@ -254,7 +254,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             )?;
         }
     }
-    // Times are whole seconds, too coarse for shares of less than a minute.
+    // Times are in full seconds, too coarse for shares of less than a minute.
     if let Some(pressure) = load.pressure.filter(|_| load.watched_s >= 60) {
         writeln!(
             out,

@@ -107,7 +107,7 @@ fn of_error(error: &anyhow::Error, has_command: bool) -> u8 {
     error.chain().find_map(of_cause).unwrap_or_else(|| usage(has_command))
 }
 
-/// Whether an error is about a pipe that its reader has closed.
+/// Returns whether an error is about a pipe that its reader has closed.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_io = cause.downcast_ref::<io::Error>().map(io::Error::kind);

@@ -361,7 +361,7 @@ impl Cell {
         }
     }
 
-    /// Whether the cell is aligned right, like numbers.
+    /// Returns whether the cell is aligned right, like numbers.
     pub fn is_numeric(&self) -> bool {
         self.sort_key().is_some()
     }
@@ -383,7 +383,7 @@ impl Cell {
 }
 
 impl Table {
-    /// Whether the column contains numbers: at least one, and no other known cell.
+    /// Returns whether the column contains numbers: at least one, and no other known cell.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut known =
             self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();

@@ -56,9 +56,9 @@ pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>),
     fit_as(profile, targets, Source::Fitted)
 }
 
-/// As [`fit`], for numbers that were measured on a device.
+/// Works as [`fit`], for numbers that were measured on a device.
 ///
-/// # Errors
+/// The same as those of [`fit`].
 ///
 /// As [`fit`].
 pub fn fit_as(

@@ -66,8 +66,8 @@ impl Setup<'_> {
         Ok(outcome.of(ProcessId(0), op).micros_each())
     }
 
-    /// How much as many readers and writers slow each other down. Each reads or writes its own file, and all have the
-    /// same size.
+    /// Returns how much equal numbers of readers and writers slow each other down. Each reads or writes its
+    /// own file, and all have the same size.
     ///
     /// # Errors
     ///

@@ -88,7 +88,7 @@ impl Api {
         })
     }
 
-    /// Whether both are functions of the same SQLite.
+    /// Returns whether both are functions of the same SQLite.
     pub fn is_of_same_sqlite(&self, other: &Api) -> bool {
         ptr::fn_addr_eq(self.exec, other.exec)
     }

@@ -177,7 +177,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 impl Role {
-    /// Whether SQLite does not sync the commits of this database any more.
+    /// Returns whether SQLite does not sync the commits of this database any more.
     pub fn is_relaxed(&self) -> bool {
         matches!(self, Role::Ordered { is_relaxed, .. } if is_relaxed.load(Ordering::Acquire))
     }

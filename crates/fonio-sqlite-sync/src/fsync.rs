@@ -46,7 +46,7 @@ pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_fdatasync, fd) as c_int }
 }
 
-/// Whether the file belongs to a database whose syncs are dropped.
+/// Returns whether the file belongs to a database whose syncs are dropped.
 fn is_dropped(fd: c_int) -> bool {
     if fd < 0 {
         return false;
@@ -87,7 +87,7 @@ fn path_of(fd: BorrowedFd<'_>) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }
 
-/// Whether the marker of a database names this boot, or does so now.
+/// Returns whether the marker of a database names this boot; writes the marker if needed.
 fn is_marked(database: &Path) -> bool {
     let world = World::get();
     let folder = database.parent().unwrap_or(Path::new("/"));

@@ -30,7 +30,7 @@ pub enum Treatment {
 pub struct OpenDatabases(Mutex<BTreeMap<PathBuf, (Treatment, usize)>>);
 
 impl OpenDatabases {
-    /// How an open database is treated.
+    /// Returns how an open database is treated.
     pub fn treatment(&self, database: &Path) -> Option<Treatment> {
         self.0.lock().ok()?.get(database).map(|(treatment, _)| treatment.clone())
     }

@@ -62,7 +62,7 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
     }
 }
 
-/// Whether a database that is not hooked is in write-ahead mode.
+/// Returns whether a database that is not hooked is in write-ahead mode.
 ///
 /// # Safety
 ///

@@ -178,7 +178,7 @@ fn verdict(figures: &[Compared]) -> String {
     )
 }
 
-/// How far a ratio is from 1, in either direction.
+/// Returns how far a ratio is from 1, in either direction.
 fn distance(ratio: f64) -> f64 {
     ratio.max(1.0 / ratio)
 }

@@ -20,7 +20,7 @@ const WEAK: [(&str, &str); 9] = [
     ("response.rand_read.4k.p99", "The slowest random reads"),
 ];
 
-/// From this share of the models upward, nothing is called weak.
+/// The share of the models from which upward nothing is called weak.
 const WEAK_PERCENTILE: f64 = 50.0;
 
 /// The maximum number of weak points that are listed.

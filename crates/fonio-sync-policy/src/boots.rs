@@ -47,7 +47,7 @@ impl Boots {
         &self.current
     }
 
-    /// Whether everything that was written during the boot `id` is on the disk.
+    /// Returns whether everything that was written during the boot `id` is on the disk.
     pub fn ended_cleanly(&self, id: &str) -> bool {
         self.clean.iter().any(|clean| clean == id)
     }

@@ -148,7 +148,7 @@ impl Policy {
         &self.rules
     }
 
-    /// Whether a rule drops fsync calls of programs.
+    /// Returns whether a rule drops fsync calls of programs.
     pub fn drops_fsync(&self) -> bool {
         self.rules.iter().any(|rule| rule.class == Class::Cache { drop_fsync: true })
     }

@@ -145,8 +145,8 @@ impl Need {
     }
 }
 
-/// Whether the machine has all `needs`, as far as this is visible without an attempt. If not, the calling test is skipped,
-/// and must return.
+/// Returns whether the machine has all `needs`, as far as this is visible without an attempt. If not, the
+/// calling test is skipped, and must return.
 ///
 /// # Panics
 ///

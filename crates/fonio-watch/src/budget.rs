@@ -23,8 +23,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `at_most` in 24 hours from `began` on, of which the history takes a write of about `history_write` each
-    /// `write_every`.
+    /// Allows at most `at_most` in 24 hours from `began` on. The history takes a write of about
+    /// `history_write` of this each `write_every`.
     pub fn new(
         began: Duration,
         at_most: ByteCount,
@@ -48,7 +48,8 @@ impl Budget {
         }
     }
 
-    /// Whether a kept stall of this size may be written now, so that the history can still be written all day.
+    /// Returns whether a kept stall of this size may be written now, so that the history can still be written
+    /// all day.
     ///
     /// On its first day, a watch may write the part of `at_most` that belongs to the time since its beginning, so that many short
     /// ones write no more than one long one.

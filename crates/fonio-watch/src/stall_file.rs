@@ -152,7 +152,7 @@ pub struct Kept {
     pub meta: Meta,
 }
 
-/// Whether a file begins as a kept stall does.
+/// Returns whether a file begins as a kept stall does.
 pub fn is_kept(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));

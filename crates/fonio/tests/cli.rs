@@ -469,8 +469,8 @@ fn a_command_is_recorded_and_explained() {
     );
 }
 
-/// Whether a documented command needs neither root, a device nor a network, no word that the reader replaces, and no file of the
-/// reader's machine.
+/// Returns whether a documented command needs neither root, a device nor a network, no word that the reader
+/// replaces, and no file of the reader's machine.
 fn can_run_anywhere(words: &[&str]) -> bool {
     let is_replaced = |word: &str| {
         word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)

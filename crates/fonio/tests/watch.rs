@@ -81,7 +81,7 @@ fn write_and_sync(file: &Path, mib: u64) {
     assert!(out.status.success());
 }
 
-/// Whether the temporary folder is on a disk that is watched unasked.
+/// Returns whether the temporary folder is on a disk that is watched unasked.
 fn is_on_disk(dir: &Path) -> bool {
     if !has(&[Need::Root, Need::Bpf]) {
         return false;

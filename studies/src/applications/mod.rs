@@ -260,7 +260,7 @@ fn show(found: &Applications) -> Result<()> {
     Ok(())
 }
 
-/// How a figure is named, and where its values are.
+/// The name of a figure, and the function that returns its values.
 type Figure = (&'static str, fn(&Measured) -> &Vec<f64>);
 
 const COMPARED: [Figure; 3] = [

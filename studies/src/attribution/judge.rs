@@ -164,7 +164,7 @@ impl Judge {
         Said { content, path, cause }
     }
 
-    /// Whether the unit is that of the file's writer; `None` if it is not known.
+    /// Returns whether the unit is that of the file's writer; `None` if it is not known.
     fn is_in_unit(&self, said: &Said<'_>, file: &Path) -> Option<bool> {
         let unit = said.unit()?;
         let name = file.file_name()?.to_string_lossy();
@@ -172,8 +172,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Whether the unit is that of some writer, or ours, in which a file is deleted. Whose metadata is in a block, the device
-    /// does not show.
+    /// Returns whether the unit is that of some writer, or ours, in which a file is deleted. The device does
+    /// not show whose metadata is in a block.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(
@@ -189,7 +189,7 @@ impl Said<'_> {
     }
 }
 
-/// Whether a request or bio is said to be of the file and of its writer; `None` if that is not known.
+/// Returns whether a request or bio is said to be of the file and of its writer; `None` if that is not known.
 fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
     let name = said.cause.and_then(|thread| thread.comm.as_deref());
     let is_path = said.path.map(|path| path == file);

@@ -41,7 +41,7 @@ impl Place {
         }
     }
 
-    /// Whether this writer exists here.
+    /// Returns whether this writer exists here.
     pub fn has(self, kind: &str) -> bool {
         self == Place::Units || kind != "container"
     }

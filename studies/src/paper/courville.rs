@@ -18,7 +18,7 @@ use super::runs::{Named, OfGroup, OfRuns, Runs};
 
 const DEVICE: &str = "nexus5";
 
-/// Without `--full`, only workloads no longer than this run.
+/// The maximum length of workloads that run without `--full`.
 const SHORT_MS: f64 = 8_000.0;
 
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);

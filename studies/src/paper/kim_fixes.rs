@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
-/// For published gains close to none.
+/// The quantity for published gains close to none.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
 /// The workloads of both figures, and the shares of them that run.

@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const MEAN_DIFFERENCE: f64 = 0.05;
 const KIB_DIFFERENCE: f64 = 0.1;
 
-/// Its part that this study reads.
+/// The part of the published figures that this study reads.
 #[derive(Debug, Deserialize)]
 struct Published {
     sqlite_receipt: Receipts,

@@ -26,16 +26,16 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether SmartIO's reads are compared with this variant's reads: it is a scheduler of the kernel, tuned
-    /// or not, with the queue's usual settings, and without I/O classes, which a user would have to set for
-    /// each program.
+    /// Returns whether SmartIO's reads are compared with this variant's reads: it is a scheduler of the
+    /// kernel, tuned or not, with the queue's usual settings, and without I/O classes, which a user would
+    /// have to set for each program.
     pub fn is_rival(&self) -> bool {
         self.scheduler != SMARTIO
             && !self.has_small_requests()
             && !self.words.iter().any(|word| CLASSES.contains(word))
     }
 
-    /// Whether the queue splits large requests; only the part `files` has any.
+    /// Returns whether the queue splits large requests; only the part `files` has any.
     pub fn has_small_requests(&self) -> bool {
         self.words == SMALL
     }
@@ -90,7 +90,7 @@ pub const VARIANTS: [Variant; 14] = [
 ];
 /// The variant that is to win.
 pub const SMARTIO: &str = "smartio";
-/// How a profile is emulated: options of `fonio device emulate`, each followed by a space.
+/// Returns how a profile is emulated: options of `fonio device emulate`, each followed by a space.
 ///
 /// These devices read no flash for data that was never written, and reads would not meet writes on their
 /// dies. Therefore, all data that the parts read is written before. The guest's processor serves the device,

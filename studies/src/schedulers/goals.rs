@@ -37,7 +37,7 @@ impl Outcome {
         }
     }
 
-    /// Of a goal with several conditions.
+    /// Combines the outcomes of a goal with several conditions.
     fn and(self, other: Outcome) -> Outcome {
         match (self, other) {
             (Outcome::Fails, _) | (_, Outcome::Fails) => Outcome::Fails,
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// Whether the interval of `own` over `most` says that it is at most that.
+/// Compares `own` with `most`; the goal holds if the interval of their ratio is at most 1.
 fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     let change = compare_rounds(&[(most, own)]).remove(0);
     let outcome = match (change.low, change.high) {
@@ -58,8 +58,8 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Whether `own` is less than each of the others: "less" and "more" are claimed from 5 percent on, as everywhere in fonio,
-/// because equal things differ by less between two boots of a guest.
+/// Compares `own` with each of the others; it must be less than each. "Less" and "more" are claimed from 5
+/// percent on, as everywhere in fonio, because equal things differ by less between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);

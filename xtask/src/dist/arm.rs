@@ -25,7 +25,7 @@ const C: [&str; 5] = [
     "UnwindRegistersRestore.S",
     "UnwindRegistersSave.S",
 ];
-/// As Rust compiles it for its own targets with musl.
+/// The flags with which Rust compiles it for its own targets with musl.
 const UNWINDER_FLAGS: [&str; 8] = [
     "-O2",
     "-fPIC",

@@ -70,8 +70,8 @@ impl Target {
         }
     }
 
-    /// Whether Rust's library is compiled here, and the C library too: Rust offers no complete one for these, or not
-    /// everywhere.
+    /// Returns whether Rust's library is compiled here, and the C library too: Rust offers no complete one
+    /// for these, or not everywhere.
     pub fn is_built_from_source(self) -> bool {
         matches!(self, Target::Armhf | Target::Armv6)
     }

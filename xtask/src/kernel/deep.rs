@@ -7,7 +7,7 @@ use super::policy::Driver;
 
 /// Requests of each process.
 const REQUESTS: u64 = 1_000;
-/// From a completion to the process's next request.
+/// The time from a completion to the process's next request.
 const GAP_NS: u64 = 10_000;
 /// Service times of reads and writes alone.
 const SERVICE_NS: [u64; 2] = [160_000, 40_000];

@@ -8,7 +8,7 @@ use fonio_testing::{Need, has};
 use super::policy::Driver;
 
 const READ_NS: u64 = 150_000;
-/// From a completion to the next read of a program.
+/// The time from a completion to the next read of a program.
 const GAP_NS: u64 = 10_000;
 const END_NS: u64 = 1_000_000_000;
 

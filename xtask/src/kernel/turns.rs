@@ -8,7 +8,7 @@ use fonio_testing::{Need, has};
 use super::policy::Driver;
 
 const READERS: usize = 4;
-/// From a completion to the reader's next read.
+/// The time from a completion to the reader's next read.
 const GAP_NS: u64 = 10_000;
 const END_NS: u64 = 400_000_000;
 /// The reads of a program that ends.

@@ -160,7 +160,7 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     Ok(broken)
 }
 
-/// Whether the unit has the weight, the limit and the class of [`FIXES`].
+/// Returns whether the unit has the weight, the limit and the class of [`FIXES`].
 fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }

@@ -58,7 +58,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Whether the device has the files, and dd all bytes.
+/// Returns whether the device has the files, and dd all bytes.
 fn sees_both(device: &Value) -> bool {
     let written = |rows: &str, key: &str, name: &str| {
         let mut rows = device[rows].as_array()?.iter();

@@ -20,7 +20,8 @@ use crate::table::Tables;
 use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
 use table_file::{Rows, TableFile};
 
-/// Whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may still be damaged.
+/// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may
+/// still be damaged.
 pub fn is_recording(path: &Path) -> bool {
     path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }

@@ -132,7 +132,7 @@ impl<T: Sequenced> Sequence<T> {
         self.keys.push((time, id, place));
     }
 
-    /// Whether enough rows have gathered for the next [`look`](Sequence::look).
+    /// Returns whether enough rows have gathered for the next [`look`](Sequence::look).
     #[inline]
     pub(crate) fn look_is_due(&self) -> bool {
         self.keys.len() >= self.look_at

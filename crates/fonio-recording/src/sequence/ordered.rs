@@ -72,8 +72,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Whether the row comes before the producer's settled mark. The mark decides, not the rows emitted so
-    /// far, so that a report and an import leave out the same rows.
+    /// Returns whether the row comes before the producer's settled mark. The mark decides, not the rows
+    /// emitted so far, so that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();

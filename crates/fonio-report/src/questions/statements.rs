@@ -11,8 +11,8 @@ const LISTED: usize = 20;
 /// The maximum number of characters of a statement in a table and in a sentence.
 const TABLE_CHARS: usize = 160;
 const SENTENCE_CHARS: usize = 72;
-/// From this many on, and if at least half of a statement's transactions are so, transactions without a pause are named (our
-/// bounds).
+/// The minimum number of transactions without a pause. A statement is named if it has this many, and if they
+/// are at least half of its transactions (our bounds).
 const WITHOUT_PAUSE_MIN: u64 = 10;
 /// The maximum number of named statements whose transactions could be joined.
 const JOINABLE_MAX: usize = 3;

@@ -167,7 +167,7 @@ pub trait Connection: Send {
     /// Rolls back; harmless outside a transaction.
     fn rollback(&mut self);
 
-    /// Whether the connection can no longer be used.
+    /// Returns whether the connection can no longer be used.
     fn is_closed(&self) -> bool;
 }
 

@@ -76,7 +76,7 @@ impl Summary {
         }
     }
 
-    /// How many results lie in bins that are better than `bin`.
+    /// Returns how many results lie in bins that are better than `bin`.
     pub fn better_than(&self, bin: i64) -> i64 {
         self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
     }
@@ -126,7 +126,7 @@ impl Summary {
         }
     }
 
-    /// At most `points` points of the distribution function, without those that add nothing.
+    /// Returns at most `points` points of the distribution function, without those that add nothing.
     pub fn points(&self, points: usize) -> Vec<Point> {
         let total = self.count as f64;
         let mut all = Vec::new();

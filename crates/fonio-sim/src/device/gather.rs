@@ -31,7 +31,7 @@ impl Gather {
         Gather { units: Vec::new(), units_max: units_max as usize, piece_bytes, all_pieces }
     }
 
-    /// Whether it takes any units.
+    /// Returns whether it takes any units.
     pub(super) fn is_used(&self) -> bool {
         self.units_max > 0
     }

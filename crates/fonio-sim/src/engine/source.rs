@@ -167,17 +167,17 @@ impl<'a> State<'a> {
         matches!(self, State::Open { .. })
     }
 
-    /// How many steps of a thread were made.
+    /// Returns how many steps of a thread were made.
     pub(super) fn made(&self) -> u32 {
         if let State::Linked(thread) = self { thread.made } else { 0 }
     }
 
-    /// How many steps of a thread were not made.
+    /// Returns how many steps of a thread were not made.
     pub(super) fn left(&self) -> u64 {
         if let State::Linked(thread) = self { thread.left() } else { 0 }
     }
 
-    /// How many requests it makes at the beginning, without waiting for a completion.
+    /// Returns how many requests it makes at the beginning, without waiting for a completion.
     pub(super) fn concurrency(&self) -> u32 {
         match self {
             State::Closed { process, .. } => process.depth,

@@ -199,7 +199,7 @@ pub trait Ftl: Send {
     fn census(&self) -> Census;
 }
 
-/// How many erase blocks of a device are used for what.
+/// The number of erase blocks of a device by their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
     /// All erase blocks.

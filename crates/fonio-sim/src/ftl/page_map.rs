@@ -331,8 +331,8 @@ impl<W: Watch> PageMap<W> {
         self.free.push_back(block);
     }
 
-    /// How many units fill the page of which the units before `next` are written; `None` if no page is partly
-    /// written.
+    /// Returns how many units fill the page of which the units before `next` are written; `None` if no page
+    /// is partly written.
     fn padding(&self, next: Offset) -> Option<u32> {
         let filled = next.0 % self.geometry.units_per_page;
         (filled != 0).then(|| self.geometry.units_per_page - filled)

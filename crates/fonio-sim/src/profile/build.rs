@@ -269,7 +269,7 @@ impl Profile {
         self.required(key).map(Nanos)
     }
 
-    /// Whether a key says yes; a profile without it says no.
+    /// Returns whether a key has the value yes; a profile without the key says no.
     fn yes(&self, key: &str) -> bool {
         self.word(key) == Some("yes")
     }

@@ -272,8 +272,8 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// How long the scheduler holds others back for the next request of the queue that has the device and is empty.
-    /// `None` where it does not.
+    /// Returns the instant until which the scheduler holds others back for the next request of the queue that
+    /// has the device and is empty. `None` if it does not hold them back.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;
@@ -295,7 +295,7 @@ impl Cfq {
         (until > now).then_some(until)
     }
 
-    /// Whether the queue that has the device may give another request now.
+    /// Returns whether the queue that has the device may give another request now.
     fn may_go(&self, index: usize) -> bool {
         let queue = &self.queues[index];
         if queue.priority().class == Class::Idle && self.others_in_flight > 0 {

@@ -222,8 +222,8 @@ impl SmartIo {
         if may_write { self.oldest(section, Kind::WRITES, |_| true) } else { None }
     }
 
-    /// Of those of two kinds whose first request came at a `suitable` instant and is within the limit, the one whose
-    /// first request was inserted first.
+    /// Returns the kind whose first request was inserted first, of those of two kinds whose first request
+    /// came at a `suitable` instant and is within the limit.
     fn oldest(
         &self,
         section: &Section,

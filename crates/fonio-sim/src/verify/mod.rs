@@ -70,7 +70,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// As tables and JSON write it.
+    /// Returns its name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Agrees => "agrees",
@@ -106,7 +106,7 @@ impl Tally {
 /// The largest deviation of a number. Three digits are published, and runs of one card differ by a few percent.
 const TOLERANCE: f64 = 0.05;
 
-/// For a number that a scheduler in front of the device decides as well.
+/// The tolerance for a number that a scheduler in front of the device also determines.
 const SCHEDULER_TOLERANCE: f64 = 0.15;
 
 /// The cards' desktop over phone ratios differ among themselves by about this much.

@@ -2,7 +2,7 @@
 
 use crate::profile::{Profile, Source};
 
-/// How a published number and the model's are related before they are compared.
+/// The relation of a published number to the model's before they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No fit and no choice used the published number, and it does not follow from numbers that were used.
@@ -45,7 +45,7 @@ impl Class {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Class; 3] = [Class::Predicted, Class::Fitted, Class::Derived];
 
-    /// As tables and JSON write it.
+    /// Returns its name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::Predicted => "predicted",

@@ -493,7 +493,7 @@ impl Assembler {
 }
 
 impl Device {
-    /// Whether the device shows the end of any request.
+    /// Returns whether the device shows the end of any request.
     fn shows_end(&self) -> bool {
         self.shows_completion || self.shows_done
     }

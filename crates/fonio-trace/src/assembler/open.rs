@@ -149,7 +149,7 @@ impl Entry {
         }
     }
 
-    /// Whether any of these bits is set.
+    /// Returns whether any of these bits is set.
     pub fn has(&self, any: u16) -> bool {
         self.seen & any != 0
     }

@@ -473,7 +473,7 @@ impl Assembler {
     }
 }
 
-/// Whether an entry is a bio of more than `bytes` and can be split there.
+/// Returns whether an entry is a bio of more than `bytes` and can be split there.
 pub(super) fn is_larger_bio(entry: &Entry, bytes: u64) -> bool {
     // A part that does not end at a sector boundary cannot be followed.
     entry.has(seen::BIO)

@@ -39,7 +39,7 @@ struct Repeat {
 }
 
 impl Assembler {
-    /// Whether an issue without a waiting entry can belong to the equal request in flight at `index`.
+    /// Returns whether an issue without a waiting entry can belong to the equal request in flight at `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
         // Passthrough commands show neither sector nor size when they are issued.
         let has_place = step.bytes > 0 || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;

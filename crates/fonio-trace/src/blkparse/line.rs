@@ -45,7 +45,7 @@ pub(super) enum Parsed<'a> {
     NotShown,
 }
 
-/// Whether the line begins like an event line: with a device.
+/// Returns whether the line begins like an event line: with a device.
 pub(super) fn begins_with_device(line: &[u8]) -> bool {
     let mut rest = Rest(line);
     rest.device().is_some() && rest.0.first() == Some(&b' ')

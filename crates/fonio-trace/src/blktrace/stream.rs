@@ -21,7 +21,7 @@ use crate::input::Input;
 /// The buffer of each input; a trace has one input per processor. Larger buffers leave less of the second-level cache
 /// to others.
 const BUFFER: usize = 128 * 1024;
-/// With this many bytes in the buffer, a record and the header after it are complete.
+/// The number of bytes in the buffer at which a record and the header after it are complete.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// The maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
@@ -500,8 +500,8 @@ fn word(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|raw| u32::from_le_bytes(*raw))
 }
 
-/// Whether a record begins at `at`, or the input ends there or within the magic. `bytes` is longer than `at`, except at
-/// the end of the input.
+/// Returns whether a record begins at `at`, or the input ends there or within the magic. `bytes` is longer
+/// than `at`, except at the end of the input.
 fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
     match bytes.get(at..) {
         Some(next) => word(next).is_none_or(|w| Layout::of(w).is_some()),

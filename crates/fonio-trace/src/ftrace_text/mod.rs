@@ -29,7 +29,7 @@ use marks::Marks;
 const BATCH_EVENTS: usize = 4096;
 const BATCH_LINES: usize = 32 * 1024;
 
-/// Whether the beginning of a file looks like ftrace text.
+/// Returns whether the beginning of a file looks like ftrace text.
 pub fn recognise(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     lines.by_ref().take(1000).any(|line| {

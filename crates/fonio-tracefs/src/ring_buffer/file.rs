@@ -308,7 +308,7 @@ impl FileDecoder {
         FileDecoder { btrfs, ..self }
     }
 
-    /// Whether it decodes the event with this name.
+    /// Returns whether it decodes the event with this name.
     pub fn decodes(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }

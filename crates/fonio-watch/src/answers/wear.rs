@@ -19,8 +19,9 @@ const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
 /// A rate over less than this is not one of a usual day.
 const WATCHED_MIN_S: u64 = 3600;
-/// Without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the flash programs 1 to 5 times what
-/// the host writes. So a device endures 100 to 3000 times its size.
+/// The assumption without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the
+/// flash programs 1 to 5 times the data that the host writes. Therefore, a device endures 100 to 3000 times
+/// its size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
 /// Devices report their wear in steps of 10 %.
 const STEP: f64 = 10.0;

@@ -33,7 +33,7 @@ const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
 /// The file begins with the magic number and the version, alone in a page.
 const PAGE: u64 = 4096;
-/// How long a day is for the year's ring: 24 hours, less half an hour, since a day ends with a write.
+/// The length of a day for the year's ring: 24 hours, less half an hour, since a day ends with a write.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
 /// A ring in the file.
@@ -52,7 +52,7 @@ const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367
 /// The greatest size of the file.
 pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
 
-/// How much a summary of each ring keeps at most; less if it does not fit.
+/// The bounds of a summary of each ring; it has fewer rows if they do not fit.
 const MINUTE_BOUNDS: Bounds = Bounds { parties: 24, files: 20, stalls: 20, events: 20 };
 const HOUR_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 10, events: 10 };
 const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5 };
@@ -205,7 +205,7 @@ impl History {
     }
 }
 
-/// Whether the file has begun. Fails if it is another one.
+/// Returns whether the file has begun. Fails if it is another one.
 fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     let mut header = [0; MAGIC.len() + 4];
     let length = file.metadata().map_err(WatchError::file(path, "read"))?.len();

@@ -33,7 +33,7 @@ use crate::scale::{self, Planned};
 use groups::Group;
 use worker::Worker;
 
-/// How to run.
+/// The options of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {

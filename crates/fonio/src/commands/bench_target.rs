@@ -53,7 +53,7 @@ pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     bail!("{name} is neither a directory nor a block device; {reason}")
 }
 
-/// Whether `place` names something of this machine, which a guest does not have.
+/// Returns whether `place` names something of this machine, which a guest does not have.
 pub fn is_real(place: &Path) -> bool {
     let kind = fs::metadata(place).ok().map(|metadata| metadata.file_type());
     place.starts_with("/dev") || kind.is_some_and(|kind| kind.is_dir() || kind.is_block_device())

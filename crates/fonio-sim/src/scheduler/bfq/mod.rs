@@ -202,7 +202,7 @@ impl Bfq {
         Some(index)
     }
 
-    /// Whether the device idles when this queue is empty.
+    /// Returns whether the device idles when this queue is empty.
     fn may_idle(&self, index: usize) -> bool {
         let queue = &self.queues[index];
         if self.settings.slice_idle.0 == 0 {
@@ -221,7 +221,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// How long the device idles for the queue that has it and is empty. `None` if it does not idle.
+    /// Returns the instant until which the device idles for the queue that has it and is empty. `None` if it
+    /// does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

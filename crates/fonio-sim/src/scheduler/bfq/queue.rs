@@ -11,9 +11,9 @@ use super::super::{Priority, ProcessId, Request, RequestId};
 /// The place of a request, and the order among several requests at one place.
 type Place = (u64, RequestId);
 
-/// How far behind the head a request may be and still go before one ahead: `back_seek_max`.
+/// The maximum distance behind the head at which a request can go before one ahead: `back_seek_max`.
 const BACK_SECTORS_MAX: u64 = (16 << 20) / SECTOR_BYTES;
-/// How many times as far a request ahead may be: `back_seek_penalty`.
+/// A request ahead can be this many times as far: `back_seek_penalty`.
 const BACK_PENALTY: u64 = 2;
 
 /// Whose requests a queue holds.

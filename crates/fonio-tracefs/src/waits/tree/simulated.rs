@@ -194,8 +194,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((1..10_u64, step), 0..120)
 }
 
-/// Whether the event is a switch from the idle thread of any processor except the first. Some kernels do not trace
-/// these.
+/// Returns whether the event is a switch from the idle thread of any processor except the first. Some kernels
+/// do not trace these.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }

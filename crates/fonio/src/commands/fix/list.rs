@@ -104,7 +104,7 @@ pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     format!("{name} changes one {what}. Name it, such as `fonio fix apply {name} {example}{keep}`")
 }
 
-/// How to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
+/// Returns how to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
 fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;

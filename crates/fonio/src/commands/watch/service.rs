@@ -206,7 +206,7 @@ fn end(folders: &Folders) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the service runs, or waits to be started again.
+/// Returns whether the service runs, or waits to be started again.
 fn is_waiting() -> bool {
     let state = Command::new("systemctl").args(["is-active", UNIT]).output();
     let state = state.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();

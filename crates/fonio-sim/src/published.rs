@@ -188,7 +188,7 @@ pub struct Class {
     pub source: &'static str,
     /// Sequential reads and writes in MB/s; the SD classes state no rate for reads.
     pub seq_mb_s: (Option<f64>, f64),
-    /// Random reads and writes per second; `None` where none are stated.
+    /// Random reads and writes per second; `None` if none are stated.
     pub rand_iops: Option<(f64, f64)>,
     /// Commands in flight in the random test. The sources do not state it; assumed is the class's maximum, up to 32.
     pub depth: u32,

@@ -27,7 +27,7 @@ pub struct Summary {
     pub blocked: Vec<BlockedFigures>,
     /// The files that were written most.
     pub files: Vec<FileFigures>,
-    /// Pressure stall information of the kernel; `None` where it has none.
+    /// Pressure stall information of the kernel; `None` if it has none.
     pub pressure: Option<PressureFigures>,
     /// Requests and waits that were not seen, because there was no room for them.
     pub unobserved: u64,

@@ -217,7 +217,7 @@ impl<'a> Words<'a> {
         Ok(number)
     }
 
-    /// Bytes that a call transferred; `None` where it failed.
+    /// Bytes that a call transferred; `None` if it failed.
     fn moved(&mut self) -> Result<Option<u64>, String> {
         let bytes: i64 = self.number("bytes")?;
         match u64::try_from(bytes) {

@@ -26,7 +26,7 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker. `None` where Debian
+/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker. `None` if Debian
 /// has no glibc for the processor: ARMv6.
 fn names_of(target: Target) -> Option<(&'static str, &'static str, &'static str)> {
     match target {

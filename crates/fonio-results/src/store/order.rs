@@ -13,7 +13,7 @@ pub fn nearest_rank(count: u64, share: f64) -> u64 {
 }
 
 /// The ranks, from 1, between which the quantile of `share` lies with a probability of at least 95 %, whatever the
-/// distribution; `None` where even the smallest and the largest value are not far enough apart.
+/// distribution; `None` if even the smallest and the largest value are not far enough apart.
 pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     if count <= EXACT_MAX {
         return exact(count, share);

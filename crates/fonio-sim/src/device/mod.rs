@@ -62,7 +62,7 @@ pub struct Limits {
     pub depth: u32,
     /// The largest single command (`max_sectors_kb`).
     pub command_max: ByteCount,
-    /// The unit of a discard; `None` where the device has no discard.
+    /// The unit of a discard; `None` if the device has no discard.
     pub discard_granularity: Option<ByteCount>,
     /// Whether it takes writes with forced unit access; otherwise the host adds a flush.
     pub fua: bool,

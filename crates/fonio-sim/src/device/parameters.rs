@@ -13,7 +13,7 @@ pub struct Flash {
     pub dies: u32,
     /// Channels; die `n` is on channel `n mod channels`.
     pub channels: u32,
-    /// A channel's rate in bytes per second; `None` where its transfers take no time.
+    /// A channel's rate in bytes per second; `None` if its transfers take no time.
     pub channel_rate: Option<u64>,
     /// Time to read a page into its register.
     pub t_read: Nanos,

@@ -64,7 +64,7 @@ impl Streams {
         found
     }
 
-    /// The stream of the last command; `None` where the device follows no streams.
+    /// The stream of the last command; `None` if the device follows no streams.
     pub(super) fn newest(&self) -> Option<usize> {
         (self.newest < self.streams.len()).then_some(self.newest)
     }

@@ -185,7 +185,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// When it makes its next request; `None` where it makes no more.
+    /// When it makes its next request; `None` if it makes no more.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
         match self {
             State::Closed { process, started, .. } => {

@@ -189,7 +189,7 @@ pub trait Ftl: Send {
     /// Forgets the data of `unit`, which the host no longer needs.
     fn discard(&mut self, unit: LogicalUnit);
 
-    /// The position of `unit` in flash; `None` where it was never written or was discarded.
+    /// The position of `unit` in flash; `None` if it was never written or was discarded.
     fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit>;
 
     /// The die that holds a unit.

@@ -170,7 +170,7 @@ impl Profile {
         }
     }
 
-    /// The word of a key; `None` where the profile does not have it.
+    /// The word of a key; `None` if the profile does not have it.
     pub fn word(&self, key: &str) -> Option<&'static str> {
         match self.entries.get(key)?.value {
             Value::Word(word) => Some(word),

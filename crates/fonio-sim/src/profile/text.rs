@@ -116,7 +116,7 @@ impl File<'_> {
     }
 }
 
-/// Reads the field of an entry that holds its value; `None` where it does not fit the key.
+/// Reads the field of an entry that holds its value; `None` if it does not fit the key.
 fn read_value(key: &Key, name: &str, written: &DeValue<'_>) -> Option<Value> {
     match (key.quantity, written) {
         (Quantity::Word(words), DeValue::String(text)) if matches!(name, "value" | "is") => {
@@ -132,7 +132,7 @@ fn read_value(key: &Key, name: &str, written: &DeValue<'_>) -> Option<Value> {
     }
 }
 
-/// `number` times `worth`; `None` where it is not a number, negative or not exact.
+/// `number` times `worth`; `None` if it is not a number, negative or not exact.
 fn in_units_of(number: &DeValue<'_>, worth: u64) -> Option<u64> {
     match number {
         DeValue::Integer(integer) => {

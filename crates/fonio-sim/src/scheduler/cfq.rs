@@ -210,7 +210,7 @@ impl Cfq {
         others as u32 + u32::from(own)
     }
 
-    /// The queue whose request goes next; `None` where the scheduler waits for the one that has the device.
+    /// The queue whose request goes next; `None` if the scheduler waits for the one that has the device.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some(turn) = self.turn {
             let queue = &self.queues[turn.queue];
@@ -251,7 +251,7 @@ impl Cfq {
         }
     }
 
-    /// The group whose turn it is; `None` where no queue waits.
+    /// The group whose turn it is; `None` if no queue waits.
     fn next_group(&self, now: Timestamp) -> Option<GroupTurn> {
         let class = Class::ALL.into_iter().find(|class| {
             let groups = &self.busy[*class as usize];

@@ -179,7 +179,7 @@ impl Batches {
         Batches { settings, batch: None, starved: 0 }
     }
 
-    /// The request that goes next, with the instant of its insertion; `None` where none waits. If that request begins a
+    /// The request that goes next, with the instant of its insertion; `None` if none waits. If that request begins a
     /// batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
     pub(super) fn choose(&mut self, lists: &Lists, now: Timestamp) -> Option<(Chosen, Timestamp)> {
         let going_on = self.batch.filter(|(_, gone)| *gone < self.settings.fifo_batch);
@@ -202,7 +202,7 @@ impl Batches {
         lists.sides[chosen.direction as usize].take(chosen.place)
     }
 
-    /// The direction of a new batch; `None` where no request waits.
+    /// The direction of a new batch; `None` if no request waits.
     fn next_direction(&mut self, lists: &Lists) -> Option<Direction> {
         let [reads, writes] =
             [Direction::Read, Direction::Write].map(|of| !lists.side(of).by_place.is_empty());

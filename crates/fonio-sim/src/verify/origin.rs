@@ -76,7 +76,7 @@ impl Origin {
         }
     }
 
-    /// The condition or derivation, as JSON writes it. `None` where the class says all.
+    /// The condition or derivation, as JSON writes it. `None` if the class says all.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Origin::Predicted | Origin::Fitted => None,

@@ -173,7 +173,7 @@ impl Bfq {
         self.classes[class].end_turn(&mut self.queues, index);
     }
 
-    /// The queue whose request goes next; `None` where none waits or the device idles.
+    /// The queue whose request goes next; `None` if none waits or the device idles.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some((index, ends)) = self.turn {
             let queue = &self.queues[index];

@@ -33,10 +33,10 @@ pub enum Role {
     Watched(Part, Arc<learn::Seen>),
 }
 
-/// The functions of a file with some of ours, and our data.
+/// The functions of a file, some of them replaced, and this library's data.
 #[repr(C)]
 pub struct Hooked {
-    /// Must be first: SQLite's pointer to it is our pointer to all.
+    /// Must be first: SQLite's pointer to it is also the pointer to this structure.
     methods: sqlite3_io_methods,
     original: *const sqlite3_io_methods,
     /// The role of the file.

@@ -15,14 +15,14 @@ use fonio_sync_policy::{Boots, COMPANIONS, Cache, Class, Policy, State, network_
 use crate::guarded;
 use crate::world::World;
 
-/// How long a policy is used before its file is looked at again.
+/// The time for which a policy is used before its file is checked again.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `fsync`.
 ///
 /// # Safety
 ///
-/// None is needed: the kernel checks the descriptor.
+/// No condition: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
 ///
 /// # Safety
 ///
-/// None is needed: the kernel checks the descriptor.
+/// No condition: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {
@@ -70,7 +70,7 @@ fn is_dropped(fd: c_int) -> bool {
 
 fn policy() -> std::sync::Arc<Policy> {
     static LAST: Mutex<Option<(Instant, std::sync::Arc<Policy>)>> = Mutex::new(None);
-    // A child of fork(2) finds it locked for ever if another thread of its parent held it.
+    // If another thread of the parent held this lock at a fork(2), it stays locked for ever in the child.
     let Ok(mut last) = LAST.try_lock() else { return World::get().policy() };
     match &*last {
         Some((when, policy)) if when.elapsed() < LOOK => policy.clone(),

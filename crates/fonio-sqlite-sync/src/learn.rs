@@ -42,7 +42,7 @@ impl Seen {
         &self.counts[part as usize]
     }
 
-    /// Says which class suits, if anything was written.
+    /// Prints the class that suits, if the database was written.
     pub fn suggest(&self, database: &Path) {
         if let Some(suggestion) = self.suggestion(database) {
             say(&suggestion);

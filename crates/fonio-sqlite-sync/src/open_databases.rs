@@ -15,7 +15,7 @@ use crate::learn::Seen;
 pub enum Treatment {
     /// Commits in its write-ahead log are synced together.
     Ordered {
-        /// The longest time of which transactions can be lost.
+        /// The longest time span whose transactions can be lost.
         window: Duration,
         /// Change it to write-ahead mode.
         to_wal: bool,
@@ -43,7 +43,7 @@ impl OpenDatabases {
         Some(entry.0.clone())
     }
 
-    /// Counts one file less; returns the treatment if it was the last one.
+    /// Counts one file less; returns the treatment if that was the last file.
     pub fn closed(&self, database: &Path) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.get_mut(database)?;

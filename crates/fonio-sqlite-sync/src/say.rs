@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Mutex;
 
-/// Messages that were said. A program that runs for months says each once.
+/// The messages that were printed. A program that runs for months prints each once.
 #[derive(Default)]
 pub struct Said(Mutex<BTreeSet<String>>);
 
@@ -12,7 +12,7 @@ pub struct Said(Mutex<BTreeSet<String>>);
 const MOST: usize = 1000;
 
 impl Said {
-    /// Says it, unless it was said before.
+    /// Prints the message, unless it was printed before.
     pub fn once(&self, message: &str) {
         let Ok(mut said) = self.0.lock() else { return };
         if said.len() < MOST && said.insert(message.to_owned()) {

@@ -99,7 +99,8 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let Some(patched) = patched(vfs) else {
-        // An application has copied the VFS with our function in it; the VFSes that were replaced open the same files.
+        // An application has copied the VFS together with our function; the replaced VFSes open the same
+        // files.
         return match PATCHED[0].get() {
             // SAFETY: SQLite's own arguments.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
@@ -212,7 +213,7 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     wal.push("-wal");
     // SAFETY: the caller vouches for the files.
     unsafe {
-        // The log first: it must not be unsynced for a moment.
+        // The log comes first: it must not be unsynced for a moment.
         if !log.is_null()
             && Hooked::of(log).is_none()
             && !hook_other(log, Path::new(&wal), true, treatment.clone())

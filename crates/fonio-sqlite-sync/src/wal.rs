@@ -14,7 +14,7 @@ use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
 use crate::world::World;
 
 pub struct Wal {
-    /// Of our own. SQLite holds no locks on a log, so closing it drops none.
+    /// Our own descriptor of the log. SQLite holds no locks on a log, so closing it drops none.
     file: File,
     path: PathBuf,
     window: Duration,
@@ -24,9 +24,9 @@ pub struct Wal {
 
 #[derive(Default)]
 struct State {
-    /// When the oldest write happened that no sync has begun to cover.
+    /// The time of the oldest write that no sync has begun to cover.
     dirty_since: Option<Instant>,
-    /// The same of the writes that a running sync covers.
+    /// The same for the writes that a running sync covers.
     syncing_since: Option<Instant>,
     /// A sync has failed. The data that it covered may be lost, so no write may follow it.
     has_failed: bool,
@@ -57,7 +57,8 @@ impl Wal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When it should be synced: after half of the window, so that the sync has the other half. `None` if nothing is to do.
+    /// When it should be synced: after half of the window, so that the sync has the other half. `None` if all
+    /// writes are synced.
     pub fn due(&self) -> Option<Instant> {
         let state = self.state();
         state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
@@ -112,7 +113,7 @@ impl Wal {
         let Some(since) = state.dirty_since.take() else { return };
         state.syncing_since = Some(since);
         drop(state);
-        // The kernel's call itself: the C library's could be ours, which drops it.
+        // Calls the kernel directly: the C library's function could be ours, which drops the call.
         let result = rustix::fs::fdatasync(&self.file);
         let mut state = self.state();
         state.syncing_since = None;
@@ -139,7 +140,7 @@ impl Wal {
         if state.has_failed { SQLITE_IOERR_FSYNC } else { SQLITE_OK }
     }
 
-    /// Syncs at the end of the process, unless another thread is in the midst of it.
+    /// Syncs at the end of the process, unless another thread is syncing.
     pub fn sync_at_exit(&self) {
         if self.state.try_lock().is_ok() {
             self.sync();

@@ -78,7 +78,7 @@ unsafe extern "C" fn in_child() {
     WORLD.store(World::new(), Ordering::Release);
 }
 
-/// Syncs what a program leaves unsynced that ends without closing its databases.
+/// Syncs the unsynced writes of a program that ends without closing its databases.
 extern "C" fn at_exit() {
     crate::guarded(|| World::get().syncer.sync_all(), || ());
 }

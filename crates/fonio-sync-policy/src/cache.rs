@@ -30,13 +30,13 @@ const LOCKS: [(&str, u64, u64); 2] = [("", 0x4000_0000, 512), ("-shm", 120, 9)];
 /// The state of a database, by its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no marker: every write was synced as its program asked for.
+    /// There is no marker: every write was synced as its program requested.
     Synced,
-    /// It was written in this boot.
+    /// The marker was written in this boot.
     OfThisBoot,
-    /// It was written in an earlier boot, which ended cleanly.
+    /// The marker was written in an earlier boot, which ended cleanly.
     Kept,
-    /// It was written in an earlier boot, which did not end cleanly.
+    /// The marker was written in an earlier boot, which did not end cleanly.
     Stale,
 }
 
@@ -93,17 +93,17 @@ impl Cache {
         }
     }
 
-    /// Removes the database, if it is stale. Afterwards its state is that of one that was always synced.
+    /// Removes the database if it is stale. Afterwards it counts as one that was always synced.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::InUse`], and [`PolicyError::System`]: then it must not be read.
+    /// [`PolicyError::InUse`], and [`PolicyError::System`]: then the database must not be read.
     pub fn remove_stale(&self, boots: &Boots) -> Result<Option<Removed>, PolicyError> {
         if self.state(boots)? != State::Stale {
             return Ok(None);
         }
         let _lock = self.lock()?;
-        // Another process may have been faster.
+        // Another process may have removed the database first.
         if self.state(boots)? != State::Stale {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`], for example on a full disk; then they need it.
+    /// [`PolicyError::System`], for example on a full disk; then writes need a sync.
     ///
     /// # Panics
     ///

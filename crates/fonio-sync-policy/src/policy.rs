@@ -23,17 +23,17 @@ pub enum Class {
     /// In write-ahead mode, commits are synced together, at the latest after `window`. A power cut loses at most the transactions
     /// of that time, and never corrupts the database. With a rollback journal, the database is durable.
     Ordered {
-        /// The longest time of which transactions can be lost.
+        /// The longest time span whose transactions can be lost.
         window: Duration,
         /// Change the database to write-ahead mode when it is opened.
         to_wal: bool,
     },
-    /// Never. After a boot that did not end cleanly, the database is removed.
+    /// The database is never synced. After a boot that did not end cleanly, it is removed.
     Cache {
         /// Also drop fsync calls of the program itself, for a program that contains SQLite.
         drop_fsync: bool,
     },
-    /// As its program asks for; a class is suggested when it is closed.
+    /// The database is synced as its program requests; a class is suggested when it is closed.
     Learn,
 }
 
@@ -45,7 +45,7 @@ pub struct Rule {
     /// The class of the databases that match.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder, if the path names one: it stands for all databases below.
+    /// The folder, if the path names one: the rule applies to all databases below.
     folder: Option<PathBuf>,
 }
 

@@ -14,9 +14,9 @@ const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 #[derive(Debug)]
 pub struct Budget {
     at_most: u64,
-    /// When it began, by the monotonic clock.
+    /// The beginning of the watch, by the monotonic clock.
     began: Duration,
-    /// When, by the monotonic clock, and how much.
+    /// The time of each write by the monotonic clock, and its bytes.
     writes: VecDeque<(Duration, u64)>,
     /// The bytes that the history needs in a day.
     history: u64,
@@ -58,7 +58,7 @@ impl Budget {
         let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
         let part = (now.saturating_sub(self.began).as_secs_f64() / DAY.as_secs_f64()).min(1.0);
         let of_part = |bytes: u64| (bytes as f64 * part) as u64;
-        // The history's own writes are among those already spent; its share is needed in any case.
+        // The bytes already spent include the history's own writes; its share is needed in any case.
         let needed = spent.max(of_part(self.history)).saturating_add(bytes.0 + FILE_SYSTEM.0);
         needed <= of_part(self.at_most)
     }
@@ -81,7 +81,7 @@ mod tests {
         let mut budget = Budget::new(hour, ByteCount(1 << 20), hour, ByteCount(8 << 10));
         assert!(budget.allows(hour * 25, ByteCount(432 << 10)));
         assert!(!budget.allows(hour * 25, ByteCount(433 << 10)));
-        // A quarter of a day after its beginning, a quarter of everything.
+        // A quarter of a day after its beginning, a quarter of the budget is allowed.
         assert!(budget.allows(hour * 7, ByteCount((432 / 4 - 12) << 10)));
         assert!(!budget.allows(hour * 7, ByteCount((432 / 4 - 11) << 10)));
         assert!(!budget.allows(hour, ByteCount(1)));

@@ -14,7 +14,7 @@ pub enum WatchError {
         path: PathBuf,
         /// `read`, `written`, …
         doing: &'static str,
-        /// The system's error; the sentence has it already.
+        /// The system's error; the sentence already contains it.
         cause: io::Error,
     },
     /// The file is not one of a watch.
@@ -34,7 +34,7 @@ pub enum WatchError {
         path: PathBuf,
         /// The version of the file.
         found: u32,
-        /// The newest version that is known.
+        /// The newest version that this program knows.
         known: u32,
     },
     /// A watch runs already.

@@ -51,7 +51,8 @@ struct Process {
     is_ready: bool,
 }
 
-/// Holds the place of the one watch with these folders. It is free when this is dropped, or the process ends.
+/// Keeps other watches with these folders from starting. They can start when this is dropped, or the process
+/// ends.
 #[derive(Debug)]
 pub struct Running {
     file: File,
@@ -76,8 +77,8 @@ impl Folders {
         [self.run.join("kept"), self.state.join("kept")]
     }
 
-    /// Makes the folders in memory, and takes the place of the watch. The folder on the medium is made when something is
-    /// written, so that an unwritable one does not end the watch.
+    /// Makes the folders in memory, and claims them for this watch. The folder on the medium is made at the
+    /// first write, so that an unwritable one does not end the watch.
     ///
     /// # Errors
     /// [`WatchError::Runs`] if there is a watch already.
@@ -94,12 +95,12 @@ impl Folders {
         Ok(running)
     }
 
-    /// The process of the watch, if one runs.
+    /// The process of the running watch, if there is one.
     pub fn runs(&self) -> Option<ProcessId> {
         Some(self.process()?.process)
     }
 
-    /// The process of the watch, once it sees everything.
+    /// The process of the watch, once it has started completely.
     pub fn is_ready(&self) -> Option<ProcessId> {
         Some(self.process().filter(|process| process.is_ready)?.process)
     }
@@ -126,7 +127,7 @@ impl Folders {
         decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
     }
 
-    /// Makes room in a folder of kept stalls: the oldest go first.
+    /// Makes room in a folder of kept stalls: the oldest are removed first.
     pub fn make_room(folder: &Path, bytes: u64) {
         let mut files: Vec<(PathBuf, u64)> = kept_in(folder);
         let mut total: u64 = files.iter().map(|(_, length)| length).sum();
@@ -156,7 +157,7 @@ pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 impl Running {
-    /// Tells others that the watch sees everything now.
+    /// Tells other processes that the watch has started completely.
     ///
     /// # Errors
     /// Those of the file system.
@@ -173,7 +174,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nobody must take the number of another process for the watch.
+        // No process must take the number of another process for the watch.
         let _ = self.file.set_len(0);
     }
 }

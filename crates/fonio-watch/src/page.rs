@@ -19,7 +19,7 @@ const CURVES_MAX: usize = 6;
 const MARKS_MAX: usize = 5;
 /// The rows of the table of stalls.
 const ROWS_MAX: usize = 100;
-/// Spans that are further apart were not watched in between.
+/// Two spans with a longer gap were not watched in between.
 const GAP_S: i64 = 90;
 
 /// The contents of the page.
@@ -32,7 +32,7 @@ struct About<'a> {
     load: Summary,
 }
 
-/// Makes the page about everything since an instant.
+/// Makes the page about the history since an instant.
 pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
     let about = About {
         history,

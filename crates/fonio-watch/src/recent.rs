@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compact::Codec;
 
-/// How long anything is held.
+/// The time for which requests, waits and counts are held.
 const HELD: Nanos = Nanos(60_000_000_000);
 /// The maximum number of waits and counts, of about 100 bytes each.
 const WAITS_MAX: usize = 8192;
@@ -74,7 +74,7 @@ impl Chunk {
 /// The waits, counts and requests of the last minute.
 #[derive(Debug)]
 pub struct Recent {
-    /// Since when every request is held.
+    /// The instant since which every request is held.
     began: Timestamp,
     requests: VecDeque<Chunk>,
     waits: VecDeque<ObservedWait>,
@@ -116,7 +116,7 @@ impl Recent {
         }
     }
 
-    /// Forgets what ended more than a minute before `now`.
+    /// Forgets the requests and waits that ended more than a minute before `now`.
     pub fn forget(&mut self, now: Timestamp) {
         let oldest = Timestamp(now.0.saturating_sub(HELD.0));
         self.began = self.began.max(oldest);
@@ -131,7 +131,7 @@ impl Recent {
         }
     }
 
-    /// The earliest instant since which every request was seen and none is forgotten.
+    /// The earliest instant since which every request was seen and is still held.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }
@@ -210,7 +210,7 @@ pub(crate) mod tests {
             (60_001, Some(&at(140_000)), Some(&at(200_000)))
         );
         assert_eq!(recent.complete_since(at(200_000)), at(140_000));
-        // Ten times as many do not fit.
+        // Ten times as many requests do not fit.
         for tenths in 1..=600_000_u64 {
             let mut one = request(200_001 + tenths / 10);
             one.row.completed = Some(Timestamp(200_000_000_000 + tenths * 100_000));

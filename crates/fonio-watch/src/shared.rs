@@ -10,7 +10,7 @@ use crate::summary::{Bounds, Summary};
 /// The bounds of the totals since the beginning.
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
-/// The last minute, and all since the watch began.
+/// The figures of the last minute, and those since the watch began.
 #[derive(Debug, Default)]
 pub struct Shared {
     figures: Mutex<Figures>,
@@ -54,7 +54,7 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// Waits until there are more than `minutes`, or for `longest`.
+    /// Waits until there are more than `minutes` minutes, but at most for `longest`.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

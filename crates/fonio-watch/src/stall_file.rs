@@ -42,13 +42,13 @@ pub struct Head {
     pub stall_ended: Timestamp,
     pub threads: Vec<KeptThread>,
     pub files: Vec<KeptFile>,
-    /// Their `file_id` is the place in `files`, as that of the requests.
+    /// Their `file_id` is an index in `files`, as in the requests.
     #[serde(with = "encoded_waits")]
     pub waits: Vec<Wait>,
     pub counts: Vec<BlockedCount>,
-    /// Requests that were not seen since the watch began.
+    /// The number of requests since the beginning of the watch that were not seen.
     pub unobserved: u64,
-    /// Why only waits were seen.
+    /// The reason why only waits were seen.
     pub limited: Option<String>,
 }
 
@@ -143,7 +143,7 @@ pub fn write(
     gzip.finish()?.flush()
 }
 
-/// A kept stall that was read.
+/// A kept stall, read from its file.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Kept {
@@ -214,7 +214,7 @@ impl Kept {
         Ok(Kept { head, requests, meta })
     }
 
-    /// Gives the rows of a recording, in the order of its tables.
+    /// Passes on the rows of a recording, in the order of its tables.
     ///
     /// # Errors
     /// Those of `sink`.
@@ -340,7 +340,7 @@ mod tests {
             let at = at.min(bytes.len() - 1);
             prop_assume!(bytes[at] != value);
             bytes[at] = value;
-            // gzip's own header has fields that mean nothing; all else has a checksum.
+            // gzip's own header has unused fields; all other bytes have a checksum.
             if let Ok(kept) = Kept::decode(&bytes, Path::new("x")) {
                 prop_assert!(at < 26);
                 prop_assert_eq!(kept.head, head());

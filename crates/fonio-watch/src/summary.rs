@@ -17,25 +17,26 @@ pub struct Summary {
     pub began: UnixSeconds,
     /// When it ended.
     pub ended: UnixSeconds,
-    /// How long the machine was watched in it; shorter than the span if the watch or the machine was off.
+    /// The time for which the machine was watched in it; shorter than the span if the watch or the machine
+    /// was off.
     pub watched_s: u64,
     /// Each device.
     pub devices: Vec<DeviceFigures>,
     /// Each party on each device.
     pub parties: Vec<PartyFigures>,
-    /// How long the threads of each party were blocked.
+    /// The times for which the threads of each party were blocked.
     pub blocked: Vec<BlockedFigures>,
     /// The files that were written most.
     pub files: Vec<FileFigures>,
     /// Pressure stall information of the kernel; `None` if it has none.
     pub pressure: Option<PressureFigures>,
-    /// Requests and waits that were not seen, because there was no room for them.
+    /// The number of requests and waits that were not seen, because there was no room for them.
     pub unobserved: u64,
     /// The seconds for which only long waits were seen and no requests.
     pub limited_s: u64,
     /// The stalls, in order of time.
     pub stalls: Vec<Stall>,
-    /// The stalls, also those that are not listed any more.
+    /// The number of stalls, also of those that are not listed any more.
     pub stalls_in_all: u64,
     /// The events of the watch itself, in order of time.
     pub events: Vec<Event>,
@@ -46,7 +47,7 @@ pub struct Summary {
 #[allow(missing_docs)]
 pub struct DeviceFigures {
     pub name: String,
-    /// Tells a card from the one that was in the slot before.
+    /// Distinguishes a card from the previous one in the slot.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
     /// Response times.
@@ -103,7 +104,7 @@ pub struct BlockedFigures {
     pub waits: Histogram,
 }
 
-/// The kind of data that was written, where it is not a file with a name.
+/// The target of written data: a file, or the kind of data if it is not a file with a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// A file.
@@ -179,7 +180,7 @@ pub enum Why {
     Own { op: Op, bytes: ByteCount, requests: u64 },
 }
 
-/// Something that a reader of the figures should know.
+/// An event that a reader of the figures should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Event {
@@ -191,7 +192,7 @@ pub enum Event {
     NotWritten { at: UnixSeconds, why: String },
 }
 
-/// How many rows a summary keeps.
+/// The maximum number of rows that a summary keeps.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Bounds {
@@ -201,10 +202,11 @@ pub struct Bounds {
     pub events: usize,
 }
 
-/// A wall clock before this was not set: 2025-01-01. A machine without a clock begins in 1970, or when it was made or stopped.
+/// A wall clock before this time was not set: 2025-01-01. A machine without a clock begins in 1970, or when
+/// it was made or stopped.
 const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
 
-/// The name under which rows are added together that have no room of their own.
+/// The name of the row that adds up all rows for which there is no room.
 pub const OTHERS: &str = "others";
 
 fn others() -> Party {
@@ -306,7 +308,7 @@ impl Summary {
         self.stalls.iter_mut().for_each(|stall| stall.began += by_s);
     }
 
-    /// Keeps the rows that matter most, and adds the others together. Sums stay the same.
+    /// Keeps the most important rows, and adds the others together. Sums stay the same.
     pub fn trim(&mut self, bounds: Bounds) {
         self.trim_parties(bounds.parties);
         self.trim_blocked(bounds.parties);

@@ -74,7 +74,7 @@ impl Tally {
         }
     }
 
-    /// Notes on which disk the file system of a request is.
+    /// Notes the disk of a request's file system.
     fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
@@ -112,7 +112,7 @@ impl Tally {
         self.disks.get(&file.fs).copied()
     }
 
-    /// Ends the minute: gives the rows their names, and begins anew.
+    /// Ends the minute: looks up the names of its rows, and begins a new one.
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
         let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();

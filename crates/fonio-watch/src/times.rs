@@ -27,7 +27,7 @@ pub fn on_clock(at: UnixSeconds) -> i64 {
 }
 
 fn formatted(at: UnixSeconds, zone: TimeZone, format: &str) -> String {
-    // The calendar ends in the year 9999; a clock that was set beyond shows its seconds.
+    // The calendar ends in the year 9999; a clock that was set to a later time is shown in seconds.
     let time = Timestamp::from_second(at).map(|at| at.to_zoned(zone));
     time.map_or_else(|_| format!("{at} s"), |time| time.strftime(format).to_string())
 }

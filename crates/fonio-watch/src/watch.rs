@@ -216,7 +216,7 @@ impl Watch {
         self.minute.stalls.push(told.stall);
     }
 
-    /// Notices that the wall clock was set. Minutes of a time before the clock was set at all get the time that they had.
+    /// Notices that the wall clock was set. Minutes from before the clock was first set get their true time.
     fn look_at_clock(&mut self, now: Timestamp) {
         let wall = WallClock::now();
         let Some(by_s) = wall.set_since(self.wall) else {
@@ -268,7 +268,7 @@ impl Watch {
         }
     }
 
-    /// Writes the minutes so far to the medium, then kept stalls as far as the budget goes.
+    /// Writes the minutes so far to the medium, then the kept stalls that the budget allows.
     fn write(&mut self, now: Timestamp) {
         self.written_at = now;
         match self.write_history(now) {

@@ -26,8 +26,8 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker. `None` if Debian
-/// has no glibc for the processor: ARMv6.
+/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker.
+/// `None` if Debian has no glibc for the processor: ARMv6.
 fn names_of(target: Target) -> Option<(&'static str, &'static str, &'static str)> {
     match target {
         Target::Amd64 => Some(("x86_64-unknown-linux-gnu", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")),

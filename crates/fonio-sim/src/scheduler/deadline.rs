@@ -179,8 +179,8 @@ impl Batches {
         Batches { settings, batch: None, starved: 0 }
     }
 
-    /// The request that goes next, with the instant of its insertion; `None` if none waits. If that request begins a
-    /// batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
+    /// The request that goes next, with the instant of its insertion; `None` if none waits. If that request
+    /// begins a batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
     pub(super) fn choose(&mut self, lists: &Lists, now: Timestamp) -> Option<(Chosen, Timestamp)> {
         let going_on = self.batch.filter(|(_, gone)| *gone < self.settings.fifo_batch);
         if let Some((direction, _)) = going_on

@@ -124,8 +124,8 @@ pub trait Scheduler: Send {
     /// Takes a request.
     fn insert(&mut self, request: Request, now: Timestamp);
 
-    /// Gives the request that goes to the device now, where `in_flight` requests are in progress. `None` if none
-    /// waits, or those that wait are held back.
+    /// Gives the request that goes to the device now, where `in_flight` requests are in progress. `None` if
+    /// none waits, or those that wait are held back.
     fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request>;
 
     /// Learns that a request, which was dispatched at `issued`, has completed.

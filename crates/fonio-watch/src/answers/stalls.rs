@@ -16,13 +16,13 @@ pub struct StallsAnswer {
     pub verdict: String,
     /// Whether something stalled.
     pub is_problem: bool,
-    /// Since when, by the question.
+    /// The instant in the question.
     pub since: UnixSeconds,
-    /// For how many seconds the machine was watched since then.
+    /// The seconds for which the machine was watched since then.
     pub watched_s: u64,
     /// Each stall that the history still lists, the longest first.
     pub stalls: Vec<ToldStall>,
-    /// All stalls, also those that it only counts.
+    /// The number of all stalls, also of those that it only counts.
     pub stalls_in_all: u64,
     /// Notes for the reader, each in one sentence.
     pub notes: Vec<String>,
@@ -40,11 +40,11 @@ pub struct ToldStall {
     pub stall: Stall,
 }
 
-/// Answers what stalled since an instant.
+/// Answers which stalls happened since an instant.
 pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let sum = history.sum_since(since);
     let mut stalls: Vec<Stall> = sum.stalls.iter().filter(|stall| stall.began >= since).cloned().collect();
-    // Longer spans list what shorter ones did, if the clock was set back.
+    // Longer spans list the stalls of shorter ones too, if the clock was set back.
     stalls.sort_by(|a, b| b.lasted_ms.cmp(&a.lasted_ms).then(a.began.cmp(&b.began)));
     stalls.dedup();
     let in_all = sum.stalls_in_all.max(stalls.len() as u64);
@@ -112,7 +112,7 @@ pub fn stall_sentence(stall: &Stall) -> String {
     )
 }
 
-/// Why it stalled; `None` if requests were not seen.
+/// The reason of the stall; `None` if requests were not seen.
 pub fn stall_reason(stall: &Stall) -> Option<String> {
     let bytes = |bytes: fonio_core::ByteCount| Unit::Bytes.format(bytes.0 as f64);
     Some(match &stall.why {

@@ -17,7 +17,7 @@ use crate::times;
 
 const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
-/// A rate over less than this is not one of a usual day.
+/// A rate over a shorter time is not that of a usual day.
 const WATCHED_MIN_S: u64 = 3600;
 /// The assumption without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the
 /// flash programs 1 to 5 times the data that the host writes. Therefore, a device endures 100 to 3000 times
@@ -25,7 +25,7 @@ const WATCHED_MIN_S: u64 = 3600;
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
 /// Devices report their wear in steps of 10 %.
 const STEP: f64 = 10.0;
-/// More than this is no prediction any more.
+/// A longer time is no prediction any more.
 const YEARS_MAX: f64 = 100.0;
 const ROWS_MAX: usize = 12;
 
@@ -36,7 +36,7 @@ pub struct WearAnswer {
     pub verdict: String,
     /// Since when.
     pub since: UnixSeconds,
-    /// For how many seconds the machine was watched since then.
+    /// The seconds for which the machine was watched since then.
     pub watched_s: u64,
     /// Each device that was written.
     pub devices: Vec<WornDevice>,
@@ -59,7 +59,7 @@ pub struct WornDevice {
     pub parties: Vec<PartyShare>,
     /// The written files, those with the most bytes first.
     pub files: Vec<FileShare>,
-    /// Written for the journal and the metadata of file systems, as a part of what was attributed.
+    /// The share of the journal and the metadata of file systems in all attributed bytes.
     pub file_system_share: f64,
     /// `None` if too little was watched, or nothing is known.
     pub estimate: Option<Estimate>,
@@ -102,7 +102,7 @@ pub struct Estimate {
 pub enum Basis {
     /// The maker's statement, from the settings.
     Stated { endurance: ByteCount },
-    /// The wear that the device reports rose while it was watched.
+    /// The increase of the wear that the device reports while it was watched.
     Observed { from_percent: u32, to_percent: u32, seconds: u64 },
     /// The wear that it reports, and its age.
     Age { used_percent: u32, made: String },
@@ -110,7 +110,7 @@ pub enum Basis {
     Assumed { size: ByteCount },
 }
 
-/// Answers who wears out the devices since an instant.
+/// Answers which parties wear out the devices since an instant.
 pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
     let sum = history.sum_since(since);
     let mut devices: Vec<WornDevice> = Vec::new();
@@ -228,13 +228,14 @@ fn estimate(
     })
 }
 
-/// By the wear that the device reports: how fast it rose while watched; else by its age.
+/// Estimates from the wear that the device reports: from its increase while watched; else from the device's
+/// age.
 fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<Estimate> {
     let (first_at, first) = readings.first().and_then(|(at, health)| Some((*at, used_percent(health)?)))?;
     let (last_at, last) = readings.last()?;
     let seconds = u64::try_from(last_at - first_at).unwrap_or(0);
     if used > first && seconds > 0 {
-        // Between the two steps, at least one step less and at most one more was used.
+        // Between the two steps, the device used at least one step less and at most one more.
         let rate = |percent: f64| percent / (seconds as f64 / YEAR_S);
         let (fast, slow) = (rate(used - first + STEP), rate((used - first - STEP).max(0.0)));
         return Some(Estimate {

@@ -49,7 +49,7 @@ const DAY: Ring = Ring { at: PAGE, slots: 26, slot_bytes: 4 * PAGE };
 const WEEK: Ring = Ring { at: DAY.at + DAY.slots * DAY.slot_bytes, slots: 170, slot_bytes: PAGE };
 const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367, slot_bytes: PAGE };
 
-/// The greatest size of the file.
+/// The maximum size of the file.
 pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
 
 /// The bounds of a summary of each ring; it has fewer rows if they do not fit.
@@ -68,10 +68,10 @@ pub struct Rings {
     day: Summary,
 }
 
-/// All that a file of rings holds, in order of time.
+/// The contents of a file of rings, in order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The minutes of the last day, or more where minutes were joined.
+    /// The minutes of the last day, or longer spans where minutes were joined.
     pub minutes: Vec<Summary>,
     /// The hours of the last week.
     pub hours: Vec<Summary>,
@@ -82,7 +82,7 @@ pub struct History {
 }
 
 impl Rings {
-    /// Opens the file, or begins one.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
     /// [`WatchError`], if the file cannot be opened or is another one.
@@ -107,7 +107,7 @@ impl Rings {
         }
         hours.sort_by_key(|hour: &Summary| hour.ended);
         let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
-        // A watch that was off for long begins a new day.
+        // If the watch was off for a long time, a new day begins.
         since.iter().for_each(|hour| rings.day.merge(hour));
         Ok(rings)
     }
@@ -132,10 +132,11 @@ impl Rings {
             written += self.write(YEAR, 2, days)?;
             day = Summary::default();
         }
-        // Only now, so that a failed write can be repeated without counting twice.
+        // This comes last, so that a failed write can be repeated without counting twice.
         self.day = day;
         if header > 0 {
-            // A journal then has the new file and its first blocks in one transaction instead of two. It is no harm if that fails.
+            // A journal then has the new file and its first blocks in one transaction instead of two. A
+            // failure does no harm.
             let _ = self.file.sync_data();
         }
         Ok(ByteCount(written))
@@ -161,7 +162,7 @@ impl Rings {
         Ok(slot.len() as u64)
     }
 
-    /// Has the kernel write everything to the device.
+    /// Makes the kernel write everything to the device.
     ///
     /// # Errors
     /// [`WatchError::File`].
@@ -197,7 +198,7 @@ impl History {
                     None => history.damaged += 1,
                 }
             }
-            // By their numbers: the wall clock may have been set in between.
+            // The order is that of their numbers: the wall clock may have been set in between.
             read.sort_by_key(|(number, _)| *number);
             rows.extend(read.into_iter().flat_map(|(_, summaries)| summaries));
         }
@@ -205,7 +206,7 @@ impl History {
     }
 }
 
-/// Returns whether the file has begun. Fails if it is another one.
+/// Returns whether the file has a header. Fails if it is another file.
 fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     let mut header = [0; MAGIC.len() + 4];
     let length = file.metadata().map_err(WatchError::file(path, "read"))?.len();

@@ -50,7 +50,7 @@ pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     Some((number, postcard::from_bytes(&plain).ok()?))
 }
 
-/// Encodes summaries so that they fit into `bytes`: with fewer rows, then with neighbours joined, until they do.
+/// Encodes summaries in at most `bytes`: first with fewer rows, then with neighbours joined, until they fit.
 pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number: u64) -> Vec<u8> {
     let mut summaries = summaries.to_vec();
     let mut bounds = bounds;
@@ -76,7 +76,7 @@ pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number:
             });
             summaries = joined.collect();
         } else {
-            // Names are bounded where they are made, so this is left for devices without number.
+            // Names are bounded where they are made, so only very many devices can lead here.
             let summary = &mut summaries[0];
             summary.devices.truncate(summary.devices.len() / 2);
             summary.parties.truncate(summary.parties.len() / 2);

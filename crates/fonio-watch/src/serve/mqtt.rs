@@ -24,7 +24,7 @@ use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The broker waits for one and a half of this for the next message; there is one each minute.
+/// The broker waits one and a half times this long for the next message; there is one each minute.
 const KEEP_ALIVE_S: u16 = 120;
 /// The pause before a connection is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -235,7 +235,7 @@ impl Publisher {
             "state_topic": self.topic("state"),
             "value_template": template,
             "availability_topic": self.topic("availability"),
-            // Three minutes without figures mean that there are none.
+            // After three minutes without figures, the sensor is unavailable.
             "expire_after": 180,
             "device": {
                 "identifiers": [format!("fonio_{}", self.id)],

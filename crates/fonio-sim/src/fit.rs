@@ -91,7 +91,7 @@ fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, P
     let key = schema::find(target.key);
     let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));
     profile.set(target.key, now, source, &target.to)?;
-    // Times add up, rates do not; and so the slope is nearly constant.
+    // Times add up, rates do not; therefore, the slope is nearly constant.
     let cost = |number: f64| match target.protocol.gives {
         Gives::Throughput | Gives::Iops | Gives::Speedup(_) => 1.0 / number,
         _ => number,
@@ -108,7 +108,7 @@ fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, P
     let there = cost(target.protocol.run(profile)?);
     let slope = (there - here) / (probe - now).max(1) as f64;
     let next = if slope == 0.0 { now as f64 } else { now as f64 + (wanted - here) / slope };
-    // Far from the target a slope says little.
+    // Far from the target, the slope is not reliable.
     let floor = now as f64 / 2.0;
     let ceiling = (now as f64 * 2.0).max(200_000.0);
     let lowest = if floor < 2_000.0 { 0.0 } else { floor };

@@ -5,7 +5,8 @@ use fonio_core::{ByteCount, Op};
 use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol};
 
-/// The range of the phone's random test on the eight cards. It is not published; the sequential test covers as much.
+/// The range of the phone's random test on the eight cards. It is not published; it is assumed to be that of
+/// the sequential test.
 pub const CARD_RANGE: ByteCount = ByteCount(128 << 20);
 
 /// One card of Kim, Agrawal, Ungureanu (TOS 2012), Table III, in MB/s of 10⁶ bytes (the study does not say which), and
@@ -262,7 +263,7 @@ impl Class {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two, so that neither side waits for the other; one where the device takes one.
+            // Two commands, so that neither side waits for the other; one if the device takes one.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,
@@ -296,7 +297,7 @@ impl Class {
     }
 }
 
-/// The numbers that the shipped profile of this name was fitted to; empty where there are none.
+/// The numbers that the shipped profile of this name was fitted to; empty if there are none.
 pub fn targets(name: &str) -> Vec<Target> {
     let target = |key, (to, protocol, wanted): &(String, Protocol, f64)| Target {
         key,

@@ -33,7 +33,7 @@ pub const SMALL_FILE: ByteCount = ByteCount(32 << 20);
 pub const MIXED_DEPTH: u32 = 128;
 
 /// The think time of a process. The response time of one process, which the profiles were fitted to, includes the host's
-/// time. This is only enough that runs with different seeds do not stay in one phase; assumed.
+/// time. This time only needs to keep runs with different seeds from staying in one phase; assumed.
 pub const THINK: Think = Think { min: Nanos(0), max: Nanos(2_000) };
 
 /// A device under a scheduler.
@@ -42,7 +42,7 @@ pub struct Setup<'a> {
     pub profile: &'a Profile,
     /// Makes the scheduler.
     pub scheduler: &'a dyn Fn() -> Box<dyn Scheduler>,
-    /// Decides places and think times.
+    /// The seed of places and think times.
     pub seed: u64,
 }
 
@@ -105,7 +105,7 @@ impl Setup<'_> {
         Ok(serial as f64 / (outcome.end.0 - outcome.from.0) as f64)
     }
 
-    /// The seconds that one process needs for 128 MB of which a share is read and the rest written.
+    /// The seconds that one process needs for 128 MB, of which a share is read and the rest written.
     ///
     /// # Errors
     ///

@@ -62,9 +62,9 @@ struct CachedMap {
 /// The end of a command.
 #[derive(Clone, Copy, Debug)]
 struct Finish {
-    /// When its slot and all other resources are free.
+    /// The instant at which its slot and all other resources are free.
     at: u64,
-    /// How much later the host learns of it.
+    /// The delay until the host learns of it.
     latency: u64,
 }
 
@@ -343,8 +343,8 @@ impl<F: Ftl> FlashDevice<F> {
         durable
     }
 
-    /// Does the layer's work from `at` on, and says when the host's data are in flash. Moves `accepted` to the instant at
-    /// which the write buffer had room for them.
+    /// Does the layer's work from `at` on, and returns when the host's data are in flash. Moves `accepted` to
+    /// the instant at which the write buffer had room for them.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;
@@ -390,7 +390,7 @@ impl<F: Ftl> FlashDevice<F> {
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
         let Bytes { start, end } = Bytes::of(command);
         let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
-        // A unit that is covered only in part keeps its data.
+        // A unit that is only partly covered keeps its data.
         for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
             self.ftl.discard(unit);

@@ -2,7 +2,7 @@
 
 use crate::ftl::LogicalUnit;
 
-/// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one.
+/// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one piece.
 const PIECE_BYTES_MIN: u64 = 4096;
 
 /// Partly written units, the least recently written first.
@@ -10,13 +10,13 @@ const PIECE_BYTES_MIN: u64 = 4096;
 pub(super) struct Gather {
     units: Vec<Part>,
     units_max: usize,
-    /// Large enough that a unit has at most 64 pieces.
+    /// The size of a piece; large enough that a unit has at most 64 pieces.
     piece_bytes: u64,
     /// A bit for every piece of a unit.
     all_pieces: u64,
 }
 
-/// The part of a unit that has come.
+/// The part of a unit that has been written.
 #[derive(Debug)]
 struct Part {
     unit: LogicalUnit,

@@ -34,7 +34,7 @@ pub struct Command {
 /// submitted: commands use dies, channels and the bus in the order of their arrival, as in firmware without reordering.
 /// This lets the same model run at millions of commands per second and in real time.
 pub trait Device: Send {
-    /// Accepts `command` at `now` and says when it completes, never before `now`.
+    /// Accepts `command` at `now` and returns when it completes, never before `now`.
     ///
     /// A command that arrives while [`Limits::depth`] commands are in flight waits for a free slot.
     ///
@@ -95,7 +95,7 @@ pub struct Counters {
     pub busy: Nanos,
 }
 
-/// Panics where a command breaks the conditions of [`Device::submit`].
+/// Panics if a command breaks the conditions of [`Device::submit`].
 fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
     assert!(now.0 >= last, "a command at {} ns came after one at {last} ns", now.0);
     let end = command.sector.after(command.bytes);

@@ -152,7 +152,7 @@ fn an_slc_cache_is_fast_until_it_is_full() {
     assert!(full < fresh / 2.0 && rested > 0.9 * fresh, "{fresh:.0}, {full:.0}, {rested:.0} MB/s");
 }
 
-/// Every number of kingston that a random write costs, in nanoseconds.
+/// Every number of kingston that is part of a random write's cost, in nanoseconds.
 struct Costs {
     write: u64,
     full_merge: u64,

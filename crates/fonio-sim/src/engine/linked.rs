@@ -17,9 +17,9 @@ pub enum Begins {
     AfterBegin(Nanos),
     /// This long after a request of another thread and its own previous one completed: it had waited for that thread.
     AfterOther {
-        /// The signal that the other thread's request sets.
+        /// The signal of the other thread's request.
         signal: u32,
-        /// How long after the later one.
+        /// The time from the later completion to the queueing.
         pause: Nanos,
     },
 }
@@ -40,14 +40,14 @@ pub(super) struct Thread {
     steps: Vec<Step>,
     /// How many were queued.
     pub made: u32,
-    /// Whether the next one's instant is among the events.
+    /// Whether the instant of the next request is among the events.
     is_armed: bool,
     /// When the last one was queued, and when it completed.
     queued: Timestamp,
     completed: Option<Timestamp>,
 }
 
-/// When signals were set, and which sources wait for one.
+/// The times at which signals were set, and the sources that wait for one.
 #[derive(Default)]
 pub(super) struct Signals {
     set: BTreeMap<u32, Timestamp>,

@@ -37,7 +37,7 @@ use tally::Tallies;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// It ends behind the end of the device.
+    /// The request ends beyond the end of the device.
     #[error(
         "the request at sector {} with {} bytes ends behind the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
     )]
@@ -49,15 +49,15 @@ pub enum EngineError {
         /// The size of the device.
         capacity: ByteCount,
     },
-    /// It arrives before the one that its source gave before.
+    /// The request arrives before the previous one of its source.
     #[error("a request at {} ns came behind one at {} ns; sort requests by the instant at which they were queued", .at.0, .last.0)]
     OutOfOrder {
         /// When it arrives.
         at: Timestamp,
-        /// When the one before arrived.
+        /// The arrival of the previous request.
         last: Timestamp,
     },
-    /// A recorded request does not show what a replay needs.
+    /// A recorded request lacks a value that a replay needs.
     #[error("request {request_id} of the recording has no {what}, so it cannot be replayed")]
     Unknown {
         /// Its number in the recording.
@@ -145,7 +145,7 @@ enum Event {
     Arrive(u32),
     /// A request in flight completes.
     Complete(u32),
-    /// Requests that were held back may go.
+    /// Requests that the scheduler held back may go.
     Timer,
 }
 
@@ -172,7 +172,7 @@ struct Engine<'a, 'b> {
     tallies: Tallies,
 }
 
-/// A request that the device has.
+/// A request that is in the device.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     request: Request,

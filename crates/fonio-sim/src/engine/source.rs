@@ -70,7 +70,7 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Requests like those of `process`, whose depth and think time do not matter, from `from` on.
+    /// Makes requests like those of `process` from `from` on; its depth and think time do not matter.
     ///
     /// # Panics
     ///
@@ -114,7 +114,7 @@ impl Places {
     }
 
     fn next(&mut self, process: &ClosedLoop, at: Timestamp) -> Arrival {
-        // No number is drawn where nothing is chosen, so that a process without writes is the same as before.
+        // No random number is drawn if there is no choice, so a process without writes stays the same.
         let is_read = match process.reads_percent {
             0 => false,
             100.. => true,
@@ -185,7 +185,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// When it makes its next request; `None` if it makes no more.
+    /// The instant of its next request; `None` if it makes no more.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
         match self {
             State::Closed { process, started, .. } => {
@@ -207,7 +207,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// When a closed source makes its next request after one has completed.
+    /// The instant of a closed source's next request after one has completed.
     pub(super) fn continue_at(&mut self, completed: Timestamp) -> Option<Timestamp> {
         let State::Closed { process, places, started, .. } = self else { return None };
         if *started == process.count {

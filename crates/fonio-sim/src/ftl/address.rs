@@ -55,7 +55,7 @@ impl LogicalUnit {
         LogicalUnit(u32::try_from(number).expect("a device has fewer than 2³² units"))
     }
 
-    /// The units from this one up to `end`, without `end`.
+    /// The units from this one to `end`, without `end`.
     pub(crate) fn up_to(self, end: LogicalUnit) -> impl Iterator<Item = LogicalUnit> {
         (self.0..end.0).map(LogicalUnit)
     }
@@ -74,7 +74,7 @@ impl Offset {
         Offset(self.0 + units)
     }
 
-    /// The offsets from this one up to `end`, without `end`.
+    /// The offsets from this one to `end`, without `end`.
     pub(crate) fn up_to(self, end: Offset) -> impl Iterator<Item = Offset> {
         (self.0..end.0).map(Offset)
     }
@@ -123,12 +123,12 @@ impl<K: Number, V: Number> Table<K, V> {
         self.values().set(key, value);
     }
 
-    /// The values without the table around them, which is faster in a loop.
+    /// The values as a slice, which is faster in a loop.
     pub(crate) fn values(&mut self) -> Values<'_, K, V> {
         Values { raw: &mut self.raw, types: PhantomData }
     }
 
-    /// Replaces a value by what `change` makes of it.
+    /// Replaces a value by the result of `change`.
     pub(crate) fn update(&mut self, key: K, change: impl FnOnce(V) -> V) {
         let raw = &mut self.raw[key.to_raw() as usize];
         *raw = change(V::from_raw(*raw)).to_raw();

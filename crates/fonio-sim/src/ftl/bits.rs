@@ -72,7 +72,7 @@ impl<B: Number> BlockBits<B> {
     }
 }
 
-/// One more than the highest offset in the set; 0 where it is empty.
+/// One more than the highest offset in the set; 0 if it is empty.
 pub(crate) fn end_of(words: &[u64]) -> Offset {
     let last = words.iter().rposition(|word| *word != 0);
     Offset(last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros()))

@@ -64,7 +64,7 @@ impl MapLevel {
         }
     }
 
-    /// Uses a piece; false where it had to be fetched.
+    /// Uses a piece; returns false if it had to be fetched.
     pub fn touch(&mut self, piece: Piece) -> bool {
         let hit = self.is_held[piece.0 as usize];
         if hit {

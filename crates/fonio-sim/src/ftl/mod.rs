@@ -21,7 +21,7 @@ use fonio_core::Random;
 
 pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPage, PhysicalUnit};
 
-/// The flash under a layer, as far as the layer has to know it.
+/// The properties of the flash under a layer that the layer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Units that the host sees.
@@ -45,12 +45,12 @@ impl Geometry {
         PhysicalPage(unit.0 / self.units_per_page)
     }
 
-    /// The logical block of a unit, and where in it the unit is.
+    /// The logical block of a unit, and the unit's offset in it.
     fn logical_block(&self, unit: LogicalUnit) -> (LogicalBlock, Offset) {
         (LogicalBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
     }
 
-    /// The erase block of a unit, and where in it the unit is.
+    /// The erase block of a unit, and the unit's offset in it.
     fn erase_block(&self, unit: PhysicalUnit) -> (EraseBlock, Offset) {
         (EraseBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
     }
@@ -91,7 +91,8 @@ fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
 pub struct Work {
     /// Steps not yet turned into time.
     pub steps: Vec<Step>,
-    /// How many of the steps bring the host's data into flash. The steps after them are the layer's own housekeeping.
+    /// The number of steps that bring the host's data into flash. The steps after them are the layer's own
+    /// housekeeping.
     pub durable_after: usize,
     /// Sums since the device was made or its counters were reset.
     pub totals: Totals,
@@ -130,7 +131,7 @@ pub struct Totals {
 }
 
 impl Work {
-    /// Adds a step. It is joined to the last one where both are on one die.
+    /// Adds a step. It is joined to the last one if both are on one die.
     pub(crate) fn push(&mut self, step: Step) {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
@@ -214,7 +215,7 @@ pub struct Census {
 
 /// Observes every flash operation of a layer, so that a test can repeat it on simulated flash and compare.
 pub trait Watch: Send {
-    /// False where the calls may be left out altogether.
+    /// False if the calls may be left out altogether.
     const ACTIVE: bool;
     /// The host's `unit` is programmed at `to`.
     fn program(&mut self, unit: LogicalUnit, to: PhysicalUnit);

@@ -28,8 +28,8 @@ pub enum Collection {
     CostBenefit,
 }
 
-/// Superblocks beyond the logical ones that the layer needs in order to work at all: two being written, three held back
-/// for the collector, and two so that a closed one always has space to gain.
+/// The number of superblocks beyond the logical ones that the layer needs in order to work at all: two being
+/// written, three held back for the collector, and two so that a closed one always has space to gain.
 pub const SPARE_BLOCKS_MIN: u32 = 7;
 
 /// Collection begins when at most this many superblocks are free: one for each stream and a spare one.
@@ -76,7 +76,7 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// Above any number of units; set while a superblock is free, being written or being collected.
+    /// A value above any number of units; set while a superblock is free, being written or being collected.
     const IN_USE: u32 = 1 << 31;
 
     /// None, in a superblock that may not be chosen.
@@ -90,12 +90,12 @@ impl ValidUnits {
         ValidUnits(self.0 - units)
     }
 
-    /// The same superblock once it is full and may be chosen.
+    /// Returns the count for the same superblock, once it is full and may be chosen.
     fn closed(self) -> ValidUnits {
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
-    /// The same superblock once it has been chosen.
+    /// Returns the count for the same superblock, once it has been chosen.
     fn chosen(self) -> ValidUnits {
         ValidUnits(self.0 + ValidUnits::IN_USE)
     }
@@ -121,7 +121,7 @@ struct Collecting {
     next: Offset,
     /// Copies for each page of the host.
     copies_per_page: u32,
-    /// Pages before this one have been read if they had to be.
+    /// Pages before this one have been read, if a read was necessary.
     pages_read: u32,
 }
 
@@ -227,7 +227,7 @@ impl<W: Watch> PageMap<W> {
         (block, valid.expect("spare superblocks leave something to gain"))
     }
 
-    /// The closed superblock with the greatest benefit, the first of several.
+    /// The closed superblock with the greatest benefit, the first of several equal ones.
     fn most_beneficial(&self) -> Option<(EraseBlock, ValidUnits)> {
         let mut best = None;
         let mut most = f64::NEG_INFINITY;
@@ -269,8 +269,9 @@ impl<W: Watch> PageMap<W> {
         self.victim = Some(victim);
     }
 
-    /// Copies up to `copies` units of the 64 that the victim's next one is among, and says how many there were. Most of
-    /// the simulator's time is spent here, so bits and counts are updated for all of them at once.
+    /// Copies up to `copies` units of the 64 that include the victim's next one, and returns how many it
+    /// copied. The simulator spends most of its time here, so bits and counts are updated for all of them at
+    /// once.
     fn copy_from_word(&mut self, victim: &mut Collecting, copies: u32) -> u32 {
         let valid = self.valid.word_from(victim.block, victim.next);
         let word_start = Offset(victim.next.0 / 64 * 64);
@@ -338,7 +339,7 @@ impl<W: Watch> PageMap<W> {
         (filled != 0).then(|| self.geometry.units_per_page - filled)
     }
 
-    /// Collects as much as is due after a page of the host.
+    /// Collects as many units as are due after a page of the host.
     fn collect_after_page(&mut self, work: &mut Work) {
         if self.victim.is_none() {
             if self.free.len() > FREE_LOW {

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::schema::Key;
 
-/// A profile that cannot be used. Every variant names the profile and, where there is one, the key.
+/// A profile that cannot be used. Every variant names the profile and, if there is one, the key.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -79,7 +79,7 @@ pub enum ProfileError {
 pub struct Place {
     /// The profile's name or file.
     pub profile: String,
-    /// The line, counted from one; absent where the value does not come from a text.
+    /// The line, counted from one; absent if the value does not come from a text.
     pub line: Option<usize>,
 }
 

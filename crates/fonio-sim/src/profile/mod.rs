@@ -32,7 +32,7 @@ use schema::{Key, Quantity};
 pub enum Source {
     /// A publication, a specification or a data sheet states it; `to` names the source.
     Published,
-    /// It was solved for, so that the model gives the published or measured number that `to` names.
+    /// A fit solved for it, so that the model gives the published or measured number that `to` names.
     Fitted,
     /// Its author knew the published number that `to` names, and chose this one among plausible values.
     Chosen,
@@ -95,7 +95,7 @@ pub struct Provenance {
 }
 
 impl Profile {
-    /// Reads a profile. `name` is what errors call it: a name or a file.
+    /// Reads a profile. `name` is its name in errors: a name or a file.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Profile {
         &self.about
     }
 
-    /// The device, with another capacity than the profile's where one is given.
+    /// Builds the device, with another capacity than the profile's if one is given.
     ///
     /// The same seed gives the same device. The seed decides the order in which erase blocks are used. A page-mapped
     /// device with fewer than 128 superblocks gets smaller erase blocks; all other numbers stay.

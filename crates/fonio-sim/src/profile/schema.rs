@@ -148,7 +148,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// The key whose name is most like `path`, if any is much like it.
+/// The key with the most similar name to `path`, if one is similar enough.
 pub fn nearest(path: &str) -> Option<&'static str> {
     let name = path.rsplit('.').next().unwrap_or(path);
     KEYS.iter()
@@ -158,7 +158,7 @@ pub fn nearest(path: &str) -> Option<&'static str> {
         .map(|(_, path)| path)
 }
 
-/// Letters to change, add or leave out to get from `left` to `right` (Levenshtein).
+/// The number of letters to change, add or leave out to get from `left` to `right` (Levenshtein).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
@@ -178,7 +178,7 @@ fn distance(left: &str, right: &str) -> usize {
 pub(super) struct WrittenUnit {
     /// Its name behind a number.
     pub(super) name: &'static str,
-    /// Its worth in what the value is kept in.
+    /// The factor from this unit to the unit in which the value is kept.
     pub(super) worth: u64,
     /// Its name as the key of a number, the only way in which profiles were written before: `{ us = 5 }`.
     pub(super) field: &'static str,
@@ -243,8 +243,8 @@ impl Quantity {
         format!("{} {}", decimal(value, unit.worth), unit.name).trim_end().to_owned()
     }
 
-    /// The unit that suits a value best: the largest without a fraction for a size, with a digit before the point for all
-    /// others.
+    /// The most suitable unit for a value: the largest without a fraction for a size, with a digit before the
+    /// point for all others.
     fn unit_for(self, value: u64) -> Option<&'static WrittenUnit> {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.

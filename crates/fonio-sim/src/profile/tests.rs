@@ -267,7 +267,7 @@ proptest! {
         let mut text = shipped::text("sandisk").unwrap().as_bytes().to_vec();
         let at = at % text.len();
         if cut { text.truncate(at) } else { text[at] = byte }
-        // Either it still is a profile, or it says what is wrong; it never panics.
+        // The text is still a profile, or the error names the mistake; the parser never panics.
         if let Err(error) = Profile::parse("damaged", &String::from_utf8_lossy(&text)) {
             let text = error.to_string();
             prop_assert!(text.starts_with("damaged: ") || text.starts_with("damaged, line "), "{text}");

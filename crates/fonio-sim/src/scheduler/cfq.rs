@@ -59,8 +59,9 @@ impl Settings {
     };
 }
 
-/// May another request of a queue go to the device? Algorithm 6.2 of Nguyen et al. 2015, which CFQ and SmartIO share:
-/// a queue may have `quantum` requests in flight, and more if no other queue waits.
+/// Returns whether another request of a queue may go to the device. Algorithm 6.2 of Nguyen et al. 2015,
+/// which CFQ and SmartIO share: a queue may have `quantum` requests in flight, and more if no other queue
+/// waits.
 pub fn may_dispatch(in_flight: u32, busy_queues: u32, quantum: u32) -> bool {
     in_flight < quantum || busy_queues == 1
 }
@@ -79,11 +80,11 @@ pub struct Cfq {
     sync_in_flight: u32,
     /// Requests in flight that are not of the idle class.
     others_in_flight: u32,
-    /// When the next of the requests that are held back may go.
+    /// The instant at which the next of the held requests may go.
     held_until: Option<Timestamp>,
 }
 
-/// Whose requests a queue holds.
+/// The owner of a queue's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Sync(Priority, ProcessId),
@@ -242,7 +243,7 @@ impl Cfq {
         self.make_busy(turn.queue);
     }
 
-    /// Gives a queue that does not have the device its place among those that wait for it.
+    /// Adds a queue that does not have the device to those that wait for it.
     fn make_busy(&mut self, index: usize) {
         let queue = &self.queues[index];
         if !queue.requests.is_empty() {

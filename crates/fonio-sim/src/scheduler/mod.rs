@@ -19,11 +19,11 @@ pub mod vectors;
 
 use fonio_core::{ByteCount, Op, Sector, Timestamp};
 
-/// The order in which requests were inserted; unique for one scheduler. Ties go to the smaller one.
+/// The order in which requests were inserted; unique for one scheduler. Ties go to the smaller number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The process whose request it is. Schedulers only compare it.
+/// The process that owns the request. Schedulers only compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
@@ -52,7 +52,7 @@ impl Request {
         self.is_sync || self.op == Op::Read
     }
 
-    /// The first sector behind it.
+    /// The first sector after the request.
     pub fn end(&self) -> Sector {
         self.sector.after(self.bytes)
     }
@@ -72,7 +72,7 @@ pub struct Priority {
 pub enum Class {
     /// Before all others.
     RealTime,
-    /// The class of processes that were given none.
+    /// The class of processes without a class of their own.
     BestEffort,
     /// Only while no other process uses the device.
     Idle,
@@ -96,7 +96,7 @@ impl Priority {
     /// The lowest level of a class.
     pub const LEVEL_MAX: u8 = 7;
 
-    /// The priority of processes that were given none: level 4 of the best-effort class.
+    /// The priority of processes without a priority of their own: level 4 of the best-effort class.
     pub const DEFAULT: Priority = Priority { class: Class::BestEffort, level: 4 };
 
     /// The priority in a recorded `ioprio`: class in the top 3 of 16 bits, level in the lowest 3. No class is the
@@ -112,7 +112,7 @@ impl Priority {
     }
 }
 
-/// A policy: which waiting request goes next.
+/// A policy: it decides which waiting request goes next.
 ///
 /// Instants given to its functions must not go backwards. Each inserted request is dispatched once. While no request is
 /// in flight, a scheduler with waiting requests either dispatches one or names a later instant in
@@ -128,10 +128,11 @@ pub trait Scheduler: Send {
     /// none waits, or those that wait are held back.
     fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request>;
 
-    /// Learns that a request, which was dispatched at `issued`, has completed.
+    /// Notes that a request, which was dispatched at `issued`, has completed.
     fn complete(&mut self, request: &Request, issued: Timestamp, now: Timestamp);
 
-    /// The next instant after `now` at which requests that are held back may go without another insertion or completion.
+    /// The next instant after `now` at which requests that were held back may go without another insertion or
+    /// completion.
     fn next_timer(&self, now: Timestamp) -> Option<Timestamp>;
 
     /// The number of waiting requests.

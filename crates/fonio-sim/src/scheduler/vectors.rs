@@ -29,7 +29,8 @@ use super::mq_deadline::{self, MqDeadline};
 use super::smartio::{self, SmartIo};
 use super::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 
-/// The longest setting in milliseconds, a day: long enough for any, short enough for nanoseconds.
+/// The maximum of a setting in milliseconds, a day: long enough for any setting, short enough for
+/// nanoseconds.
 const MILLIS_MAX: u64 = 86_400_000;
 
 /// A line that is not a valid input.
@@ -42,7 +43,7 @@ pub struct VectorError {
     pub what: String,
 }
 
-/// Gives the inputs of a vector to its scheduler, and returns the vector with that scheduler's answers.
+/// Passes the inputs of a vector to its scheduler, and returns the vector with that scheduler's answers.
 ///
 /// # Errors
 ///

@@ -29,18 +29,18 @@ pub struct Check {
     pub published: String,
     /// The model's answer.
     pub given: String,
-    /// The published and the given number, where both have the same unit.
+    /// The published and the given number, if both have the same unit.
     pub numbers: Option<(f64, f64)>,
-    /// How the number came to be.
+    /// The origin of the number.
     pub origin: Origin,
     /// Whether the model's answer is within the tolerance.
     pub within: bool,
-    /// The largest deviation allowed, and how the number was measured where that matters.
+    /// The largest deviation allowed, and the measurement, where it matters.
     pub tolerance: String,
 }
 
 impl Check {
-    /// The given number over the published one, where both are numbers.
+    /// The given number over the published one, if both are numbers.
     pub fn ratio(&self) -> Option<f64> {
         self.numbers.map(|(published, given)| given / published)
     }
@@ -118,7 +118,7 @@ const ROUNDING_MB_S: f64 = 0.005;
 /// Below this a published rate has one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
-/// Compares a profile with all published numbers of the device of its name. Empty where none are published.
+/// Compares a profile with all published numbers of the device of its name. Empty if none are published.
 ///
 /// # Errors
 ///
@@ -426,7 +426,7 @@ fn under_cfq(
     Ok(())
 }
 
-/// A speedup this close to the best counts as the best. The study's runs repeat within about 3 %.
+/// A speedup this close to the maximum counts as the best. The study's runs repeat within about 3 %.
 const SAME_SPEEDUP: f64 = 0.99;
 
 /// The best number of concurrent processes for sequential reads, sequential writes, random reads and random writes.

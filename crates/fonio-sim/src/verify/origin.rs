@@ -13,7 +13,7 @@ pub enum Origin {
     Derived(Derivation),
 }
 
-/// Why a derived number is not a prediction.
+/// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
     /// Another column of the same table times one ratio gives it, without the simulator.
@@ -24,13 +24,13 @@ pub enum Derivation {
     Plateau,
     /// It is another published number in another unit.
     Restated,
-    /// Somebody who knew it chose numbers of the profile among plausible ones.
+    /// The author of the profile knew it, and chose numbers of the profile among plausible ones.
     ChosenInView,
     /// It was measured under a scheduler whose model was written by people who had read the study.
     StudyInView,
 }
 
-/// The classes by which checks are counted.
+/// The classes that group checks for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Agreement shows that the model predicts.
@@ -67,7 +67,7 @@ impl Class {
 }
 
 impl Origin {
-    /// The class that it is counted in.
+    /// The class under which it is counted.
     pub fn class(self) -> Class {
         match self {
             Origin::Predicted => Class::Predicted,
@@ -111,8 +111,8 @@ impl Origin {
         }
     }
 
-    /// That of the number which is called `what`, by the profile's own account. A number that the profile does not name
-    /// is predicted.
+    /// Returns the origin of the number called `what`, by the profile's own account. A number that the
+    /// profile does not name is predicted.
     pub(super) fn by_profile(profile: &Profile, what: &str) -> Origin {
         let names =
             |source| profile.provenance().iter().any(|number| number.source == source && number.to == what);

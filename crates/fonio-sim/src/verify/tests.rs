@@ -40,7 +40,7 @@ fn all_checks() -> Vec<Check> {
     SHIPPED.iter().flat_map(|(name, _)| of(name)).collect()
 }
 
-/// A change of these counts is a change of what the models are worth: read each check before you accept it.
+/// A change of these counts changes the value of the models: read each check before you accept it.
 #[test]
 fn what_the_models_are_worth() {
     let checks = all_checks();

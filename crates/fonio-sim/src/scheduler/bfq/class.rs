@@ -19,12 +19,13 @@ fn virtual_of(sectors: u64, weight: u64) -> u64 {
 pub(super) struct ClassQueues {
     /// The virtual time.
     now: u64,
-    /// Those that wait for their turn.
+    /// The queues that wait for their turn.
     busy: Vec<usize>,
-    /// Those that are empty, but whose last turn has not finished in virtual time: their weights still count.
+    /// The queues that are empty, but whose last turn has not finished in virtual time: their weights still
+    /// count.
     retained: Vec<usize>,
-    /// Chosen when a queue began or lost its turn or became busy, not when the turn comes: a queue whose virtual start
-    /// comes in the meantime does not replace it.
+    /// The next queue. It is chosen when a queue began or lost its turn or became busy, not when the turn
+    /// comes: a queue whose virtual start comes in the meantime does not replace it.
     next: Option<usize>,
 }
 

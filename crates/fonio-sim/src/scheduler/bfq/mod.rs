@@ -35,7 +35,7 @@ pub struct Settings {
     /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes
     /// it measure the device, is not modelled.
     pub max_budget: u64,
-    /// The longest that a queue has the device.
+    /// The maximum time for which a queue has the device.
     pub timeout_sync: Nanos,
     /// How long the device idles for the next request of a process. 0 turns idling off.
     pub slice_idle: Nanos,
@@ -125,7 +125,7 @@ impl Bfq {
         }
     }
 
-    /// The budget from which first and least budgets follow.
+    /// The budget from which first and minimum budgets follow.
     fn budget_base(&self) -> u64 {
         if self.turns < TURNS_BEFORE_MAX_BUDGET { BUDGET_DEFAULT } else { self.settings.max_budget }
     }

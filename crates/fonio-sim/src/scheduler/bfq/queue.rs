@@ -99,7 +99,7 @@ impl Queue {
         self.key.priority().class as usize
     }
 
-    /// Ten for each level above the lowest, and ten more: 80 to 10.
+    /// The weight: ten for each level above the lowest, and ten more: 80 to 10.
     pub(super) fn weight(&self) -> u64 {
         10 * (8 - u64::from(self.key.priority().level.min(Priority::LEVEL_MAX)))
     }
@@ -139,7 +139,7 @@ impl Queue {
         }
         let above = self.waiting.range((Bound::Excluded(place), Bound::Unbounded)).next();
         let ahead = above.or_else(|| self.waiting.first_key_value()).map(|(at, _)| *at);
-        // Of several at one place, the first one.
+        // Of several requests at one place, the first one goes.
         let mut below = self.waiting.range(..place).rev().map(|(at, _)| *at);
         let nearest = below.next();
         let behind = below
@@ -176,7 +176,7 @@ mod tests {
             (1000, 1100, 1200, 1100),
             (1000, 1100, 960, 960),
             (1000, 1100, 940, 1100),
-            // Too far behind: after all ahead, the lowest first.
+            // A place too far behind: it comes after all places ahead, the lowest first.
             (100_000, 900_000, 10, 900_000),
             (100_000, 20, 10, 10),
         ] {

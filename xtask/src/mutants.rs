@@ -69,7 +69,7 @@ const REASONS: &str = "mutants.toml";
 
 /// A test counts as hanging if it takes this many times as long as without a mutant: the machine may be busy.
 const PATIENCE: &str = "10";
-/// The shortest time in seconds after which a test counts as hanging.
+/// The minimum time in seconds after which a test counts as hanging.
 const PATIENCE_SECONDS_MIN: &str = "60";
 
 /// The exit codes of cargo-mutants when mutants survived and when tests hung.
@@ -350,9 +350,9 @@ struct Verdict {
     outcomes: Vec<(Mutant, Outcome)>,
     /// Survived without a reason.
     missed: Vec<Mutant>,
-    /// Survived as expected, each with its reason.
+    /// The mutants that survived as expected, each with its reason.
     allowed: Vec<(Mutant, String)>,
-    /// Have a reason although a test detects them.
+    /// The mutants that have a reason although a test detects them.
     needless: Vec<Mutant>,
 }
 

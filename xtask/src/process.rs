@@ -54,7 +54,7 @@ pub fn build_sync_library() -> Result<PathBuf> {
     Ok(target().join("debug/libfonio_sqlite_sync.so"))
 }
 
-/// Returns a command for `program` that is asked to end when this process ends in any way.
+/// Returns a command for `program` that receives SIGTERM when this process ends in any way.
 pub fn bound_to_this(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(program);

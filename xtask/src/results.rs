@@ -62,7 +62,7 @@ pub enum Origin {
         /// The machine.
         machine: Machine,
     },
-    /// Copied from a document of the time before results were kept.
+    /// Copied from a document that is older than the kept results.
     Transcribed {
         /// The commit with that document.
         commit: String,

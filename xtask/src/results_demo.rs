@@ -45,7 +45,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     process::check_signals()?;
     let folder = tempfile::tempdir_in(process::scratch("demo")?)?;
     let outcome = demonstrate(&Demo { fonio, folder: folder.path(), stop: &stop }, once);
-    // Everything that uses the folder has ended.
+    // All programs that use the folder have ended.
     folder.close().context("cannot remove the folder of the demo")?;
     println!("Removed the database, the results and their delete tokens.");
     match outcome {
@@ -185,7 +185,7 @@ impl Demo<'_> {
         self.wait(child, &process::shown(command))
     }
 
-    /// Waits for a program. After a signal, the program is asked to end, and has time to undo what it made.
+    /// Waits for a program. After a signal, the program is asked to end, and has time to undo its changes.
     fn wait(&self, mut child: Child, started: &str) -> Result<()> {
         let mut is_asked = false;
         let status = loop {

@@ -87,7 +87,7 @@ impl Service {
         Ok(body.to_owned())
     }
 
-    /// Kills it with SIGKILL, which it cannot prepare for.
+    /// Kills it with SIGKILL, for which it cannot prepare.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

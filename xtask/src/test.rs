@@ -104,7 +104,7 @@ struct Program {
 
 /// Builds the unit tests of all crates.
 fn unit_tests() -> Result<Vec<Program>> {
-    /// A line of cargo's output, of which only lines about programs have a program.
+    /// A line of cargo's output; only lines about programs have a program.
     #[derive(Deserialize)]
     struct Line {
         executable: Option<PathBuf>,

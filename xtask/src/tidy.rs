@@ -171,7 +171,7 @@ const IMPURE: &[(&str, &str)] = &[
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
-/// A longer file needs a reason, and so far none has one.
+/// A longer file needs a reason; so far, no file has one.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]

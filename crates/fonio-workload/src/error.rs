@@ -225,7 +225,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// Somebody raised the runner's stop flag.
+    /// The runner's stop flag was set.
     #[error("the run was stopped")]
     Stopped,
 }

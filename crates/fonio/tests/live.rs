@@ -197,7 +197,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert!(text(&next.stderr).contains("Cleaned up after an interrupted run"), "{}", text(&next.stderr));
     assert_eq!(machine.read_ahead(), before);
 
-    // Somebody else changes the setting: that value stays.
+    // Another program changes the setting: that value stays.
     let mut child = machine.start("changed");
     fs::write(machine.queue("read_ahead_kb"), "64").unwrap();
     let said: Vec<String> =

@@ -33,7 +33,7 @@ pub struct Judge {
     paths: HashMap<u32, PathBuf>,
     /// The rows of each thread, in order of time.
     threads: HashMap<u32, Vec<Thread>>,
-    /// Bytes that were not said to be of the right unit: the unit, the file, and their number.
+    /// Bytes that were not attributed to the right unit: the unit, the file, and their number.
     misses: std::cell::RefCell<BTreeMap<(String, String), u64>>,
 }
 
@@ -158,7 +158,7 @@ impl Judge {
 
     fn said(&self, content: Content, file: Option<u32>, cause: Option<u32>, at: Timestamp) -> Said<'_> {
         let rows = cause.and_then(|tid| self.threads.get(&tid));
-        // As reports do: before its first row, a thread is what its first row says.
+        // As in reports, the first row of a thread also describes the time before it.
         let cause = rows.and_then(|rows| rows.iter().rev().find(|row| row.from <= at).or(rows.first()));
         let path = file.and_then(|id| self.paths.get(&id)).map(PathBuf::as_path);
         Said { content, path, cause }
@@ -189,7 +189,7 @@ impl Said<'_> {
     }
 }
 
-/// Returns whether a request or bio is said to be of the file and of its writer; `None` if that is not known.
+/// Returns whether a request or bio is attributed to the file and its writer; `None` if that is not known.
 fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
     let name = said.cause.and_then(|thread| thread.comm.as_deref());
     let is_path = said.path.map(|path| path == file);

@@ -36,7 +36,7 @@ enum Load {
     Journal,
     /// Another name each time, in one of several folders.
     Temporary,
-    /// A file that replaces another one, which is so deleted without being named.
+    /// A file that replaces another one. The other file is deleted without being named.
     Replaced,
 }
 

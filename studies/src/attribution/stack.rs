@@ -50,7 +50,7 @@ impl Stack {
         }
     }
 
-    /// Makes it on two disks, which are overwritten.
+    /// Makes the stack on two disks, which are overwritten.
     pub fn make(self, disks: [&str; 2], scratch: &Path) -> Result<Stacked> {
         let [first, second] = disks;
         let mut made =
@@ -70,7 +70,7 @@ impl Stacked {
         let key = scratch.join("key");
         fs::write(&key, "not a secret")?;
         let key = key.to_string_lossy().into_owned();
-        // Few rounds: the key is known anyway, and a simulated processor is slow.
+        // Few rounds are enough: the key is known anyway, and a simulated processor is slow.
         let rounds = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
         let format = ["--batch-mode", "luksFormat", "--type", "luks2", "--key-file", &key, &self.path];
         ran("cryptsetup", Command::new("cryptsetup").args(rounds).args(format))?;

@@ -235,8 +235,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that holds if no effect larger than `most` shows: every run lies within that
-    /// factor of 1.
+    /// Returns the row of a statement that holds if there is no effect larger than `most`: every run lies
+    /// within that factor of 1.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,

@@ -20,7 +20,7 @@ use crate::process;
 
 /// The file with the published table.
 const PUBLISHED: &str = include_str!("../../published.toml");
-/// The size of a device; of one whose free space is in pieces, so that it is filled soon.
+/// The size of a device; and that of a device whose free space is in pieces, small enough to be filled soon.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
 /// The size of the pieces.
@@ -77,7 +77,7 @@ struct Said {
     transactions: u64,
     /// The means of writes, flushes and KiB.
     mean: [f64; 3],
-    /// Writes and flushes of most transactions, and of how many.
+    /// The writes and flushes of most transactions, and the number of these transactions.
     usual: (f64, f64, u64),
 }
 
@@ -89,7 +89,7 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
-/// Measures the rows whose names contain one of the words, or all of them.
+/// Measures the rows whose names contain one of the words, or all rows.
 pub fn run(Arguments { words }: &Arguments) -> Result<()> {
     let published: Published = toml::from_str(PUBLISHED).context("published.toml cannot be read")?;
     let published = published.sqlite_receipt;

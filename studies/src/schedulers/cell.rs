@@ -21,7 +21,7 @@ pub struct Variant {
     pub scheduler: &'static str,
     /// Settings of the scheduler and the queue, and fio's options for I/O classes, as `compare.sh` takes them.
     pub words: &'static [&'static str],
-    /// Whether it is the kernel's with its default settings.
+    /// Whether it is a scheduler of the kernel with its default settings.
     pub is_stock: bool,
 }
 
@@ -109,7 +109,7 @@ pub type Values = BTreeMap<String, Vec<f64>>;
 
 /// The place and the conditions in which one part is measured.
 pub struct Cell {
-    /// The device's profile; of no meaning for `cost`.
+    /// The device's profile; without meaning for `cost`.
     pub profile: &'static str,
     /// The scheduler.
     pub variant: &'static Variant,
@@ -127,7 +127,7 @@ impl Cell {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
     }
 
-    /// The script that measures it, and those that it reads.
+    /// The script that measures the part, and the files that the script reads.
     pub fn scripts(&self) -> &'static [&'static str] {
         match self.part {
             "many" => &["many.sh", "compare.sh"],
@@ -136,7 +136,7 @@ impl Cell {
         }
     }
 
-    /// The file with the cell's results. Other inputs have other files.
+    /// The file with the cell's results. Other inputs give another file.
     pub fn file(&self, folder: &Path, versions: &str) -> PathBuf {
         let name: String = self
             .name()

@@ -18,9 +18,9 @@ const SEED: u64 = 0x0a_a0;
 struct Tally {
     /// Comparisons.
     all: usize,
-    /// Those with a claim of less or more, which needs 5 percent.
+    /// The comparisons that claim less or more, which needs 5 percent.
     claims: usize,
-    /// Those whose interval does not hold 1, however near it is.
+    /// The comparisons whose interval does not contain 1, however near it is.
     intervals: usize,
 }
 

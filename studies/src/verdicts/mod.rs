@@ -77,14 +77,15 @@ fn ext4() -> String {
 struct Said {
     verdict: String,
     problem: bool,
-    /// Whether the program, its file and the program in its way were named rightly; `None` if the situation names none.
+    /// Whether the program, its file and the program in its way were named correctly; `None` if the situation
+    /// names none.
     program: Option<bool>,
     file: Option<bool>,
     behind: Option<bool>,
 }
 
 impl Said {
-    /// Right about the problem and the program; a situation counts only then.
+    /// Returns whether the problem and the program are right; a situation counts only then.
     fn is_right(&self) -> bool {
         self.problem && self.program != Some(false)
     }
@@ -301,7 +302,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(group) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // Nothing can be done about a failure: it has ended.
+            // A failure is ignored: the process has ended.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();

@@ -14,7 +14,7 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::process;
 
-/// Calls the library's function if the environment names the library, so that one program serves for all runs.
+/// Calls the library's function if the environment names the library. Thus, one program serves for all runs.
 const EXTRA: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>

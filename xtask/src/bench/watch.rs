@@ -345,7 +345,7 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
-    // An emulated card would be served by threads that switch often, which no real one has.
+    // An emulated card would be served by threads that switch often; a real card has no such threads.
     let device = LoopDevice::over(&dir)?;
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;

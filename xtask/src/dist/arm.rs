@@ -47,7 +47,7 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let archive = Archive::open()?;
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
     println!("Compiling musl and LLVM's unwinder for {target}; this is done once.");
-    // The installed paths must be those of the end, and it must not look complete before it is.
+    // The installed paths must be the final ones, and the folder must not look complete before it is.
     let building = scratch.join(format!("musl-{target}-building"));
     if building.exists() {
         fs::remove_dir_all(&building).with_context(|| format!("cannot remove {}", building.display()))?;

@@ -19,7 +19,8 @@ const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
 const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
-/// Lists the files that a package could leave behind: all but those that are in memory, and those of dpkg and systemd.
+/// Lists the files that a package could leave behind: all files except those in memory, and those of dpkg and
+/// systemd.
 const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
     -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
 
@@ -127,7 +128,7 @@ fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
     text(system, &format!("{FILES} >/root/before"))?;
     let mut broken = 0;
     let is_32_bits = made.target.debian() == Architecture::Armhf;
-    // Before the recorder is installed and both are removed.
+    // This runs before the recorder is installed and both are removed.
     let (before, after) = STEPS.split_at(STEPS.len() - 6);
     let further = is_32_bits.then_some(STEP_OF_32_BITS);
     for (script, wanted, what) in before.iter().copied().chain(further).chain(after.iter().copied()) {
@@ -141,7 +142,7 @@ fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
     Ok(broken)
 }
 
-/// Runs the programs with QEMU's emulation of the target's least processor. Returns how many steps failed.
+/// Runs the programs with QEMU's emulation of the target's minimum processor. Returns how many steps failed.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;

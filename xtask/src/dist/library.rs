@@ -14,8 +14,8 @@ use super::target::Target;
 use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
-/// The names under which the linker looks for libraries, and the files. Of those after the first two, glibc 2.34 and later need
-/// nothing, but Rust's standard library names them.
+/// The names under which the linker looks for libraries, and the files. glibc 2.34 and later need none of
+/// those after the first two, but Rust's standard library names them.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libc.so", "libc.so.6"),
     ("libgcc_s.so", "libgcc_s.so.1"),
@@ -58,8 +58,8 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
         std::os::unix::fs::symlink(file, links.join(name))?;
     }
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    // Not in CARGO_TARGET_…_LINKER: where this machine is of that target, cargo would also link build scripts with it, without
-    // these libraries. Flags are for the target only.
+    // The linker is not set by CARGO_TARGET_…_LINKER: on a machine of that target, cargo would also link
+    // build scripts with it, without these libraries. Flags are for the target only.
     let mut flags = format!(
         "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
         linker(&sysroot)?.display(),

@@ -24,7 +24,7 @@ const UNIT: &str = "notes.service";
 const OTHER_UNIT: &str = "backup.service";
 const DATABASE: &str = "/mnt/card/notes.db";
 
-/// The file system on the card with a line in fstab, as people write them, and the two units.
+/// The file system on the card with a typical line in fstab, and the two units.
 const PREPARE: &str = r#"systemctl is-system-running --wait >/dev/null
 set -e
 udevadm settle
@@ -105,7 +105,7 @@ impl Steps<'_, '_> {
     }
 }
 
-/// Walks the path in a guest of each architecture; returns an error if a step was not as promised.
+/// Runs all steps in a guest of each architecture; returns an error if a step broke its promise.
 pub fn run(all: &[Made]) -> Result<()> {
     // The card is served by the program for this machine.
     let here = Target::ALL.into_iter().find(|target| target.emulator().is_none());

@@ -28,14 +28,14 @@ pub struct Program {
 
 /// Everything.
 pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_max: None };
-/// The recorder alone, for devices on which there is little room.
+/// The recorder alone, for devices with little room.
 pub const RECORDER: Program =
     Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
 
 /// The results service.
 pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
 
-/// Builds a program and copies it to the folder of what users get.
+/// Builds a program and copies it to the folder of the users' files.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;
     let mut cargo = process::cargo();

@@ -14,12 +14,12 @@ const SERVICE_NS: [u64; 2] = [160_000, 40_000];
 /// A device that takes many requests.
 const SCHEDULER: &str = "scheduler smartio in_flight_max=32";
 
-/// Returns how many times as long as alone reads and writes took on average, if a read takes `slower_ns` longer with a write in
-/// flight when it is issued.
+/// Returns how many times as long as alone reads and writes took on average. A read takes `slower_ns` longer
+/// if a write is in flight when it is issued.
 fn slowdowns(slower_ns: u64) -> [f64; 2] {
     let mut driver = Driver::start(SCHEDULER);
     let (mut now, mut next) = (0_u64, 0_u64);
-    // When each process queues its next request; its request, with when it came and when it ends.
+    // The time at which each process queues its next request; its request, with arrival and end.
     let mut due = [Some(0_u64); 2];
     let mut requests: [Option<(u64, u64, Option<u64>)>; 2] = [None; 2];
     let (mut done, mut sum) = ([0_u64; 2], [0_u64; 2]);

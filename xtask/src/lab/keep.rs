@@ -14,7 +14,7 @@ use crate::process;
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// A file system on a second disk with a line in fstab, as people write them, and a unit.
+/// A file system on a second disk with a typical line in fstab, and a unit.
 const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc/fstab && \
     printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
     printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
@@ -34,7 +34,7 @@ const FIXES: [&str; 18] = [
     "journald-in-ram=16MiB",
     "journald-sync=10m",
     "swap-in-ram=64MiB",
-    // Without it, no weight would have an effect there.
+    // Without `io-cost`, no weight would have an effect there.
     "io-cost /mnt/card",
     "io-weight=50 backup.service",
     "io-max=5MiB backup.service",
@@ -92,7 +92,7 @@ const WRITTEN: &str =
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
-/// Runs in one guest. Returns the number of broken promises.
+/// Runs all checks in one guest. Returns the number of broken promises.
 pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     let archive = Archive::open()?;
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };

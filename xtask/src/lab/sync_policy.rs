@@ -164,7 +164,7 @@ impl Steps<'_, '_> {
         let (_, said) = self.run("journalctl -b -u fonio-sync-policy -u app -o cat")?;
         self.check("the unit says that it removed the cache", said.contains("removed /srv/app/cache.db"));
         let cut = self.rows()?;
-        // Rows of one window, of which there are five a second.
+        // The rows of one window: there are five a second.
         self.check("the ordered database has all but the last rows", cut[0] + 10 >= rebooted[0]);
         self.check("the cache is new", cut[1] < rebooted[1]);
         let (code, _) = self.run("fonio fix undo")?;

@@ -75,7 +75,7 @@ impl Checks {
         Ok(())
     }
 
-    /// Everything that needs no further packages.
+    /// The checks that need no further packages.
     fn all(&mut self, mut system: System<'_>) -> Result<()> {
         let system = &mut system;
         self.boot(system)?;

@@ -29,7 +29,7 @@ kill $!
 wait $!
 fonio watch report wear --json $place"#;
 
-/// Runs on each kernel. Returns the number of kernels on which something is missing.
+/// Runs on each kernel. Returns the number of kernels on which a file or bytes are missing.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!(
         "dd writes 4 MiB through the page cache, 4 MiB past it, and 4 MiB for the kernel to write, watched on Debian's kernels:\n"

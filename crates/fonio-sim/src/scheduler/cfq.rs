@@ -7,8 +7,8 @@
 //! Of each class, three groups of queues take turns, each for as long as its queues' slices together:
 //!
 //! - *sequential*: one queue at a time. If the queue is empty, the device stays idle for a moment
-//!   ([`Settings::slice_idle`]), because the process may continue; if other queues got the device, the process
-//!   would lose its place.
+//!   ([`Settings::slice_idle`]), because the process may continue; if other queues got the device, the
+//!   process would lose its place.
 //! - *random*: queues of processes that make random requests, and of those that think for longer than the device would
 //!   idle. They are served together: an empty queue hands on to the next. The device idles only behind the last one.
 //! - *asynchronous*: while no synchronous request is in flight, and only a few at a time.

@@ -74,7 +74,7 @@ struct Shared {
 struct Work {
     phase: String,
     done: Done,
-    /// Since when `done` counts.
+    /// The instant since which `done` counts.
     began: Instant,
     ends_by: Option<Instant>,
 }

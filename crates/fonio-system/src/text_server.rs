@@ -87,6 +87,6 @@ fn respond(request: Request, answer: &impl Fn(&str) -> Option<Text>) {
     if let Ok(header) = Header::from_bytes("Content-Type", kind) {
         response.add_header(header);
     }
-    // The other side may have gone.
+    // The client may have closed its connection.
     let _ = request.respond(response);
 }

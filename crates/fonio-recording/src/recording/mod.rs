@@ -115,11 +115,12 @@ impl Recording {
         each(self.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(self.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
         each(self.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
-        // Before waits and requests, so that a sink can find the call to which they belong.
+        // These come before waits and requests, so that a sink can find the call to which they belong.
         each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         let statements = self.statements.as_ref().filter(|_| wanted(Table::Statements));
         each(statements, |row| sink.statement(row))?;
-        // Before the requests, so that a sink can count the requests that were outstanding during a wait.
+        // These come before the requests, so that a sink can count the requests that were outstanding during
+        // a wait.
         each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
         let counts = self.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
         each(counts, |row| sink.blocked_count(row))?;

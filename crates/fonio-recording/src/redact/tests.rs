@@ -184,7 +184,7 @@ fn no_name_is_left_in_any_byte() {
     ] {
         assert!(text.contains(kept), "{kept} is missing:\n{text}");
     }
-    // Without the key, the tokens are others.
+    // Without the key, the tokens differ.
     let other = folder.path().join("other");
     written(&other, Some(&Key::of(b"0123456789abcdeg")));
     assert_ne!(text_of(&other), text);

@@ -99,7 +99,7 @@ mod tests {
         let wanted = EmulatedTarget { size: 64 << 20, scheduler: "none".to_owned(), guest: None };
         let of = |target: &'static str| Subject::of(Path::new(target), &wanted);
         assert_eq!(of("/tmp").expect("it is there"), Subject::Real(Path::new("/tmp")));
-        // Opening it says why it cannot be measured.
+        // Opening it gives the reason why it cannot be measured.
         assert_eq!(of("/dev/no-such").expect("it is named"), Subject::Real(Path::new("/dev/no-such")));
         for profile in ["ridata", "raid0:ridata+kingston"] {
             assert_eq!(of(profile).expect("it is shipped"), Subject::Profile(profile));

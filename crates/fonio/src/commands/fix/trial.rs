@@ -170,7 +170,7 @@ fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &st
                 result.plan.setting.old,
                 folder.display()
             );
-            // The signal decides the code.
+            // The signal determines the exit code.
             Ok(Exit::NotValid)
         }
         Ended::Error(error) => Err(error).context("the test ended early"),

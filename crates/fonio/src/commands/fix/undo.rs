@@ -58,7 +58,7 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
             }
         }
     }
-    // The others were undone, and said so.
+    // The other settings were undone, and were reported.
     if let Some(last) = failed.pop() {
         failed.iter().for_each(|error| say!("error: {error:#}"));
         return Err(last);

@@ -102,7 +102,8 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted; the share at the first value that is not smaller is that of smaller values.
+            // The points are sorted. The share at the first value that is at least as large belongs to the
+            // smaller values.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,
                 None if ecdf.points.is_empty() => continue,

@@ -1,6 +1,7 @@
 //! `cargo studies`: experiments with a scientific answer, their results, and the tables of figures in documents.
 //!
-//! Each study is a folder with an `Arguments` and a `run`. What `cargo xtask` needs too is in its library.
+//! Each study is a folder with an `Arguments` and a `run`. The code that `cargo xtask` needs too is in its
+//! library.
 
 mod applications;
 mod attribution;

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Edges that close circles which nobody has opened yet: the file, and the file that it must not name.
+/// Edges that close circles which are not opened yet: the file, and the file that it must not name.
 const KNOWN_EDGES: &[(&str, &str)] = &[
     ("crates/fonio-host/src/error.rs", "crates/fonio-host/src/kernel.rs"),
     ("crates/fonio-host/src/kernel.rs", "crates/fonio-host/src/queue.rs"),
@@ -52,7 +52,7 @@ const KNOWN_EDGES: &[(&str, &str)] = &[
 /// Crates whose files still import through the crate's root.
 const KNOWN_ROOTS: &[&str] = &["fonio-host", "fonio-recorder", "fonio-sync-policy", "fonio-system"];
 
-/// The re-exports that are followed for one path; more would be a circle of re-exports.
+/// The maximum number of re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;
 
 /// The path of a module inside its crate; empty for the root.
@@ -164,7 +164,8 @@ impl Sources {
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(process::root()).unwrap_or(&path).display().to_string();
             let inside = path.strip_prefix(folder.join("src")).unwrap_or(&path);
-            // The program of a crate with a library is a crate of its own, whose modules stand in the same folder.
+            // The program of a crate with a library is a crate of its own, whose modules are in the same
+            // folder.
             let is_program = has_library && inside == Path::new("main.rs");
             let module = if is_program { vec!["main".to_owned()] } else { module_of(inside) };
             texts.insert(module, (shown, text));
@@ -222,17 +223,17 @@ impl Sources {
         }
     }
 
-    /// The deepest module on a path that has a file, and what remains of the path.
+    /// The deepest module on a path that has a file, and the rest of the path.
     fn descend<'a>(&self, module: &[String], path: &'a [String]) -> (&Module, &'a [String]) {
         let longest = (0..=path.len()).rev().find_map(|taken| {
             let inner = [module, &path[..taken]].concat();
             Some((self.files.get_key_value(&inner)?.0, &path[taken..]))
         });
-        // A module without a file stands in the file of its parent.
+        // A module without a file is in the file of its parent.
         longest.unwrap_or_else(|| self.descend(&module[..module.len().saturating_sub(1)], &[]))
     }
 
-    /// Pairs of files of which the first names an item of the second.
+    /// Pairs of files; the first names an item of the second.
     fn edges(&self) -> Vec<(&str, &str)> {
         let mut edges = BTreeSet::new();
         for (module, file) in &self.files {
@@ -250,7 +251,7 @@ impl Sources {
         edges.into_iter().collect()
     }
 
-    /// Imports of an item from the crate's root, which has it from another module.
+    /// Imports of an item from the crate's root, which re-exports it from another module.
     fn imports_through_root(&self) -> Vec<String> {
         let Some(root) = self.files.get(&Vec::new() as &Module) else { return Vec::new() };
         let mut found = BTreeSet::new();
@@ -285,7 +286,7 @@ impl Sources {
 }
 
 impl File {
-    /// A path in the code with the name of an import replaced by what was imported.
+    /// A path in the code with the name of an import replaced by the imported path.
     fn with_alias(&self, path: &[String]) -> Vec<String> {
         match self.imports.iter().find(|import| import.name == path[0]) {
             Some(import) => import.path.iter().chain(&path[1..]).cloned().collect(),
@@ -306,7 +307,7 @@ fn module_of(inside: &Path) -> Module {
     module
 }
 
-/// The names of modules that stand in files of their own and are compiled for tests only.
+/// The names of modules that have files of their own and are compiled for tests only.
 fn test_modules(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_for_tests = false;

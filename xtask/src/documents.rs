@@ -119,7 +119,7 @@ fn wrong_xtask(name: &str, rest: &[&str]) -> Option<String> {
     (!is_known).then(|| format!("`cargo xtask {name}` has no `{first}`"))
 }
 
-/// Returns whether a word stands for something that the reader chooses.
+/// Returns whether a word is a placeholder, which the reader replaces.
 fn is_placeholder(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_uppercase())
 }

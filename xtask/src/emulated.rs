@@ -13,7 +13,7 @@ use crate::{process, tools};
 ///
 /// # Errors
 ///
-/// Without root, which the emulator needs, and if the build fails.
+/// If this process is not root, which the emulator needs, or if the build fails.
 pub fn fonio() -> Result<PathBuf> {
     if !process::is_root() {
         bail!("emulated block devices need root");
@@ -108,7 +108,7 @@ impl Emulated {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Asks the process to end; it then undoes what it made.
+    /// Asks the process to end; it then undoes its changes.
     fn end(&self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
     }

@@ -51,7 +51,7 @@ pub fn repeat_all() -> Result<()> {
 
 /// How long a target runs.
 enum Effort {
-    /// Runs new inputs for this long, starting from all inputs that were found before.
+    /// Runs new inputs for this long, starting from all earlier inputs.
     Search { seconds: u32 },
     /// Runs the seeds, then inputs from a fixed random seed: luck must not decide whether a change passes.
     Repeat,

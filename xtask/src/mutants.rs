@@ -1,7 +1,7 @@
 //! `cargo xtask mutants`: checks that the tests detect errors in the code.
 //!
 //! cargo-mutants makes small faults one by one and runs the tests. A fault that no test detects is a surviving mutant.
-//! It gets a test; or, if nobody could observe the change, a reason in `mutants.toml`.
+//! It gets a test; or, if the change cannot be observed, a reason in `mutants.toml`.
 //!
 //! Each area is sampled. A mutant is drawn by a hash of the seed and of its name without line numbers, so that the same
 //! seed draws the same mutants after other code has changed. The unit tests run first on the drawn mutants. All tests
@@ -69,7 +69,7 @@ const REASONS: &str = "mutants.toml";
 
 /// A test counts as hanging if it takes this many times as long as without a mutant: the machine may be busy.
 const PATIENCE: &str = "10";
-/// The shortest time in seconds after which a test counts as hanging.
+/// The minimum time in seconds after which a test counts as hanging.
 const PATIENCE_SECONDS_MIN: &str = "60";
 
 /// The exit codes of cargo-mutants when mutants survived and when tests hung.
@@ -350,9 +350,9 @@ struct Verdict {
     outcomes: Vec<(Mutant, Outcome)>,
     /// Survived without a reason.
     missed: Vec<Mutant>,
-    /// Survived as expected, each with its reason.
+    /// The mutants that survived as expected, each with its reason.
     allowed: Vec<(Mutant, String)>,
-    /// Have a reason although a test detects them.
+    /// The mutants that have a reason although a test detects them.
     needless: Vec<Mutant>,
 }
 

@@ -60,7 +60,7 @@ pub fn build_sync_library() -> Result<PathBuf> {
     Ok(target().join("debug/libfonio_sqlite_sync.so"))
 }
 
-/// Returns a command for `program` that is asked to end when this process ends in any way.
+/// Returns a command for `program` that receives SIGTERM when this process ends in any way.
 pub fn bound_to_this(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(program);
@@ -71,7 +71,8 @@ pub fn bound_to_this(program: &Path) -> Command {
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Makes Ctrl-C and SIGTERM no longer end this process, which has something to undo: [`check_signals`] fails after
-/// them. Ctrl-C also reaches the running programs. Returns whether such a signal was received, now and later.
+/// them. Ctrl-C also reaches the running programs. Returns a flag that says whether one of these signals was
+/// received.
 pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     if let Some(stop) = INTERRUPTED.get() {
         return Ok(Arc::clone(stop));

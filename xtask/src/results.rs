@@ -62,7 +62,7 @@ pub enum Origin {
         /// The machine.
         machine: Machine,
     },
-    /// Copied from a document of the time before results were kept.
+    /// Copied from a document that is older than the kept results.
     Transcribed {
         /// The commit with that document.
         commit: String,
@@ -89,7 +89,7 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the measurement.
     pub name: String,
     /// The figures, in the order of the columns.
     pub cells: Vec<Cell>,

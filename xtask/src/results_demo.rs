@@ -1,4 +1,4 @@
-//! `cargo xtask demo results`: the results service once, on this machine.
+//! `cargo xtask demo results`: runs the results service once, on this machine.
 //!
 //! It starts the service on a free port with a new database, sends the shipped results of models, measures emulated cards with
 //! `fonio storebench`, sends the results as a user would, and shows the page of the first one. The database, the results and
@@ -45,7 +45,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     process::check_signals()?;
     let folder = tempfile::tempdir_in(process::scratch("demo")?)?;
     let outcome = demonstrate(&Demo { fonio, folder: folder.path(), stop: &stop }, once);
-    // Everything that uses the folder has ended.
+    // All programs that use the folder have ended.
     folder.close().context("cannot remove the folder of the demo")?;
     println!("Removed the database, the results and their delete tokens.");
     match outcome {
@@ -185,7 +185,7 @@ impl Demo<'_> {
         self.wait(child, &process::shown(command))
     }
 
-    /// Waits for a program. After a signal, the program is asked to end, and has time to undo what it made.
+    /// Waits for a program. After a signal, the program is asked to end, and has time to undo its changes.
     fn wait(&self, mut child: Child, started: &str) -> Result<()> {
         let mut is_asked = false;
         let status = loop {
@@ -206,7 +206,7 @@ impl Demo<'_> {
     }
 }
 
-/// Where a result stands, in sentences, from the service's answer.
+/// Returns the standing of a result, in sentences, from the service's answer.
 fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);

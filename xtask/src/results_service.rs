@@ -68,7 +68,7 @@ impl Service {
         Ok(Duration::from_secs(user + system) / rustix::param::clock_ticks_per_second() as u32)
     }
 
-    /// Whether the service has ended on its own.
+    /// Returns whether the service has ended on its own.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -87,7 +87,7 @@ impl Service {
         Ok(body.to_owned())
     }
 
-    /// Kills it with SIGKILL, which it cannot prepare for.
+    /// Kills it with SIGKILL, for which it cannot prepare.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

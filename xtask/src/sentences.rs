@@ -1,6 +1,6 @@
 //! `cargo xtask sentences`: draws sentences for a reader who judges the language.
 //!
-//! The draw depends on the commit alone, so that nobody can choose what is read.
+//! The draw depends only on the commit, so the sentences cannot be chosen.
 
 use std::collections::BTreeSet;
 use std::fs;

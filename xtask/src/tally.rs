@@ -61,14 +61,14 @@ pub fn run(scope: &[&str]) -> Result<String> {
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,
-    /// As libtest counts, which counts skipped tests as passed.
+    /// The number of passed tests by libtest's count, which includes skipped ones.
     passed: u64,
     ignored: u64,
     failed: u64,
     failed_names: Vec<String>,
     /// The program whose output is being read, and whether it has printed its result.
     current: Option<(String, bool)>,
-    /// Programs that crashed: they ended without a result.
+    /// Programs that crashed: they ended without printing a result.
     crashed: Vec<String>,
     skips: BTreeSet<Skip>,
 }

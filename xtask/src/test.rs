@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that must pass before a change lands. `--fast`: a part of it, for work in between.
+//! `cargo xtask test`: all checks that must pass before a change lands. `--fast`: a part of them, for work in
+//! between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -103,7 +104,7 @@ struct Program {
 
 /// Builds the unit tests of all crates.
 fn unit_tests() -> Result<Vec<Program>> {
-    /// A line of cargo's output, of which only lines about programs have a program.
+    /// A line of cargo's output; only lines about programs have a program.
     #[derive(Deserialize)]
     struct Line {
         executable: Option<PathBuf>,

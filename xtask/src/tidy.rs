@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::circles;
 use xtask::process;
 
-/// The crates of ours that each of them may depend on.
+/// The crates of the workspace that each crate may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-core", &[]),
     ("fonio-trace", &["fonio-core"]),
@@ -171,7 +171,7 @@ const IMPURE: &[(&str, &str)] = &[
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
-/// A longer file needs a reason, and so far none has one.
+/// A longer file needs a reason; so far, no file has one.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -317,7 +317,8 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// Returns whether a line has the keyword, not only the word in a string such as a content security policy's.
+/// Returns whether a line has the keyword, not only the word in a string, for example in that of a content
+/// security policy.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

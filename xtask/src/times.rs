@@ -1,4 +1,4 @@
-//! `cargo xtask times`: how long the demo and the tests take in a new clone, part by part.
+//! `cargo xtask times`: measures how long the demo and the tests take in a new clone, part by part.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -33,7 +33,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         )?;
         tables.push(timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?);
         if *name == "fast" {
-            // A user's change: a comment in a crate in the middle.
+            // A typical change of a user: a comment in a crate in the middle.
             let file = clone.join("crates/fonio-analysis/src/lib.rs");
             let mut text = std::fs::read_to_string(&file)?;
             text.push_str("\n// A change.\n");
@@ -70,7 +70,7 @@ fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
     Ok(table)
 }
 
-/// Formats the parts, and the time that belongs to none of them.
+/// Formats the parts, and the rest of the time.
 fn table(title: &str, seconds: f64, parts: &str) -> String {
     let parts: Vec<(f64, &str)> = parts
         .lines()
@@ -79,7 +79,7 @@ fn table(title: &str, seconds: f64, parts: &str) -> String {
         .collect();
     let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
     let mut lines = vec![format!("{:>11}  {title}", clock(seconds))];
-    // What came before the first part is compiling xtask itself.
+    // The time before the first part is the compilation of xtask itself.
     lines.extend(parts.iter().map(|(seconds, name)| format!("{:>11}    {name}", clock(*seconds))));
     lines.push(format!("{:>11}    the rest, such as the build of xtask", clock(rest)));
     lines.join("\n")

@@ -19,22 +19,22 @@ const fn tool(program: &'static str, package: &'static str, needed_for: &'static
     Tool { program, package, needed_for }
 }
 
-/// For compiling: SQLite and zstd are C.
+/// Programs for compiling: SQLite and zstd are C.
 pub const BUILD: &[Tool] = &[tool("cc", "gcc libc6-dev", "compiling C libraries, and linking")];
 
-/// For bundling the script of the HTML report.
+/// Programs for bundling the script of the HTML report.
 pub const ASSETS: &[Tool] = &[
     tool("node", "nodejs", "the script of the HTML report"),
     tool("npm", "npm", "the script of the HTML report"),
 ];
 
-/// For compiling the BPF programs. Other versions of clang make other objects.
+/// Programs for compiling the BPF programs. Other versions of clang make other objects.
 pub const BPF: &[Tool] = &[
     tool("clang-14", "clang-14", "the BPF programs of the recorder"),
     tool("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
 ];
 
-/// For programs without libraries, and Debian packages.
+/// Programs for building static programs and Debian packages.
 pub const DIST: &[Tool] = &[
     tool("clang-14", "clang-14", "compiling C libraries for another architecture"),
     tool("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
@@ -45,13 +45,13 @@ pub const DIST: &[Tool] = &[
     tool("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
 ];
 
-/// For running programs for foreign processors here.
+/// Programs that execute programs for foreign processors here.
 pub const EMULATED: &[Tool] = &[
     tool("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
     tool("qemu-aarch64-static", "qemu-user-static", "executing programs for 64-bit ARM"),
 ];
 
-/// For the tests: libFuzzer is C++; the tests run the others.
+/// Programs for the tests: libFuzzer is C++; the tests run the others.
 pub const TEST: &[Tool] = &[
     tool("c++", "g++", "the fuzz targets"),
     tool("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
@@ -69,7 +69,7 @@ pub const TEST: &[Tool] = &[
 /// The DuckDB version whose answers the tests expect.
 const DUCKDB: &str = "duckdb==2.0.0";
 
-/// For the demo as root.
+/// Programs for the demo as root.
 pub const DEMO: &[Tool] = &[
     tool("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
     tool("mount", "mount", "the file system under the workload"),
@@ -77,38 +77,38 @@ pub const DEMO: &[Tool] = &[
     tool("tc", "iproute2", "the link to the web server"),
 ];
 
-/// For benchmarks that compare fonio with other programs.
+/// Programs for benchmarks that compare fonio with others.
 pub const BENCH: &[Tool] =
     &[tool("blkparse", "blktrace", "the comparison"), tool("fio", "fio", "the recorder's overhead")];
 
-/// For `cargo studies fuse`.
+/// Programs for `cargo studies fuse`.
 pub const FUSE: &[Tool] = &[
     tool("bindfs", "bindfs", "the comparison"),
     tool("fusermount3", "fuse3", "mounting as a user"),
     tool("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 
-/// For the studies' tables and figures that are measured.
+/// Programs for the studies' tables and figures that are measured.
 pub const PAPER: &[Tool] = &[
     tool("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
     tool("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
     tool("fio", "fio", "raw rates"),
 ];
 
-/// For guests with other kernels.
+/// Programs for guests with other kernels.
 pub const GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
     tool("strip", "binutils", "the programs of guests"),
 ];
 
-/// For the kernel module, which is built with a compiler of its kernel's Debian.
+/// Programs for the kernel module, which is built with a compiler of its kernel's Debian.
 pub const KERNEL: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
     tool("unshare", "util-linux", "building the kernel module"),
     tool("chroot", "coreutils", "building the kernel module"),
 ];
 
-/// For guests with a whole Debian.
+/// Programs for guests with a complete Debian.
 pub const SYSTEM_GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
     tool("qemu-system-aarch64", "qemu-system-arm", "arm64 and armhf guests"),

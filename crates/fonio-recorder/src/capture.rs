@@ -63,7 +63,7 @@ fn failure(summary: &RecordSummary) -> Option<Failure> {
     Failure::of(summary.command_exit, summary.command_signal)
 }
 
-/// Sets what is recorded besides requests.
+/// Sets the data to record besides requests.
 pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
     options.blocked = match extras.blocked {
         Blocked::Auto => BlockedBy::Best,

@@ -1,4 +1,4 @@
-//! The exit codes, the same for every command, and the only place where one is chosen.
+//! The exit codes, the same for every command. Only this file chooses one.
 
 use std::fmt::Write;
 use std::io;
@@ -11,13 +11,13 @@ use fonio_system::{say, signals};
 /// How a command of fonio ended. Usage errors and bad input are errors and have the code 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It did what it was asked for.
+    /// The command succeeded.
     Fine,
     /// A limit or check that the user stated is not kept.
     LimitBroken,
     /// There was nothing to measure, or the measurement is not valid.
     NotValid,
-    /// The code of the user's command, whatever signals came.
+    /// The code of the user's command, regardless of signals.
     Command(u8),
 }
 
@@ -47,7 +47,7 @@ pub fn table() -> String {
     text + OF_COMMAND
 }
 
-/// An error that says that a measurement does not show what was asked for.
+/// An error that says that a measurement does not answer the user's question.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotShown(pub String);
@@ -107,7 +107,7 @@ fn of_error(error: &anyhow::Error, has_command: bool) -> u8 {
     error.chain().find_map(of_cause).unwrap_or_else(|| usage(has_command))
 }
 
-/// Whether an error is about a pipe that its reader has closed.
+/// Returns whether an error is about a pipe that its reader has closed.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_io = cause.downcast_ref::<io::Error>().map(io::Error::kind);

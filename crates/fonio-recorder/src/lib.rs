@@ -1,7 +1,8 @@
-//! The command line of the recorder: the arguments of `fonio record`, what it prints, and the exit codes of all commands.
+//! The command line of the recorder: the arguments of `fonio record`, its output, and the exit codes of all
+//! commands.
 //!
-//! `fonio` uses it as its command `record`. The program `fonio-recorder` of this crate is that command alone, for devices
-//! with little room: it has no analysis, and reads no recording.
+//! `fonio` uses it as its command `record`. The program `fonio-recorder` of this crate has only this command,
+//! for devices with little room: it has no analysis, and reads no recording.
 
 mod arguments;
 mod capture;

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     exit::end("fonio-recorder", fonio_recorder::run(&arguments.record, words), has_command)
 }
 
-/// Prints what is wrong, or the help that was asked for.
+/// Prints the mistake, or the requested help.
 fn wrong_usage(error: &clap::Error) -> ExitCode {
     // The streams may be closed.
     let _ = error.print();

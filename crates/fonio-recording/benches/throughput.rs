@@ -1,6 +1,6 @@
 //! Measures the time per request of ordering, writing and reading.
 //!
-//! `nothing` measures handing the rows over, which the other figures include.
+//! `nothing` measures the cost of handing the rows over; the other figures include this cost.
 
 #![allow(clippy::unwrap_used)]
 

@@ -61,7 +61,7 @@ pub enum RecordingError {
     Columns {
         /// The table's file.
         path: PathBuf,
-        /// The column, and what is wrong with it.
+        /// The column, and its mistake.
         why: String,
     },
     /// A value that the schema does not allow.

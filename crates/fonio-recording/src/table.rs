@@ -52,7 +52,7 @@ impl Table {
         }
     }
 
-    /// Whether a recording has the table even if it has no rows.
+    /// Returns whether a recording has the table even if it has no rows.
     pub fn always_written(self) -> bool {
         matches!(self, Table::Requests | Table::Files | Table::Threads)
     }
@@ -95,12 +95,12 @@ impl Tables {
         Tables(self.0 | Tables::DIAGNOSTICS.0)
     }
 
-    /// Whether the set contains `table`.
+    /// Returns whether the set contains `table`.
     pub const fn contains(self, table: Table) -> bool {
         self.0 & 1 << table as u16 != 0
     }
 
-    /// Whether the set contains the diagnostics.
+    /// Returns whether the set contains the diagnostics.
     pub const fn has_diagnostics(self) -> bool {
         self.0 & Tables::DIAGNOSTICS.0 != 0
     }

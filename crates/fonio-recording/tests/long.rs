@@ -1,7 +1,7 @@
 //! Writes and reads long recordings in little memory.
 //!
-//! The ordinary test uses two million rows. With `FONIO_LONG_TESTS=1` it is a hundred million (a few minutes in release
-//! mode, about 13 GB of disk in the directory for temporary files, see `TMPDIR`).
+//! The ordinary test uses two million rows, with `FONIO_LONG_TESTS=1` a hundred million (a few minutes in
+//! release mode, about 13 GB of disk in the directory for temporary files, see `TMPDIR`).
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Tests of the recording directory: what is written is read back, and what is damaged is reported. One program, because each program is linked with everything.
+//! Tests of the recording directory: written rows are read back, and damage is reported. One program, because
+//! each program is linked with everything.
 
 mod damage;
 mod documentation;

@@ -1,4 +1,5 @@
-//! Converts a comparison into a document: what differs, by how much, and where no difference was shown.
+//! Converts a comparison into a document: the differences, their sizes, and the figures without a shown
+//! difference.
 
 use fonio_analysis::compare::interval::LEAST_EFFECT;
 use fonio_analysis::{Answer, Change, Comparison, ComparisonRow, Side, Unknown};
@@ -34,7 +35,7 @@ impl Document {
     }
 }
 
-/// Whether a change is an improvement, if the figure has a better direction.
+/// Returns whether a change is an improvement, if the figure has a better direction.
 fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     let lower = match change.answer {
         Answer::Lower => true,
@@ -123,8 +124,8 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
     (tone, sentence, more)
 }
 
-/// Whether a change of the run time deserves the first sentence. Two single run times that hardly differ are often fixed: a
-/// load of ten seconds takes ten seconds.
+/// Returns whether a change of the run time deserves the first sentence. Two single run times that hardly
+/// differ are often fixed: a load of ten seconds takes ten seconds.
 fn says_something(change: &Change) -> bool {
     match change.unknown {
         Some(Unknown::NotMeasured) => false,

@@ -1,7 +1,7 @@
 //! A report before it is rendered.
 //!
-//! A document is built once and passed to a renderer. Each section answers a question in the words of the user. Its charts
-//! always come with a table, so that no information depends on colour alone.
+//! A document is built once and passed to a renderer. Each section answers a question in the user's words.
+//! Its charts always come with a table, so that no information depends on colour alone.
 
 use fonio_core::Unit;
 
@@ -77,7 +77,7 @@ pub struct Card {
     pub headline: String,
     /// The numbers that show it.
     pub evidence: Vec<Fact>,
-    /// What it costs the user.
+    /// The cost for the user.
     pub consequence: String,
     /// The remedies, one sentence each.
     pub remedies: Vec<String>,
@@ -176,7 +176,7 @@ pub enum Cell {
 pub struct Term {
     /// The word.
     pub name: String,
-    /// What it means here.
+    /// The meaning of the word here.
     pub definition: String,
 }
 
@@ -260,21 +260,21 @@ pub enum Scale {
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// What it represents, which determines the colour.
+    /// The meaning of the series, which determines its colour.
     pub role: Role,
     /// The x values; for categories, their indexes.
     pub x: Vec<f64>,
-    /// The y values, as many as in `x`. Not a number if there is no value.
+    /// The y values, one for each of `x`. Not a number if there is no value.
     pub y: Vec<f64>,
     /// The third number of a heat scatter; otherwise empty.
     pub z: Vec<f64>,
-    /// The lower ends of intervals, as many as in `x`; otherwise empty.
+    /// The lower ends of intervals, one for each of `x`; otherwise empty.
     pub low: Vec<f64>,
     /// The upper ends of intervals, like `low`.
     pub high: Vec<f64>,
 }
 
-/// What a series represents. The same thing has the same colour in the whole report.
+/// The meaning of a series. The same meaning has the same colour throughout the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Reads.
@@ -361,7 +361,7 @@ impl Cell {
         }
     }
 
-    /// Whether the cell is aligned right, like numbers.
+    /// Returns whether the cell is aligned right, like numbers.
     pub fn is_numeric(&self) -> bool {
         self.sort_key().is_some()
     }
@@ -383,7 +383,7 @@ impl Cell {
 }
 
 impl Table {
-    /// Whether the column contains numbers: at least one, and no other known cell.
+    /// Returns whether the column contains numbers: at least one, and no other known cell.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut known =
             self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();
@@ -454,7 +454,7 @@ impl Axis {
         Axis { scale: Scale::Clock(zero), bounds: Some(bounds), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// Where a clock axis that begins at this time has its 0: at midnight, so that its ticks are at whole hours.
+    /// Returns the 0 of a clock axis that begins at this time: midnight, which puts the ticks at full hours.
     pub fn clock_zero(from: i64) -> i64 {
         from - from.rem_euclid(86_400)
     }

@@ -101,8 +101,9 @@ impl Terminal<'_> {
         Ok(())
     }
 
-    /// The verdict, the main numbers, as many findings as fit, and the next commands. Where the first finding has no room,
-    /// the numbers, the title, the reasons and the further commands give way to it, in this order.
+    /// Prints the verdict, the main numbers, the findings that fit, and the next commands. If the first
+    /// finding has no room, the numbers, the title, the reasons and the further commands give way to it, in
+    /// this order.
     fn screen(&mut self, document: &Document) -> io::Result<()> {
         let Document { title, subtitle, verdict, facts, findings, next, .. } = document;
         let mut head = self.lines(|terminal| {

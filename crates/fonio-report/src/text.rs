@@ -39,7 +39,7 @@ const UNITS: [&str; 17] = [
     "°C",
 ];
 
-/// Whether `word` is the unit of the number that `before` ends with.
+/// Returns whether `word` is the unit of the number that `before` ends with.
 fn is_unit(before: &str, word: &str) -> bool {
     before.ends_with(|c: char| c.is_ascii_digit())
         && UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']))

@@ -1,4 +1,4 @@
-//! Checks that the report's script formats numbers like the rest of fonio.
+//! Checks that the report's script formats numbers as the rest of fonio does.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn the_script_writes_numbers_as_the_rest_does() {
     assert_eq!(written.lines().collect::<Vec<_>>(), expected);
 }
 
-/// Runs a module of the script, and returns what it prints.
+/// Runs a module of the script, and returns its output.
 fn printed(program: &str) -> String {
     let out =
         Command::new("node").args(["--input-type=module", "--eval", program]).output().expect("it starts");

@@ -1,4 +1,5 @@
-//! Loads a service on this machine, for `cargo xtask bench results`; prints one JSON object. It connects to 127.0.0.1 only.
+//! Puts load on a service on this machine, for `cargo xtask bench results`; prints one JSON object. It
+//! connects to 127.0.0.1 only.
 //!
 //! - `load ranking PORT RATE SECONDS`: asks for pages of rankings at a constant rate, whether or not answers are late
 //! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE
@@ -176,7 +177,7 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
         Box::new(move |at| {
             let mut state = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             random(&mut state, 2);
-            // Every second request goes on to the next page, as long as there is one.
+            // Every second request continues with the next page, as long as there is one.
             let path = match next.take().filter(|_| random(&mut state, 2) == 0) {
                 Some(path) => path,
                 None => {

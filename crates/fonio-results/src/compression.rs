@@ -1,5 +1,5 @@
-//! Compression of documents. Nearly all text of a document is names that each document has, so they are a dictionary: it
-//! halves the size. The first byte of a compressed document numbers its dictionary.
+//! Compression of documents. Nearly all text of a document is names that every document has. A dictionary of
+//! these names halves the size. The first byte of a compressed document is the number of its dictionary.
 
 use std::cell::RefCell;
 use std::io::{self, Read};

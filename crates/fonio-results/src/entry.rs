@@ -63,7 +63,7 @@ impl Entry {
         Entry::of_json(document, &json, now_unix_s)
     }
 
-    /// As [`Entry::new`], with the document's JSON.
+    /// Works as [`Entry::new`], with the document's JSON.
     pub(crate) fn of_json(document: &Document, json: &str, now_unix_s: u64) -> Entry {
         Entry {
             key: key(document),
@@ -81,11 +81,11 @@ pub fn ranked_figures(document: &Document) -> Vec<(usize, f64)> {
     figures::ranked().iter().enumerate().filter_map(of).collect()
 }
 
-/// How names of keys of generated results begin.
+/// The prefixes of the keys of generated results.
 const EMULATED: &str = "emulated.";
 const MODEL: &str = "model.";
 
-/// Whether a key of this name has generated results.
+/// Returns whether a key of this name has generated results.
 pub fn is_generated(key: &str) -> bool {
     key.starts_with(EMULATED) || key.starts_with(MODEL)
 }
@@ -161,7 +161,7 @@ fn slug(texts: &[&str]) -> String {
     format!("{}-{:02x}{:02x}{:02x}", letters.trim_end_matches('-'), hash[0], hash[1], hash[2])
 }
 
-/// Whether a text has the form of a name in addresses.
+/// Returns whether a text has the form of a name in addresses.
 pub fn is_slug(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() < 80 && text.bytes().all(is_plain)

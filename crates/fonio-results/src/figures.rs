@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use fonio_core::{Better, Figure, Unit};
 use fonio_storebench_document::figures as catalogue;
 
-/// What is ranked, in the order of pages: the study's four bandwidths and their sum, its response times, and one figure of
-/// each other part of a run.
+/// The ranked figures, in the order of pages: the study's four bandwidths and their sum, its response times,
+/// and one figure of each other part of a run.
 const NAMES: [&str; 18] = [
     "bandwidth.total",
     "bandwidth.seq_read",
@@ -41,7 +41,7 @@ pub struct Ranked {
     pub label: String,
     /// The unit.
     pub unit: Unit,
-    /// Which values are better.
+    /// Says whether higher or lower values are better.
     pub better: Better,
 }
 

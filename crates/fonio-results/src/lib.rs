@@ -1,4 +1,5 @@
-//! The results service: receives results of `fonio storebench`, ranks those that may be compared, and shows them as pages.
+//! The results service: receives results of `fonio storebench`, ranks comparable results, and shows them as
+//! pages.
 //!
 //! A submission is checked ([`submission`]), becomes an [`entry::Entry`], and is written by one thread
 //! ([`store::Writer`]) that commits many submissions at once. Rankings and distributions are tables that each commit keeps up

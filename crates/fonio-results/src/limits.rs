@@ -1,4 +1,4 @@
-//! How much a client may ask: a bucket of tokens for each address, which fills at a constant rate.
+//! Limits the requests of a client: a bucket of tokens for each address, which fills at a constant rate.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! What is wrong with a request, or with the service: a status and a sentence. The API answers with JSON, pages with a page.
+//! Problems of a request or of the service: a status and a sentence. The API answers with JSON, pages with a
+//! page.
 
 use std::time::Duration;
 

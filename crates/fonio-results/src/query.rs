@@ -57,7 +57,7 @@ impl Parameters {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// The parameter `by`: what is ranked.
+    /// The parameter `by`: the entries that are ranked.
     ///
     /// # Errors
     ///

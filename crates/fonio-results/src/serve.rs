@@ -34,7 +34,7 @@ pub struct Times {
     pub head: Duration,
     /// To take or give some bytes.
     pub stall: Duration,
-    /// For requests that are being answered when the service is told to stop.
+    /// For requests that are in progress when the service is stopped.
     pub stop: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What every request needs: the database's threads, the summaries, and the limits.
+//! The state that every request needs: the database's threads, the summaries, and the limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{figures, problem::Problem};
 /// The settings of a service.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the results are stored.
+    /// The location of the stored results.
     pub location: Location,
     /// Threads that read the database.
     pub readers: usize,
@@ -99,7 +99,7 @@ impl Service {
     }
 }
 
-/// What questions about figures need.
+/// The state that questions about figures need.
 pub(crate) struct Lookup {
     summaries: Summaries,
     figure_ids: Arc<Vec<i64>>,

@@ -1,4 +1,4 @@
-//! Reads what a client sent: JSON becomes a checked [`Entry`], or a problem with the places that are wrong.
+//! Reads a client's submission: JSON becomes a checked [`Entry`], or a problem that lists the wrong places.
 
 use axum::http::StatusCode;
 use fonio_storebench_document::{Refusal, Submission};

@@ -25,7 +25,7 @@ fn random<const BYTES: usize>() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a text has the form of an id.
+/// Returns whether a text has the form of an id.
 pub fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
@@ -35,7 +35,7 @@ pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Whether a token has the hash, in a time that does not depend on where they differ.
+/// Returns whether a token has the hash, in a time that does not depend on where they differ.
 pub fn matches(token: &str, stored: &[u8]) -> bool {
     hash(token).ct_eq(stored).into()
 }

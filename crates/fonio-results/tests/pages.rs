@@ -1,4 +1,4 @@
-//! The pages in a browser: wide and narrow, light and dark, and what a screen reader is told.
+//! The pages in a browser: wide and narrow, light and dark, and their accessibility tree for screen readers.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

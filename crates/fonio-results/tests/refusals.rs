@@ -1,4 +1,4 @@
-//! Bad requests are refused in words, and the service stays.
+//! Bad requests are refused with a sentence, and the service keeps running.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

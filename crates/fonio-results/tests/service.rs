@@ -17,7 +17,7 @@ const KEY: &str = "v1.full.directory.ext4.32gb";
 
 type Scenario = fn(Location);
 
-/// What both databases must do.
+/// The scenarios that must succeed on both databases.
 const SCENARIOS: [(&str, Scenario); 5] = [
     ("a result's life", a_results_life),
     ("rankings are those of a sorted list", rankings_are_those_of_a_sorted_list),
@@ -152,7 +152,7 @@ fn rankings_are_those_of_a_sorted_list(location: Location) {
         assert_eq!(deleted.status, 204);
     }
     compare(&service, &naive, &submitted);
-    // What a new service reads from the tables.
+    // A new service reads its summaries from the tables.
     service.stop();
     compare(&start(&location), &naive, &submitted);
 }

@@ -1,4 +1,4 @@
-//! What a 4 KiB request costs the simulator, by translation layer. The figure to read is items per second.
+//! The simulator's cost of a 4 KiB request, by translation layer. The figure to read is items per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
@@ -12,7 +12,7 @@ fn main() {
     divan::main();
 }
 
-/// Random writes at `depth` over the whole of a device that was written in order and overwritten once.
+/// Random writes at `depth` over the full range of a device that was written in order and overwritten once.
 fn random_writes(bencher: Bencher, profile: &str, capacity: ByteCount, depth: u32) {
     let profile = Profile::shipped(profile).expect("it is shipped");
     let mut device = profile.device(Some(capacity), 1).expect("a shipped profile gives a device");

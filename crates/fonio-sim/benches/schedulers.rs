@@ -1,5 +1,5 @@
-//! What a request costs in the engine, by scheduler: eight processes on a device of the S5's kind. The figure to read is
-//! items per second.
+//! The engine's cost of a request, by scheduler: eight processes on a device of the S5's kind. The figure to
+//! read is items per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;

@@ -1,4 +1,4 @@
-//! How fast the engine simulates each scheduler: millions of 4 KiB requests a second on one core.
+//! Measures how fast the engine simulates each scheduler: millions of 4 KiB requests a second on one core.
 
 use std::time::Instant;
 

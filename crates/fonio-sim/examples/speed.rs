@@ -1,6 +1,7 @@
-//! How fast devices are simulated: millions of 4 KiB requests a second on one core, and the memory it took.
+//! Measures how fast devices are simulated: millions of 4 KiB requests a second on one core, and the memory
+//! used.
 //!
-//! Each case runs in the same process, one after the other; the memory is the most that the process held so far.
+//! All cases run in the same process, one after the other; the memory is the process's maximum so far.
 
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ struct Case {
     op: Op,
     order: Order,
     range_bytes: u64,
-    /// Random writes over the whole range before the clock starts, as multiples of it.
+    /// Random writes over the full range before the clock starts, as multiples of it.
     overwritten: u64,
     depth: u32,
 }
@@ -118,7 +119,7 @@ fn report(name: &str, seconds: f64, device: &dyn Device, mb_s: f64) {
     );
 }
 
-/// The most memory that this process has held, from the kernel's `VmHWM`.
+/// The peak memory of this process, from the kernel's `VmHWM`.
 fn peak_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

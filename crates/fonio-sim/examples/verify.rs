@@ -1,4 +1,4 @@
-//! Prints what `fonio_sim::verify` says about shipped profiles: those named, or all.
+//! Prints the results of `fonio_sim::verify` for shipped profiles: the named ones, or all.
 
 use std::process::ExitCode;
 

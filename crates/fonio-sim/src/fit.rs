@@ -1,4 +1,4 @@
-//! Solves for numbers of a profile, so that the model gives published or measured numbers.
+//! Solves for numbers of a profile that make the model give published or measured numbers.
 //!
 //! Each target names one key of the profile that the fit may change. In each round, every key moves by one step of the
 //! secant method, until all targets are met: the numbers depend on one another, but each mostly on its own key.
@@ -42,7 +42,8 @@ impl Met {
 /// A target counts as met at this relative error; published numbers have two or three digits.
 const ERROR_MAX: f64 = 1e-4;
 
-/// The most rounds over all targets. The cards take about five; a target that cannot be met would never end.
+/// The maximum number of rounds over all targets. The cards take about five; a target that cannot be met
+/// would never end.
 const ROUNDS_MAX: u32 = 40;
 
 /// Changes the targets' keys until the model gives the wanted numbers or the rounds are used up. Returns the profile
@@ -50,14 +51,14 @@ const ROUNDS_MAX: u32 = 40;
 ///
 /// # Errors
 ///
-/// Where a key is unknown or not in the profile, or the profile gives no device.
+/// If a key is unknown or not in the profile, or the profile gives no device.
 pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>), ProfileError> {
     fit_as(profile, targets, Source::Fitted)
 }
 
-/// As [`fit`], for numbers that were measured on a device.
+/// Works as [`fit`], for numbers that were measured on a device.
 ///
-/// # Errors
+/// The same as those of [`fit`].
 ///
 /// As [`fit`].
 pub fn fit_as(
@@ -90,7 +91,7 @@ fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, P
     let key = schema::find(target.key);
     let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));
     profile.set(target.key, now, source, &target.to)?;
-    // Times add up, rates do not; and so the slope is nearly constant.
+    // Times add up, rates do not; therefore, the slope is nearly constant.
     let cost = |number: f64| match target.protocol.gives {
         Gives::Throughput | Gives::Iops | Gives::Speedup(_) => 1.0 / number,
         _ => number,
@@ -107,7 +108,7 @@ fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, P
     let there = cost(target.protocol.run(profile)?);
     let slope = (there - here) / (probe - now).max(1) as f64;
     let next = if slope == 0.0 { now as f64 } else { now as f64 + (wanted - here) / slope };
-    // Far from the target a slope says little.
+    // Far from the target, the slope is not reliable.
     let floor = now as f64 / 2.0;
     let ceiling = (now as f64 * 2.0).max(200_000.0);
     let lowest = if floor < 2_000.0 { 0.0 } else { floor };

@@ -79,12 +79,12 @@ impl Measured {
     }
 }
 
-/// Runs all jobs on a device at once, from the instant `from` on, and returns their results and the end. `seed` decides
-/// where random requests begin.
+/// Runs all jobs on a device at once, from the instant `from` on, and returns their results and the end.
+/// `seed` determines the places of random requests.
 ///
 /// # Panics
 ///
-/// Where a job's range holds no request, or lies beyond the device.
+/// If a job's range holds no request, or lies beyond the device.
 pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) -> (Vec<Measured>, Timestamp) {
     struct Running {
         random: Random,
@@ -104,7 +104,7 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
             },
         })
         .collect();
-    // Each entry is a place of a job that is free at an instant; ties go by the order of submission.
+    // Each entry is a slot of a job that is free at an instant; ties are ordered by submission.
     let mut free = BinaryHeap::new();
     let mut order = 0u64;
     for (index, job) in jobs.iter().enumerate() {
@@ -177,9 +177,10 @@ pub enum Gives {
     Iops,
     /// Microseconds, total time over the number of requests.
     Response,
-    /// The response time of this many processes beside as many of the other op, over that of one process alone.
+    /// The response time of this many processes during as many of the other op, relative to one process
+    /// alone.
     SlowdownBy(Op, u32),
-    /// The response time beside a process of the other op, in microseconds.
+    /// The response time during a process of the other op, in microseconds.
     ResponseBeside(Op),
     /// The time of this many processes one after the other, over the time of all of them at once.
     Speedup(u32),
@@ -189,9 +190,9 @@ pub enum Gives {
 pub const SEED: u64 = 1;
 
 impl Protocol {
-    /// 4 KiB random requests as Kim et al. made them, section 5.3: 2048 of them after 1 GB written in order, or the
-    /// range where that is more, since a card in use has no unwritten part. The range of Table III is not published;
-    /// 128 MiB is what its sequential test covers.
+    /// 4 KiB random requests as in Kim et al., section 5.3: 2048 of them after 1 GB written in order, or
+    /// after the range if that is larger, since a card in use has no unwritten part. The range of Table III
+    /// is not published; 128 MiB is the range of its sequential test.
     pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
         Protocol {
             op,
@@ -205,8 +206,8 @@ impl Protocol {
         }
     }
 
-    /// 128 MiB in order, as Kim et al. for Table III on the phone. The sizes of the requests are not published: 512 KiB
-    /// for writes and 128 KiB for reads (the kernel's read-ahead) are assumed.
+    /// 128 MiB in order, as in Kim et al. for Table III on the phone. The sizes of the requests are not
+    /// published: 512 KiB for writes and 128 KiB for reads (the kernel's read-ahead) are assumed.
     pub fn kim_sequential(op: Op) -> Protocol {
         let request = if op == Op::Read { 128 << 10 } else { 512 << 10 };
         let range = ByteCount(128 << 20);
@@ -218,7 +219,7 @@ impl Protocol {
         }
     }
 
-    /// 4 KiB direct I/O over a file of 128 MB, as Nguyen et al., section 4.3.
+    /// 4 KiB direct I/O over a file of 128 MB, as in Nguyen et al., section 4.3.
     pub fn smartio(op: Op, order: Order, gives: Gives) -> Protocol {
         let range = ByteCount(128 << 20);
         Protocol {
@@ -233,7 +234,7 @@ impl Protocol {
         }
     }
 
-    /// Several processes of 32 MB each, as Nguyen et al., section 4.5.
+    /// Several processes of 32 MB each, as in Nguyen et al., section 4.5.
     pub fn concurrency(op: Op, order: Order, processes: u32) -> Protocol {
         let range = ByteCount(32 << 20);
         Protocol {
@@ -248,7 +249,7 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn run(&self, profile: &Profile) -> Result<f64, ProfileError> {
         self.run_on(|| profile.device(None, SEED))
     }
@@ -269,7 +270,8 @@ impl Protocol {
             Gives::Iops => alone(1)?.iops(),
             Gives::Response => alone(1)?.micros_each(),
             Gives::Speedup(processes) => {
-                // One after the other on one device, so that each finds what the one before left behind.
+                // The processes run one after the other on one device, so each finds the state that the
+                // previous one left.
                 let mut device = make()?;
                 let mut now = self.prepare(device.as_mut());
                 let mut serial = 0;
@@ -303,10 +305,10 @@ impl Protocol {
         }
     }
 
-    /// The mean response time in microseconds of `processes` processes, each on a file of its own, beside as many of
-    /// the other op that run for longer.
+    /// The mean response time in microseconds of `processes` processes, each on a file of its own, while the
+    /// same number of processes of the other op run; these run for longer.
     fn beside(&self, device: &mut dyn Device, other: Op, processes: u32) -> f64 {
-        // Twice the count is the study's own way to be sure; a slower process needs no more.
+        // Twice the count, as in the study, is certainly enough; a slower process needs no more.
         let factor = if other == Op::Write { 2 } else { 16 };
         let count = u64::from(processes);
         let own = (0..count).map(|index| self.job(self.op, index, self.count));

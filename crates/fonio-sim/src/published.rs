@@ -5,7 +5,8 @@ use fonio_core::{ByteCount, Op};
 use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol};
 
-/// The range of the phone's random test on the eight cards. It is not published; the sequential test covers as much.
+/// The range of the phone's random test on the eight cards. It is not published; it is assumed to be that of
+/// the sequential test.
 pub const CARD_RANGE: ByteCount = ByteCount(128 << 20);
 
 /// One card of Kim, Agrawal, Ungureanu (TOS 2012), Table III, in MB/s of 10⁶ bytes (the study does not say which), and
@@ -188,7 +189,7 @@ pub struct Class {
     pub source: &'static str,
     /// Sequential reads and writes in MB/s; the SD classes state no rate for reads.
     pub seq_mb_s: (Option<f64>, f64),
-    /// Random reads and writes per second; `None` where none are stated.
+    /// Random reads and writes per second; `None` if none are stated.
     pub rand_iops: Option<(f64, f64)>,
     /// Commands in flight in the random test. The sources do not state it; assumed is the class's maximum, up to 32.
     pub depth: u32,
@@ -262,7 +263,7 @@ impl Class {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two, so that neither side waits for the other; one where the device takes one.
+            // Two commands, so that neither side waits for the other; one if the device takes one.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,
@@ -281,7 +282,7 @@ impl Class {
         } else {
             name("seq_write")
         };
-        // Where flash in SLC mode takes the writes, the interface is what limits them.
+        // If flash in SLC mode takes the writes, the interface limits their rate.
         let write_key = if self.name.starts_with("ufs") { "interface.write_rate" } else { "flash.t_program" };
         let mut numbers = Vec::new();
         if let Some(read) = self.seq_mb_s.0 {
@@ -296,7 +297,7 @@ impl Class {
     }
 }
 
-/// The numbers that the shipped profile of this name was fitted to; empty where there are none.
+/// The numbers that the shipped profile of this name was fitted to; empty if there are none.
 pub fn targets(name: &str) -> Vec<Target> {
     let target = |key, (to, protocol, wanted): &(String, Protocol, f64)| Target {
         key,
@@ -311,7 +312,7 @@ pub fn targets(name: &str) -> Vec<Target> {
             target("interface.read_rate", &numbers[1]),
             target("interface.read_command", &numbers[3]),
         ];
-        // Where the rate is rounded to one digit there is nothing to fit to.
+        // A rate that is rounded to one digit is too coarse for a fit.
         if card.name == "sandisk" {
             targets.push(target("map_cache.near_miss", &numbers[2]));
         }

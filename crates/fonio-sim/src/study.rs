@@ -2,8 +2,9 @@
 //! 4.5) and mixed workloads (section 7.3).
 //!
 //! The study's text gives the numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads
-//! below. The device is a profile that was fitted to response times of one kind of I/O, without the other kind beside it.
-//! No number here was solved for, or changed after the first comparison with a published result.
+//! below. The device is a profile that was fitted to response times of one kind of I/O, with no other kind at
+//! the same time. No number here was solved for, or changed after the first comparison with a published
+//! result.
 
 use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
@@ -21,17 +22,18 @@ pub const DRIVER_DEPTH: u32 = 2;
 /// The size of all requests (section 4.3).
 pub const REQUEST: ByteCount = ByteCount(4096);
 
-/// What a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests (section 4.3).
+/// The file that a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests
+/// (section 4.3).
 pub const FILE: ByteCount = ByteCount(128 << 20);
 
-/// What a process of the speedup experiments reads or writes (section 4.5).
+/// The file that a process of the speedup experiments reads or writes (section 4.5).
 pub const SMALL_FILE: ByteCount = ByteCount(32 << 20);
 
 /// Requests that the mixed workload keeps in flight (section 7.3).
 pub const MIXED_DEPTH: u32 = 128;
 
 /// The think time of a process. The response time of one process, which the profiles were fitted to, includes the host's
-/// time. This is only enough that runs with different seeds do not stay in one phase; assumed.
+/// time. This time only needs to keep runs with different seeds from staying in one phase; assumed.
 pub const THINK: Think = Think { min: Nanos(0), max: Nanos(2_000) };
 
 /// A device under a scheduler.
@@ -40,11 +42,11 @@ pub struct Setup<'a> {
     pub profile: &'a Profile,
     /// Makes the scheduler.
     pub scheduler: &'a dyn Fn() -> Box<dyn Scheduler>,
-    /// Decides places and think times.
+    /// The seed of places and think times.
     pub seed: u64,
 }
 
-/// The response times of processes beside others, over that of one process alone.
+/// The response times of processes during others, relative to one process alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowdown {
     /// Of the readers.
@@ -58,18 +60,18 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn alone(&self, op: Op, order: Order) -> Result<f64, ProfileError> {
         let outcome = self.run(vec![process(0, op, order, FILE)], FILE)?;
         Ok(outcome.of(ProcessId(0), op).micros_each())
     }
 
-    /// How much as many readers and writers slow each other down. Each reads or writes its own file, and all have the
-    /// same size.
+    /// Returns how much equal numbers of readers and writers slow each other down. Each reads or writes its
+    /// own file, and all have the same size.
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn slowdown(&self, order: Order, processes: u32) -> Result<Slowdown, ProfileError> {
         let of = |op, first: u32| (first..first + processes).map(move |at| process(at, op, order, FILE));
         let all = of(Op::Read, 0).chain(of(Op::Write, processes)).collect();
@@ -88,7 +90,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn speedup(&self, op: Op, order: Order, processes: u32) -> Result<f64, ProfileError> {
         let all = (0..processes).map(|at| process(at, op, order, SMALL_FILE));
         let size = ByteCount(u64::from(processes) * SMALL_FILE.0);
@@ -103,11 +105,11 @@ impl Setup<'_> {
         Ok(serial as f64 / (outcome.end.0 - outcome.from.0) as f64)
     }
 
-    /// The seconds that one process needs for 128 MB of which a share is read and the rest written.
+    /// The seconds that one process needs for 128 MB, of which a share is read and the rest written.
     ///
     /// # Errors
     ///
-    /// Where the profile gives no device.
+    /// If the profile gives no device.
     pub fn mixed(&self, reads_percent: u8, order: Order) -> Result<f64, ProfileError> {
         let mixed = ClosedLoop { reads_percent, depth: MIXED_DEPTH, ..process(0, Op::Read, order, FILE) };
         let outcome = self.run(vec![mixed], FILE)?;

@@ -27,7 +27,7 @@ fn the_decisions_are_those_of_the_vectors() {
     }
 }
 
-/// What a kernel decided is never replaced by what the model decides.
+/// A kernel's decision is never replaced by the model's.
 #[test]
 fn the_decisions_are_those_of_running_kernels() {
     for path in vectors("observed") {

@@ -88,7 +88,7 @@ impl Api {
         })
     }
 
-    /// Whether both are functions of the same SQLite.
+    /// Returns whether both are functions of the same SQLite.
     pub fn is_of_same_sqlite(&self, other: &Api) -> bool {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
@@ -133,7 +133,8 @@ impl Api {
         (code, said)
     }
 
-    /// A file of the database `main` of a connection, of which `which` is a code of SQLite; null if it is not open.
+    /// A file of the database `main` of a connection; `which` is SQLite's code for the file. Null if it is
+    /// not open.
     ///
     /// # Safety
     ///

@@ -12,15 +12,15 @@ use crate::world::World;
 
 /// A decision.
 pub enum Decision {
-    /// SQLite does as it always does.
+    /// SQLite treats it as usual.
     Durable,
-    /// Some of its functions are replaced.
+    /// Some functions of the file are replaced.
     Treated(Treatment),
-    /// The database must not be opened; SQLite's code.
+    /// The database must not be opened; the value is SQLite's code.
     Refused(c_int),
 }
 
-/// Decides on a database that is about to be opened; removes it first, if it is a stale cache.
+/// Decides the treatment of a database that is about to be opened; first removes it if it is a stale cache.
 pub fn decide(database: &Path, flags: c_int) -> Decision {
     decide_with(database, |boots| {
         let cache = Cache::at(database);
@@ -45,7 +45,7 @@ pub fn decide(database: &Path, flags: c_int) -> Decision {
     .unless_read_only(flags)
 }
 
-/// Decides on a database that is open already.
+/// Decides the treatment of a database that is open already.
 pub fn decide_on_open(database: &Path) -> Decision {
     decide_with(database, |boots| match Cache::at(database).state(boots) {
         Ok(State::Stale) | Err(_) => {
@@ -69,7 +69,7 @@ impl Decision {
     }
 }
 
-/// Decides by the policy; `not_stale` sees to a cache of another boot.
+/// Decides by the policy; `not_stale` handles a cache of another boot.
 fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {
@@ -113,7 +113,8 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
     }
 }
 
-/// Makes what the treatment of an open database needs. If that is impossible, says why; the database then stays durable.
+/// Prepares the treatment of an open database. If that is impossible, says why; the database then stays
+/// durable.
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();
     let error = match treatment {

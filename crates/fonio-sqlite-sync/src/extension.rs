@@ -9,7 +9,8 @@ use crate::sqlite::*;
 use crate::world::World;
 use crate::{guarded, library, ordered, vfs};
 
-/// The entry point for `sqlite3_load_extension` and `.load`. Concerns the main database of the connection too, which is open already.
+/// The entry point for `sqlite3_load_extension` and `.load`. It also treats the connection's main database,
+/// which is open already.
 ///
 /// # Safety
 ///
@@ -27,7 +28,7 @@ pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
             vfs::attach(&api);
             // SAFETY: SQLite holds the connection's lock.
             unsafe { adopt(&api, db) };
-            // Its functions are in SQLite's tables, so it must not be unloaded with the connection.
+            // Its functions are in SQLite's tables, so the library must not be unloaded with the connection.
             SQLITE_OK_LOAD_PERMANENTLY
         },
         || SQLITE_ERROR,

@@ -16,11 +16,11 @@ use crate::wal::Wal;
 use crate::world::World;
 use crate::{cache, guarded, learn, ordered};
 
-/// What a file is to us.
+/// The role of a file for this library.
 pub enum Role {
     /// A file of a database that is not synced.
     Unsynced,
-    /// A database whose write-ahead log is synced by us.
+    /// A database whose write-ahead log this library syncs.
     Ordered {
         /// Whether SQLite does not sync its commits any more.
         is_relaxed: AtomicBool,
@@ -33,13 +33,13 @@ pub enum Role {
     Watched(Part, Arc<learn::Seen>),
 }
 
-/// The functions of a file with some of ours, and our data.
+/// The functions of a file, some of them replaced, and this library's data.
 #[repr(C)]
 pub struct Hooked {
-    /// Must be first: SQLite's pointer to it is our pointer to all.
+    /// Must be first: SQLite's pointer to it is also the pointer to this structure.
     methods: sqlite3_io_methods,
     original: *const sqlite3_io_methods,
-    /// What it is.
+    /// The role of the file.
     pub role: Role,
     /// The database of which this is the main file; `None` for its other files.
     counted: Option<PathBuf>,
@@ -75,7 +75,7 @@ impl Hooked {
         unsafe { (*file).methods = hooked.cast() };
     }
 
-    /// What we put into this file; `None` if nothing.
+    /// The data that this library puts into the file; `None` if it puts none.
     ///
     /// # Safety
     ///
@@ -134,7 +134,7 @@ unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
         2 => offset_of!(sqlite3_io_methods, fetch),
         3.. => size_of::<sqlite3_io_methods>(),
     };
-    // SAFETY: a table of this version has so many bytes.
+    // SAFETY: a table of this version has `bytes` bytes.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut to).cast::<u8>(), bytes) };
     // Functions of later versions are not in our copy.
     to.version = version.min(3);
@@ -177,7 +177,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 impl Role {
-    /// Whether SQLite does not sync the commits of this database any more.
+    /// Returns whether SQLite does not sync the commits of this database any more.
     pub fn is_relaxed(&self) -> bool {
         matches!(self, Role::Ordered { is_relaxed, .. } if is_relaxed.load(Ordering::Acquire))
     }

@@ -1,7 +1,8 @@
 //! Drops fsync calls of programs that contain SQLite, where its functions cannot be found.
 //!
-//! Only for databases of rules with `drop-fsync`: here nobody can tell a commit's sync from a checkpoint's, so the only choice is
-//! all or nothing. A stale database is removed by the unit of systemd (`fonio sync-policy boot`), before programs start.
+//! Only for databases of rules with `drop-fsync`: here a commit's sync cannot be told from a checkpoint's, so
+//! the only choice is all or nothing. A stale database is removed by the unit of systemd (`fonio sync-policy
+//! boot`), before programs start.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -14,14 +15,14 @@ use fonio_sync_policy::{Boots, COMPANIONS, Cache, Class, Policy, State, network_
 use crate::guarded;
 use crate::world::World;
 
-/// How long a policy is used before its file is looked at again.
+/// The time for which a policy is used before its file is checked again.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `fsync`.
 ///
 /// # Safety
 ///
-/// None is needed: the kernel checks the descriptor.
+/// No condition: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
 ///
 /// # Safety
 ///
-/// None is needed: the kernel checks the descriptor.
+/// No condition: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_fdatasync, fd) as c_int }
 }
 
-/// Whether the file belongs to a database whose syncs are dropped.
+/// Returns whether the file belongs to a database whose syncs are dropped.
 fn is_dropped(fd: c_int) -> bool {
     if fd < 0 {
         return false;
@@ -69,7 +70,7 @@ fn is_dropped(fd: c_int) -> bool {
 
 fn policy() -> std::sync::Arc<Policy> {
     static LAST: Mutex<Option<(Instant, std::sync::Arc<Policy>)>> = Mutex::new(None);
-    // A child of fork(2) finds it locked for ever if another thread of its parent held it.
+    // If another thread of the parent held this lock at a fork(2), it stays locked for ever in the child.
     let Ok(mut last) = LAST.try_lock() else { return World::get().policy() };
     match &*last {
         Some((when, policy)) if when.elapsed() < LOOK => policy.clone(),
@@ -86,7 +87,7 @@ fn path_of(fd: BorrowedFd<'_>) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
 }
 
-/// Whether the marker of a database names this boot, or does so now.
+/// Returns whether the marker of a database names this boot; writes the marker if needed.
 fn is_marked(database: &Path) -> bool {
     let world = World::get();
     let folder = database.parent().unwrap_or(Path::new("/"));

@@ -1,4 +1,4 @@
-//! The class `learn`: counts what a program does with a database, and suggests a class.
+//! The class `learn`: counts a program's writes and syncs of a database, and suggests a class.
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub enum Part {
     Journal,
 }
 
-/// What was seen of a database since it was opened.
+/// The writes and syncs that were seen of a database since it was opened.
 #[derive(Default)]
 pub struct Seen {
     counts: [Counts; 3],
@@ -42,7 +42,7 @@ impl Seen {
         &self.counts[part as usize]
     }
 
-    /// Says which class suits, if anything was written.
+    /// Prints the class that suits, if the database was written.
     pub fn suggest(&self, database: &Path) {
         if let Some(suggestion) = self.suggestion(database) {
             say(&suggestion);

@@ -1,5 +1,6 @@
-//! A shared library for programs that use SQLite: it syncs each database as a policy says ([`fonio_sync_policy`]), whatever the
-//! program asks for. `docs/sync-policy.md` describes it for users.
+//! A shared library for programs that use SQLite: it syncs each database as a policy says
+//! ([`fonio_sync_policy`]), regardless of the program's own settings. `docs/sync-policy.md` describes it for
+//! users.
 //!
 //! It never brings an SQLite of its own, but works on the one that the program uses: `library.rs` finds that. It comes into a
 //! program in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by LD_PRELOAD
@@ -11,8 +12,9 @@
 //! replaces `xOpen` in the tables of SQLite's own VFSes for Unix, in place. Therefore every look-up of a VFS by name, every VFS that
 //! an application has put above one of them, and those that were found before, come here too. When a file is open that the policy
 //! concerns, `file.rs` gives it a copy of its table in which the few functions are replaced that matter for its class. The size
-//! and the contents of SQLite's file object stay as they are, and all other functions, such as those for locks and for the shared
-//! memory of a write-ahead log, are called without a detour. Databases of the class `durable` are not touched at all.
+//! and the contents of SQLite's file object stay as they are, and all other functions, for example those for
+//! locks and for the shared memory of a write-ahead log, are called without a detour. Databases of the class
+//! `durable` are not touched at all.
 //!
 //! # Invariants
 //!

@@ -1,7 +1,7 @@
 //! Finds the SQLite that a program uses.
 //!
 //! `RTLD_NEXT` is not enough: the library can be a dependency of a module that was loaded with `RTLD_LOCAL`, as in Python, and a
-//! process can have several. The right one is the one that the caller would have called without us.
+//! process can have several. The right one is the one that the caller would have called without this library.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;

@@ -15,7 +15,7 @@ use crate::learn::Seen;
 pub enum Treatment {
     /// Commits in its write-ahead log are synced together.
     Ordered {
-        /// The longest time of which transactions can be lost.
+        /// The longest time span whose transactions can be lost.
         window: Duration,
         /// Change it to write-ahead mode.
         to_wal: bool,
@@ -30,7 +30,7 @@ pub enum Treatment {
 pub struct OpenDatabases(Mutex<BTreeMap<PathBuf, (Treatment, usize)>>);
 
 impl OpenDatabases {
-    /// How an open database is treated.
+    /// Returns how an open database is treated.
     pub fn treatment(&self, database: &Path) -> Option<Treatment> {
         self.0.lock().ok()?.get(database).map(|(treatment, _)| treatment.clone())
     }
@@ -43,7 +43,7 @@ impl OpenDatabases {
         Some(entry.0.clone())
     }
 
-    /// Counts one file less; returns the treatment if it was the last one.
+    /// Counts one file less; returns the treatment if that was the last file.
     pub fn closed(&self, database: &Path) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.get_mut(database)?;

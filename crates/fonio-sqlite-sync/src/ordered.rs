@@ -1,9 +1,9 @@
 //! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by [`crate::wal`].
 //!
 //! With NORMAL, SQLite syncs the log before it copies pages from it into the database, and the database before it reuses the log, but
-//! not the log at each commit. So a power cut leaves the database of an earlier commit. This holds for write-ahead mode only: in the
-//! other modes, the level stays as the program set it. Attached databases keep their level too, because SQLite gives no sign when
-//! their attachment is complete.
+//! not the log at each commit. Therefore, a power cut leaves the database as of an earlier commit. This holds
+//! for write-ahead mode only: in the other modes, the level stays as the program set it. Attached databases
+//! keep their level too, because SQLite does not signal that an attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::sqlite::*;
 /// An entry point of an extension: the connection, a place for a message, and SQLite's functions.
 pub type Opened = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 
-/// Called by SQLite when a connection has been opened, before the program gets it.
+/// SQLite calls it after a connection has been opened, before the program gets the connection.
 pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines: *const c_void) -> c_int {
     guarded(
         || {
@@ -57,12 +57,12 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
             let (code, _) = api.run(db, c"PRAGMA main.synchronous=NORMAL");
             is_relaxed.store(code == SQLITE_OK, Ordering::Release);
         }
-        // Whoever opens a database that is locked or damaged learns it from the first statement, not from ours.
+        // If a database is locked or damaged, the program's first statement reports it, not ours.
         api.run(db, c"");
     }
 }
 
-/// Whether a database that is not hooked is in write-ahead mode.
+/// Returns whether a database that is not hooked is in write-ahead mode.
 ///
 /// # Safety
 ///
@@ -91,7 +91,7 @@ unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<
     Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
-/// `xFileControl` of a main database: keeps the program from changing what [`relax`] set.
+/// `xFileControl` of a main database: prevents the program from changing the settings that [`relax`] made.
 pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };
@@ -107,7 +107,8 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
 }
 
 /// Corrects the value of a PRAGMA that would change the mode or the level, so that SQLite carries out the corrected one and
-/// answers as usual. Our own answer would be a row where programs expect none. False if there is no room for the value.
+/// answers as usual. Our own answer would be a row where programs expect none. Returns false if there is no
+/// room for the value.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller vouches for the three strings, of which the value can be null.
     let (name, value) = unsafe {
@@ -126,7 +127,7 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     };
     let keeps = keeps.to_bytes_with_nul();
     if value.len() + 1 < keeps.len() {
-        // A mode so short is none, and SQLite keeps its own. An empty level would mean OFF.
+        // No mode has a name this short, and SQLite keeps its own. An empty level would mean OFF.
         return keeps.len() > 2;
     }
     // SAFETY: it is SQLite's own copy of the value, and as long.

@@ -1,4 +1,4 @@
-//! The parts of SQLite's C interface that are used here, by `sqlite3.h`. Names are SQLite's.
+//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. Names are SQLite's.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -18,7 +18,7 @@ pub const SQLITE_FCNTL_FILE_POINTER: c_int = 7;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
 pub const SQLITE_FCNTL_JOURNAL_POINTER: c_int = 28;
 
-/// A connection, of which we know nothing.
+/// A connection, whose contents are unknown here.
 #[repr(C)]
 pub struct sqlite3 {
     _opaque: [u8; 0],
@@ -36,7 +36,8 @@ pub type Close = unsafe extern "C" fn(*mut sqlite3_file) -> c_int;
 pub type FileControl = unsafe extern "C" fn(*mut sqlite3_file, c_int, *mut c_void) -> c_int;
 type Any = Option<unsafe extern "C" fn()>;
 
-/// The functions of an open file. Those from `shm_map` on exist from version 2, those from `fetch` on from version 3.
+/// The functions of an open file. The members from `shm_map` on exist from version 2, those from `fetch` on
+/// from version 3.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sqlite3_io_methods {

@@ -17,7 +17,7 @@ pub struct Syncer {
 
 #[derive(Default)]
 struct State {
-    /// Open databases that need the thread.
+    /// The number of open databases that need the thread.
     users: usize,
     runs: bool,
     wals: Vec<Arc<Wal>>,
@@ -28,7 +28,7 @@ impl Syncer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread for one more database, if it does not run.
+    /// Adds a database, and starts the thread if it does not run.
     pub fn enter(&self) -> std::io::Result<()> {
         let mut state = self.state();
         if !state.runs {
@@ -39,7 +39,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// One database less needs the thread; it ends after the last one.
+    /// Removes a database; the thread ends after the last one.
     pub fn leave(&self) {
         let mut state = self.state();
         // A child of fork(2) can close what its parent opened.
@@ -58,7 +58,7 @@ impl Syncer {
 
     /// Makes the thread look for a log that has become dirty.
     pub fn wake(&self) {
-        // The lock, so that the thread is not between its look and its sleep.
+        // Takes the lock, because the thread must not be between its look and its sleep.
         drop(self.state());
         self.changed.notify_all();
     }

@@ -1,7 +1,8 @@
 //! Opens the files of databases in SQLite's place.
 //!
-//! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …). Everything that opens a
-//! database of SQLite calls them in the end, also a VFS of the application above them.
+//! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …).
+//! All code that opens a database of SQLite calls these in the end, including an application's VFS above
+//! them.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -98,7 +99,8 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let Some(patched) = patched(vfs) else {
-        // An application has copied the VFS with our function in it; the VFSes that were replaced open the same files.
+        // An application has copied the VFS together with our function; the replaced VFSes open the same
+        // files.
         return match PATCHED[0].get() {
             // SAFETY: SQLite's own arguments.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
@@ -142,7 +144,7 @@ unsafe extern "C" fn open(
     if guarded(hook, || false) {
         return SQLITE_OK;
     }
-    // A log that nobody syncs must not be written.
+    // A log that is never synced must not be written.
     // SAFETY: the file is open, and SQLite does not close one whose opening failed.
     unsafe {
         if let Some(close) = (*(*file).methods).close {
@@ -211,7 +213,7 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     wal.push("-wal");
     // SAFETY: the caller vouches for the files.
     unsafe {
-        // The log first: it must not be unsynced for a moment.
+        // The log comes first: it must not be unsynced for a moment.
         if !log.is_null()
             && Hooked::of(log).is_none()
             && !hook_other(log, Path::new(&wal), true, treatment.clone())

@@ -1,7 +1,8 @@
-//! A write-ahead log that is synced by us.
+//! A write-ahead log that this library syncs.
 //!
-//! Invariant: if the oldest write that is not on the disk is older than the window, no further write begins before that has been
-//! synced. So the transactions that a power cut loses lie within one window, however slow the device is.
+//! Invariant: if the oldest write that is not on the disk is older than the window, no further write begins
+//! before the log is synced. Therefore, a power cut loses only transactions within one window, however slow
+//! the device is.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -13,7 +14,7 @@ use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
 use crate::world::World;
 
 pub struct Wal {
-    /// Of our own. SQLite holds no locks on a log, so closing it drops none.
+    /// Our own descriptor of the log. SQLite holds no locks on a log, so closing it drops none.
     file: File,
     path: PathBuf,
     window: Duration,
@@ -23,11 +24,11 @@ pub struct Wal {
 
 #[derive(Default)]
 struct State {
-    /// When the oldest write happened that no sync has begun to cover.
+    /// The time of the oldest write that no sync has begun to cover.
     dirty_since: Option<Instant>,
-    /// The same of the writes that a running sync covers.
+    /// The same for the writes that a running sync covers.
     syncing_since: Option<Instant>,
-    /// A sync has failed. What it covered may be lost, so nothing may follow it.
+    /// A sync has failed. The data that it covered may be lost, so no write may follow it.
     has_failed: bool,
 }
 
@@ -56,7 +57,8 @@ impl Wal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When it should be synced: after half of the window, so that the sync has the other half. `None` if nothing is to do.
+    /// When it should be synced: after half of the window, so that the sync has the other half. `None` if all
+    /// writes are synced.
     pub fn due(&self) -> Option<Instant> {
         let state = self.state();
         state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
@@ -102,7 +104,7 @@ impl Wal {
         self.state().dirty_since = None;
     }
 
-    /// Syncs what was written, unless another thread does.
+    /// Syncs the writes so far, unless another thread does.
     pub fn sync(&self) {
         let mut state = self.state();
         if state.syncing_since.is_some() || state.has_failed {
@@ -111,7 +113,7 @@ impl Wal {
         let Some(since) = state.dirty_since.take() else { return };
         state.syncing_since = Some(since);
         drop(state);
-        // The kernel's call itself: the C library's could be ours, which drops it.
+        // Calls the kernel directly: the C library's function could be ours, which drops the call.
         let result = rustix::fs::fdatasync(&self.file);
         let mut state = self.state();
         state.syncing_since = None;
@@ -138,7 +140,7 @@ impl Wal {
         if state.has_failed { SQLITE_IOERR_FSYNC } else { SQLITE_OK }
     }
 
-    /// Syncs at the end of the process, unless another thread is in the midst of it.
+    /// Syncs at the end of the process, unless another thread is syncing.
     pub fn sync_at_exit(&self) {
         if self.state.try_lock().is_ok() {
             self.sync();

@@ -1,7 +1,8 @@
 //! Everything that this library remembers in a process.
 //!
-//! A child of fork(2) has only the thread that called it, and locks that other threads held stay locked in it. So a child begins with
-//! a new world; SQLite does not allow it to use the databases that its parent opened.
+//! A child of fork(2) has only the thread that called it, and locks that other threads held stay locked in
+//! it. Therefore, a child begins with a new world; SQLite does not allow it to use the databases that its
+//! parent opened.
 
 use std::path::Path;
 use std::ptr;
@@ -20,7 +21,7 @@ pub struct World {
     pub databases: OpenDatabases,
     /// Syncs write-ahead logs.
     pub syncer: Syncer,
-    /// What was said.
+    /// The messages that were printed.
     pub said: Said,
 }
 
@@ -66,7 +67,7 @@ impl World {
 fn source() -> Source {
     // SAFETY: it reads a number that the kernel passed to the program.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    // Whoever starts a set-user-ID program must not choose the policy for its databases.
+    // A user who starts a set-user-ID program must not choose the policy for its databases.
     match std::env::var_os(VARIABLE).filter(|path| !is_privileged && !path.is_empty()) {
         Some(path) => Source::new(Path::new(&path)),
         None => Source::new(Path::new(DEFAULT)),
@@ -77,7 +78,7 @@ unsafe extern "C" fn in_child() {
     WORLD.store(World::new(), Ordering::Release);
 }
 
-/// Syncs what a program leaves unsynced that ends without closing its databases.
+/// Syncs the unsynced writes of a program that ends without closing its databases.
 extern "C" fn at_exit() {
     crate::guarded(|| World::get().syncer.sync_all(), || ());
 }

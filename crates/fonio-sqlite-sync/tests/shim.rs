@@ -4,7 +4,7 @@ mod bed;
 
 use bed::{Bed, Loaded};
 
-/// Five commits after the database and its table are there, with what many programs set after opening.
+/// Five commits to an existing database and table, with the settings that many programs make after opening.
 const COMMITS: &str = "
     PRAGMA synchronous=FULL;
     INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); INSERT INTO t VALUES (3);
@@ -15,7 +15,7 @@ const COMMITS: &str = "
 fn each_class_syncs_as_it_says() {
     let Some(bed) = Bed::new() else { return };
     for loaded in [Loaded::ByPreload, Loaded::AsExtension] {
-        // The window is longer than the test, so that only SQLite's own syncs and the last one are left.
+        // The window is longer than the test, so only SQLite's own syncs and the last one remain.
         for (class, mode, most) in [
             ("class = 'ordered'\nwindow-ms = 30000", "wal", 0),
             ("class = 'cache'", "wal", 0),

@@ -13,7 +13,7 @@ use crate::document::{
 };
 use crate::figures::{self, CatalogueFigure};
 
-/// What is wrong with a document.
+/// A mistake in a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The place in the document: `figures.bandwidth.seq_read.value`; empty for the document itself.
@@ -415,8 +415,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in a place of a document, it is read or refused with a sentence. What is read stays the same
-        /// when it is written and read again, and a second check finds nothing.
+        /// Any value at any place of a document is read, or refused with a sentence. An accepted document
+        /// stays the same when it is written and read again, and a second check finds nothing.
         #[test]
         fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
             static MODEL: LazyLock<serde_json::Value> =

@@ -102,7 +102,7 @@ mod tests {
         let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
         let found = verdicts(&reads_only);
         assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
-        // What is missed stays missed.
+        // A measured requirement that is not met decides, even if other requirements were not measured.
         assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
     }
 }

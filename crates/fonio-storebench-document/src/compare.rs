@@ -4,8 +4,8 @@
 //! so a comparison of two equal devices claims any difference in at most one of twenty cases. A figure with a single run claims
 //! nothing.
 //!
-//! What changes from run to run of the same device, such as its temperature, is not in the spread of one run. A difference that
-//! matters should be there in a second run, too.
+//! The spread of one run does not include changes from run to run of the same device, such as its
+//! temperature. A difference that matters should appear in a second run, too.
 
 use fonio_core::Better;
 use fonio_core::statistics::{FAMILY_LEVEL, holm};
@@ -178,7 +178,7 @@ fn verdict(figures: &[Compared]) -> String {
     )
 }
 
-/// How far a ratio is from 1, in either direction.
+/// Returns how far a ratio is from 1, in either direction.
 fn distance(ratio: f64) -> f64 {
     ratio.max(1.0 / ratio)
 }
@@ -266,7 +266,7 @@ mod tests {
                 wrong += u64::from(claims(&same).contains(&true));
                 found += claims(&faster)[..FASTER].iter().filter(|claim| **claim).count() as u64;
             }
-            // 5 %, and twice the standard deviation of such a share.
+            // 5 %, and twice the standard deviation of this share.
             assert!(wrong * 1000 <= COMPARISONS * 70, "{runs} runs: {wrong} of {COMPARISONS} wrong");
             let all = COMPARISONS * FASTER as u64;
             assert!(found * 100 >= all * of_100_found, "{runs} runs: {found} of {all} found");

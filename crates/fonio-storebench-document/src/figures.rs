@@ -112,7 +112,7 @@ pub const SIZES: [u64; 3] = [4 << 10, 64 << 10, 512 << 10];
 /// Numbers of requests at once whose speedup is measured.
 pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
 
-/// Numbers of readers and of writers beside each other.
+/// Numbers of readers, and of writers at the same time.
 pub const BESIDE: [u32; 2] = [1, 4];
 
 /// Returns every figure, in the order of the parts.

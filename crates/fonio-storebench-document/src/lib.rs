@@ -1,10 +1,10 @@
-//! The result document of StoreBench: what it contains, whether it is in order, what it says.
+//! The result document of StoreBench: its contents, its checks, and its verdicts.
 //!
 //! [`document`] is the schema, [`figures`] the catalogue. [`check`] finds errors, [`privacy`] texts that must not be published,
 //! [`plausibility`] results that cannot be true. [`compare`], [`classes`], [`standing`] and [`verdict`] read a document;
 //! [`values`] makes values with intervals from repeated runs. A client sends a [`Submission`].
 //!
-//! The crate knows neither how a device is measured nor who asks, so that a server needs nothing else of fonio.
+//! The crate depends neither on the measurement nor on its users, so a server needs nothing else of fonio.
 
 pub mod check;
 pub mod classes;

@@ -1,5 +1,5 @@
-//! Rules for results that cannot be true, or that do not show a device. Such a result is stored and has a page with the
-//! reason, but no place in rankings, distributions and dumps.
+//! Rules for results that cannot be true, or that do not show a device. A result that breaks one is stored
+//! and has a page with the reason, but no place in rankings, distributions and dumps.
 //!
 //! A rule states a physical limit or a contradiction with a margin, so that an unusual device is not accused.
 

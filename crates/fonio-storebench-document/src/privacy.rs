@@ -1,11 +1,12 @@
 //! Refuses texts that name a machine or a single device. StoreBench's own check refuses paths, addresses and long numbers; the
-//! service adds names of hosts and words that introduce a serial number, because not everybody sends with `fonio`.
+//! service adds names of hosts and words that introduce a serial number, because other programs than `fonio`
+//! can send results.
 
 use serde_json::Value;
 
 use crate::check::Problem;
 
-/// The last part of names of hosts in local networks and in the most used domains.
+/// The last part of names of hosts in local networks and in the most common domains.
 const DOMAINS: [&str; 22] = [
     "arpa",
     "box",
@@ -51,8 +52,8 @@ pub fn problems(json: &str) -> Vec<Problem> {
     found
 }
 
-/// Whether a text of the JSON is private, or hard to read. Nearly every document has no such text, and needs no tree of its values,
-/// which would take as long as everything else that is done with a submission.
+/// Returns whether a text of the JSON is private, or hard to read. Nearly every document has no such text,
+/// and needs no tree of its values, which would take as long as all other processing of a submission.
 fn may_be_private(json: &str) -> bool {
     if json.contains('\\') {
         // An escaped letter: the text is not that of the JSON.

@@ -77,7 +77,7 @@ pub fn scaled(speed: f64) -> Document {
     }
 }
 
-/// Values of a plausible card: round numbers that nobody measured.
+/// Values of a plausible card: round numbers, not measurements.
 fn measure(figure: &CatalogueFigure, speed: f64) -> Measure {
     let value = match figure.unit {
         Unit::MbPerS => {

@@ -1,4 +1,4 @@
-//! Where a result stands among others: the empirical distribution of a figure.
+//! The standing of a result among others: the empirical distribution of a figure.
 
 use std::sync::OnceLock;
 

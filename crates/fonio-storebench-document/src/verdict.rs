@@ -20,10 +20,10 @@ const WEAK: [(&str, &str); 9] = [
     ("response.rand_read.4k.p99", "The slowest random reads"),
 ];
 
-/// From this share of the models upward, nothing is called weak.
+/// The share of the models from which upward nothing is called weak.
 const WEAK_PERCENTILE: f64 = 50.0;
 
-/// The most weak points that are listed.
+/// The maximum number of weak points that are listed.
 const WEAK_MAX: usize = 3;
 
 /// The verdict in sentences.
@@ -42,7 +42,7 @@ pub fn sentence(document: &Document) -> String {
     sentences.join(" ")
 }
 
-/// A part, and where it stands among the models.
+/// A part, and its standing among the models.
 struct Part {
     words: &'static str,
     shown: String,
@@ -77,7 +77,7 @@ fn weak_point(document: &Document) -> Option<String> {
     weak_sentence(parts.collect())
 }
 
-/// Names the weakest part, and those that are not told apart from it.
+/// Names the weakest part, and those that do not differ clearly from it.
 fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     parts.sort_by(|a, b| a.standing.better_than_percent.total_cmp(&b.standing.better_than_percent));
     let weakest = parts.first()?;
@@ -188,7 +188,7 @@ mod tests {
             weak(vec![writes, reads]),
             "Random reads are the weak point: 1 MB/s, better than 10 % of 18 models of flash devices."
         );
-        // What is better than most is not weak, even if it is not told apart.
+        // A part that is better than most devices is not weak, even if its interval reaches below the median.
         let (writes, reads) =
             (part("Random writes", 51.0, (45.0, 57.0)), part("Random reads", 49.0, (43.0, 55.0)));
         assert!(weak(vec![writes, reads]).starts_with("Random reads are the weak point: "));

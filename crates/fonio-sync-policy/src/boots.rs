@@ -1,4 +1,4 @@
-//! Which boot this is, and which earlier ones ended cleanly.
+//! The current boot, and the earlier ones that ended cleanly.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -8,9 +8,10 @@ use crate::PolicyError;
 
 /// A number that the kernel draws at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Where the unit of systemd records the boots that ended cleanly.
+/// The file in which the unit of systemd records the boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
-/// Boots that are remembered. A database that was not opened for as many boots is removed, which loses a cache, not data.
+/// The number of boots that are remembered. A database that was not opened for this many boots is removed,
+/// which loses a cache, not data.
 const REMEMBERED: usize = 1000;
 
 /// This boot, and the earlier ones that ended cleanly.
@@ -26,8 +27,8 @@ impl Boots {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the kernel's number cannot be read. A record that cannot be read counts as empty: then caches are
-    /// removed that could have been kept, and no stale one is used.
+    /// [`PolicyError::System`] if the kernel's number cannot be read. A record that cannot be read counts as
+    /// empty: then, caches are removed that could have been kept, but no stale one is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
     }
@@ -47,7 +48,7 @@ impl Boots {
         &self.current
     }
 
-    /// Whether everything that was written during the boot `id` is on the disk.
+    /// Returns whether everything that was written during the boot `id` is on the disk.
     pub fn ended_cleanly(&self, id: &str) -> bool {
         self.clean.iter().any(|clean| clean == id)
     }
@@ -57,7 +58,7 @@ impl Boots {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`]; the record is then as before.
+    /// [`PolicyError::System`]; the record is then unchanged.
     pub fn record(&mut self, is_clean: bool) -> Result<(), PolicyError> {
         let mut clean: Vec<&str> =
             self.clean.iter().map(String::as_str).filter(|id| *id != self.current).collect();
@@ -83,7 +84,8 @@ pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> R
     let write = || {
         let mut file = File::options().write(true).create_new(true).open(&new)?;
         if let Some(like) = like {
-            // Other users of the database have to replace it too. Only root can give a file away, and need not here.
+            // Other users of the database have to replace it too. Only root can give a file away; other users
+            // need not do it here.
             let _ = std::os::unix::fs::fchown(&file, Some(owner(like).0), Some(owner(like).1));
             file.set_permissions(like.permissions())?;
         }

@@ -1,11 +1,13 @@
 //! The contract of databases that are never synced.
 //!
-//! Beside the database `x` lies the marker `x-fonio-boot` with the number of the boot in which it was last written without sync.
+//! Next to the database `x` lies the marker `x-fonio-boot` with the number of the boot in which `x` was last
+//! written without sync.
 //!
-//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So, if the marker names an earlier boot,
-//! the database may have lost any of its writes since then, unless that boot ended cleanly; and if there is no marker, none was
-//! unsynced. The files are removed before the marker, so a power cut in between removes the rest next time. A program that is killed
-//! changes nothing: its writes are in the page cache, and the marker names the current boot.
+//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. Therefore, if the
+//! marker names an earlier boot, the database may have lost any of its writes since then, unless that boot
+//! ended cleanly; without a marker, every write was synced. The files are removed before the marker: after a
+//! power cut in between, the rest is removed next time. A killed program changes nothing: its writes are in
+//! the page cache, and the marker names the current boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -25,20 +27,20 @@ pub(crate) const MARKER: &str = "-fonio-boot";
 /// (`UNIX_SHM_BASE` to `UNIX_SHM_DMS`, os_unix.c).
 const LOCKS: [(&str, u64, u64); 2] = [("", 0x4000_0000, 512), ("-shm", 120, 9)];
 
-/// What a marker says.
+/// The state of a database, by its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no marker: every write was synced as its program asked for.
+    /// There is no marker: every write was synced as its program requested.
     Synced,
-    /// It was written in this boot.
+    /// The marker was written in this boot.
     OfThisBoot,
-    /// It was written in an earlier boot, which ended cleanly.
+    /// The marker was written in an earlier boot, which ended cleanly.
     Kept,
-    /// It was written in an earlier boot, which did not end cleanly.
+    /// The marker was written in an earlier boot, which did not end cleanly.
     Stale,
 }
 
-/// What was removed.
+/// The removed files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// The files.
@@ -74,7 +76,7 @@ impl Cache {
         path.into()
     }
 
-    /// What the marker says.
+    /// Returns the state that the marker gives.
     ///
     /// # Errors
     ///
@@ -91,17 +93,17 @@ impl Cache {
         }
     }
 
-    /// Removes the database, if it is stale. Afterwards its state is that of one that was always synced.
+    /// Removes the database if it is stale. Afterwards it counts as one that was always synced.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::InUse`], and [`PolicyError::System`]: then it must not be read.
+    /// [`PolicyError::InUse`], and [`PolicyError::System`]: then the database must not be read.
     pub fn remove_stale(&self, boots: &Boots) -> Result<Option<Removed>, PolicyError> {
         if self.state(boots)? != State::Stale {
             return Ok(None);
         }
         let _lock = self.lock()?;
-        // Another process may have been faster.
+        // Another process may have removed the database first.
         if self.state(boots)? != State::Stale {
             return Ok(None);
         }
@@ -125,7 +127,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`], for example on a full disk; then they need it.
+    /// [`PolicyError::System`], for example on a full disk; then writes need a sync.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! What can be wrong with a policy, or with a database under it.
+//! Errors of a policy, and of a database under it.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub enum PolicyError {
         path: PathBuf,
         /// The line, counted from 1, if it is known.
         line: Option<usize>,
-        /// What is wrong, and what is possible.
+        /// The mistake, and the allowed alternatives.
         reason: String,
     },
     /// The database has to be removed, and another process uses it.

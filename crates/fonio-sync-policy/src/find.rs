@@ -12,7 +12,7 @@ pub fn caches_below(policy: &Policy, rule: &Rule) -> (Vec<Cache>, Vec<PolicyErro
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     let root = rule.root();
     match fs::metadata(&root) {
-        // The rule is for a program that has not run yet.
+        // The rule is for a program that has never run.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => errors.push(PolicyError::system("search", root)(error)),
         Ok(stat) => search(policy, &root, stat.dev(), &mut found, &mut errors),

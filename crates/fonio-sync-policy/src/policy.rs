@@ -1,4 +1,4 @@
-//! The rules: which class a database has.
+//! The rules, which give each database its class.
 
 use std::borrow::Cow;
 use std::fs;
@@ -23,17 +23,17 @@ pub enum Class {
     /// In write-ahead mode, commits are synced together, at the latest after `window`. A power cut loses at most the transactions
     /// of that time, and never corrupts the database. With a rollback journal, the database is durable.
     Ordered {
-        /// The longest time of which transactions can be lost.
+        /// The longest time span whose transactions can be lost.
         window: Duration,
         /// Change the database to write-ahead mode when it is opened.
         to_wal: bool,
     },
-    /// Never. After a boot that did not end cleanly, the database is removed.
+    /// The database is never synced. After a boot that did not end cleanly, it is removed.
     Cache {
         /// Also drop fsync calls of the program itself, for a program that contains SQLite.
         drop_fsync: bool,
     },
-    /// As its program asks for; a class is suggested when it is closed.
+    /// The database is synced as its program requests; a class is suggested when it is closed.
     Learn,
 }
 
@@ -45,7 +45,7 @@ pub struct Rule {
     /// The class of the databases that match.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder, if the path names one: it stands for all databases below.
+    /// The folder, if the path names one: the rule applies to all databases below.
     folder: Option<PathBuf>,
 }
 
@@ -115,7 +115,8 @@ impl TryFrom<String> for Name {
 }
 
 impl Policy {
-    /// Reads the text of the file `from`. One wrong rule makes the complete policy wrong: nobody should think that it is in force.
+    /// Reads the text of the file `from`. One wrong rule makes the complete policy wrong: no user should
+    /// think that it is in force.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Policy {
         &self.rules
     }
 
-    /// Whether a rule drops fsync calls of programs.
+    /// Returns whether a rule drops fsync calls of programs.
     pub fn drops_fsync(&self) -> bool {
         self.rules.iter().any(|rule| rule.class == Class::Cache { drop_fsync: true })
     }
@@ -198,7 +199,8 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     Ok(Rule { pattern: WildMatch::new(&pattern), path, class, folder })
 }
 
-/// The path without symbolic links, as far as it is there: a file that is not there yet has its folder resolved.
+/// The path without symbolic links, as far as it exists: for a file that does not exist yet, its folder is
+/// resolved.
 fn resolved(path: &Path) -> Cow<'_, Path> {
     if let Ok(found) = fs::canonicalize(path) {
         return found.into();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{Policy, PolicyError};
 
-/// The file of the policy, if nothing else is said.
+/// The file of the policy, unless the caller names another one.
 pub const DEFAULT: &str = "/etc/fonio/sync-policy.toml";
 /// The environment variable that names another file.
 pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
@@ -21,7 +21,7 @@ pub struct Source {
     policy: Arc<Policy>,
 }
 
-/// What tells two versions of a file apart.
+/// The properties that tell two versions of a file apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     device: u64,

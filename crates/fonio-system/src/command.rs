@@ -98,7 +98,8 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(is_program)
 }
 
-/// Whether a file looks like text, as shells look at it: a program for another processor is no script.
+/// Returns whether a file looks like text, as shells look at it: a program for another processor is no
+/// script.
 fn is_text(file: &Path) -> bool {
     let mut start = [0; 128];
     let read = File::open(file).and_then(|mut file| file.read(&mut start));

@@ -1,5 +1,6 @@
 //! Facts about the running system that several crates need: mount tables, processes, signals, the state folder and the
-//! errors of system calls. It also starts commands of the user, and says on standard error what long work is doing.
+//! errors of system calls. It also starts commands of the user, and reports the progress of long work on
+//! standard error.
 //!
 //! The crate makes no devices and no mounts, so the recorder for small devices can use it without including the test bed.
 

@@ -1,6 +1,6 @@
 //! The mount table: `/proc/self/mountinfo`.
 //!
-//! The table is read because looking at a mount whose FUSE daemon hangs would block us too.
+//! The table is read because any access to a mount whose FUSE daemon hangs would block this process too.
 
 use std::ffi::OsString;
 use std::fs;

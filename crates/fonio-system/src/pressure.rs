@@ -1,5 +1,5 @@
-//! Pressure stall information: for how long tasks stood still because a resource was not there (`/proc/pressure/io`, and
-//! `io.pressure` of a control group).
+//! Pressure stall information: the time for which tasks waited because a resource was unavailable
+//! (`/proc/pressure/io`, and `io.pressure` of a control group).
 
 use std::path::Path;
 use std::time::Duration;

@@ -29,7 +29,7 @@ impl ProcessId {
         Some(ProcessId { pid, started_ticks: stat.started_ticks })
     }
 
-    /// Whether it still runs.
+    /// Returns whether it still runs.
     pub fn runs(self) -> bool {
         ProcessId::of(self.pid) == Some(self)
     }

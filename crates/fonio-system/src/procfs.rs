@@ -34,7 +34,7 @@ impl Task {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 
-    /// Whether it exists; a zombie does.
+    /// Returns whether it exists; a zombie does.
     pub fn exists(&self) -> bool {
         self.dir.exists()
     }
@@ -54,7 +54,8 @@ impl Task {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// How long it ran, and how long it waited for a processor; `None` also if the kernel does not count this.
+    /// Returns how long it ran, and how long it waited for a processor; `None` also if the kernel does not
+    /// count this.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }
@@ -113,7 +114,7 @@ impl Stat {
         })
     }
 
-    /// Whether it has ended, and only its entry in the process table is left.
+    /// Returns whether it has ended, and only its entry in the process table is left.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }

@@ -1,5 +1,5 @@
-//! Tells what long work is doing, on standard error: on a terminal in one line that is replaced, otherwise in a line every
-//! ten seconds, so that a log shows that the work goes on.
+//! Reports the progress of long work on standard error: on a terminal in one line that is replaced, otherwise
+//! in a line every ten seconds, so that a log shows that the work continues.
 //!
 //! [`say!`](crate::say) prints a sentence without disturbing that line.
 
@@ -35,7 +35,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let mut is_drawn = lock(&IS_DRAWN);
     let clear = if *is_drawn { CLEAR } else { "" };
     *is_drawn = false;
-    // Nobody may read it, and the work goes on.
+    // An error is ignored: standard error may be closed, and the work continues.
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
@@ -74,7 +74,7 @@ struct Shared {
 struct Work {
     phase: String,
     done: Done,
-    /// Since when `done` counts.
+    /// The instant since which `done` counts.
     began: Instant,
     ends_by: Option<Instant>,
 }
@@ -155,7 +155,7 @@ fn follow(shared: &Shared, is_terminal: bool) {
 }
 
 impl Work {
-    /// The phase, how much is done, and how long the rest takes if it goes on as before.
+    /// The phase, the progress, and the remaining time at the present speed.
     fn line(&self, now: Instant) -> String {
         let took = now.saturating_duration_since(self.began);
         let bytes = |count: u64| Unit::Bytes.format(count as f64);

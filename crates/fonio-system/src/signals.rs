@@ -1,8 +1,8 @@
 //! Handles signals that end a program: a flag or a socket asks the program to stop, or a listener counts them for a
 //! while.
 //!
-//! [`watch`] and [`wake_on`] take a signal over until the process ends, a [`Listener`] until it is dropped. When
-//! nothing listens any more, a signal has the same effect as before: it ends the process, unless the process ignored it
+//! [`watch`] and [`wake_on`] take a signal over until the process ends, a [`Listener`] until it is dropped.
+//! After that, a signal has the same effect as before: it ends the process, unless the process ignored it
 //! from its start (`nohup`) or handles it itself.
 
 use std::io::{self, Read};
@@ -40,7 +40,7 @@ static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// A bit for each signal of [`ENDING`] that sets [`LAST`].
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on, the signal sets [`LAST`].
+/// Makes the signal set [`LAST`] from now on.
 fn remember(signal: Signal) -> io::Result<()> {
     let Some(at) = ENDING.iter().position(|ending| *ending == signal) else { return Ok(()) };
     if REMEMBERED.fetch_or(1 << at, Ordering::Relaxed) & 1 << at == 0 {
@@ -200,14 +200,15 @@ impl Fallback {
     }
 }
 
-/// Whether the process neither ignores nor handles the signal. Without `/proc` the answer is yes, because this is
-/// nearly always so.
+/// Returns whether the process neither ignores nor handles the signal. Without `/proc` the answer is yes,
+/// because this is nearly always so.
 fn has_default_effect(signal: Signal) -> bool {
     let status = std::fs::read_to_string(Task::of(std::process::id()).file("status")).unwrap_or_default();
     !["SigIgn", "SigCgt"].iter().any(|set| is_in_set(&status, set, signal))
 }
 
-/// Whether a set in `status` contains the signal. Sets are hexadecimal numbers; the last bit stands for signal 1.
+/// Returns whether a set in `status` contains the signal. Sets are hexadecimal numbers; the last bit stands
+/// for signal 1.
 fn is_in_set(status: &str, set: &str, signal: Signal) -> bool {
     let bits = procfs::field(status, set).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     bits.is_some_and(|bits| bits >> (signal.as_raw() - 1) & 1 == 1)

@@ -21,9 +21,9 @@ fn folder_of(user: u32, runtime: Option<&Path>, temporary: &Path) -> PathBuf {
     }
 }
 
-/// The folder of what must outlive a reboot, such as results: `$FONIO_LASTING_STATE` if it is set, `/var/lib/fonio` for
-/// root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if the user has no home. The folder may not
-/// exist yet.
+/// The folder of data that must outlive a reboot, such as results: `$FONIO_LASTING_STATE` if it is set,
+/// `/var/lib/fonio` for root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if the
+/// user has no home. The folder may not exist yet.
 pub fn lasting_folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("FONIO_LASTING_STATE") {
         return Some(named.into());

@@ -1,4 +1,5 @@
-//! A small HTTP server that gives texts: figures for Prometheus and for sensors. It reads nothing and changes nothing.
+//! A small HTTP server that serves texts: figures for Prometheus and for sensors. It reads nothing and
+//! changes nothing.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -86,6 +87,6 @@ fn respond(request: Request, answer: &impl Fn(&str) -> Option<Text>) {
     if let Ok(header) = Header::from_bytes("Content-Type", kind) {
         response.add_header(header);
     }
-    // The other side may have gone.
+    // The client may have closed its connection.
     let _ = request.respond(response);
 }

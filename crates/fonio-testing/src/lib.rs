@@ -1,5 +1,5 @@
-//! Skips tests on machines that lack what they need, and counts the skips; and reads commands and tables from documents
-//! ([`markdown`]).
+//! Skips tests on machines that lack something the tests need, and counts the skips; also reads commands and
+//! tables from documents ([`markdown`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports such a test as "ok" and hides its
 //! output. Therefore each skip also adds a line to the file named by [`SKIPS`], which `cargo xtask test` reads and counts.
@@ -21,7 +21,7 @@ pub const SKIPS: &str = "FONIO_SKIPS";
 
 macro_rules! needs {
     ($($need:ident $name:literal $sentence:literal)*) => {
-        /// What a test can need of its machine.
+        /// A need of a test that a machine can lack.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need {
             $(#[doc = $sentence] $need,)*
@@ -89,8 +89,8 @@ needs! {
 }
 
 impl Need {
-    /// A sentence that says what is missing; `None` if it is present. Needs that only an attempt can show, such as a
-    /// control group, are never missing here: their tests call [`skip`].
+    /// Returns a sentence on the missing need; `None` if it is present. Needs that only an attempt can show,
+    /// such as a control group, are never missing here: their tests call [`skip`].
     fn missing(self) -> Option<String> {
         let file = |path: &str| (!Path::new(path).exists()).then(|| format!("there is no {path}"));
         let programs = |names: &[&str]| {
@@ -145,8 +145,8 @@ impl Need {
     }
 }
 
-/// Whether the machine has all `needs`, as far as this is visible without an attempt. If not, the calling test is skipped,
-/// and must return.
+/// Returns whether the machine has all `needs`, as far as this is visible without an attempt. If not, the
+/// calling test is skipped, and must return.
 ///
 /// # Panics
 ///
@@ -221,7 +221,7 @@ pub fn required(list: &str) -> Result<Vec<Need>, String> {
 /// A skipped test, or a skipped part of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// What the machine lacks.
+    /// The need that the machine lacks.
     pub need: Need,
     /// The details: a sentence without a full stop.
     pub why: String,

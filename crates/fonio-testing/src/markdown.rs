@@ -140,7 +140,7 @@ pub fn figure_tables(text: &str) -> Vec<FigureTable> {
     tables
 }
 
-/// Whether most cells after the first column of a table begin with a number.
+/// Returns whether most cells after the first column of a table begin with a number.
 fn holds_figures(table: &[&str]) -> bool {
     let cells = table.iter().skip(2).flat_map(|row| row.trim_matches('|').split('|').skip(1));
     let cells: Vec<&str> = cells.map(str::trim).filter(|cell| !cell.is_empty()).collect();

@@ -7,7 +7,7 @@ use fonio_testing::{Need, REQUIRE, SKIPS, Skip, find_program, has, skip, skip_pa
 
 const LACKING: &str = "FONIO_TEST_LACKING";
 
-/// What a test does that the tests below start with something lacking.
+/// Acts as a test that lacks something; the tests below start it in another process.
 fn lack(what: &str) {
     match what {
         "seen" => assert!(!has(&[Need::PhoneTrace]), "it went on"),
@@ -63,7 +63,7 @@ fn a_skip_is_a_line_and_fails_where_it_is_required() {
 
 #[test]
 fn programs_are_found_and_who_needs_nothing_goes_on() {
-    // Every Linux has the one, and every machine that builds fonio the other.
+    // Every Linux has the first one, and every machine that builds fonio has the second.
     assert!(find_program("sh").is_some() && find_program("no-such-program").is_none());
     assert!(has(&[]));
 }

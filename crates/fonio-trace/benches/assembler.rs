@@ -13,7 +13,7 @@ use fonio_core::{
 };
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
 
-/// So few that the events stay in the cache, like those of one batch of a reader.
+/// The number of I/Os, small enough that the events stay in the cache, like those of one batch of a reader.
 const IOS: u64 = 5_000;
 const BATCH: usize = 4096;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// For each code and file, this many diagnostics are reported with their places; the rest are counted. Three show
-/// whether the damage is at one spot or everywhere.
+/// The number of diagnostics that are reported with their places for each code and file; the rest are
+/// counted. Three show whether the damage is at one spot or everywhere.
 const PLACES: u64 = 3;
 
 /// A place in an input.

@@ -5,10 +5,10 @@
 
 /// Below this number of unpacked bytes, any ratio is accepted.
 const FREE: u64 = 1 << 30;
-/// From this many times its packed size on, the data are not a trace.
+/// The multiple of the packed size from which on the data are not a trace.
 const TIMES_MAX: u64 = 100;
 
-/// Whether `packed` bytes have unpacked to more than a trace can.
+/// Returns whether `packed` bytes have unpacked to more than a trace can.
 pub(crate) fn is_too_far(packed: u64, unpacked: u64) -> bool {
     unpacked > FREE && unpacked / TIMES_MAX > packed
 }

@@ -1,4 +1,4 @@
-//! How much a watch has written to the medium in the last 24 hours, and what it may still write.
+//! The bytes that a watch has written to the medium in the last 24 hours, and those that it may still write.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// What a file system writes beside the data of one write: the inode, and its journal's record of it. Measured on ext4 by
-/// `cargo xtask bench watch`.
+/// The bytes that a file system writes in addition to the data of one write: the inode, and its journal's
+/// record of it. Measured on ext4 by `cargo xtask bench watch`.
 const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 
 /// Counts writes.
 #[derive(Debug)]
 pub struct Budget {
     at_most: u64,
-    /// When it began, by the monotonic clock.
+    /// The beginning of the watch, by the monotonic clock.
     began: Duration,
-    /// When, by the monotonic clock, and how much.
+    /// The time of each write by the monotonic clock, and its bytes.
     writes: VecDeque<(Duration, u64)>,
-    /// What the history needs in a day.
+    /// The bytes that the history needs in a day.
     history: u64,
 }
 
 impl Budget {
-    /// At most `at_most` in 24 hours from `began` on, of which the history takes a write of about `history_write` each
-    /// `write_every`.
+    /// Allows at most `at_most` in 24 hours from `began` on. The history takes a write of about
+    /// `history_write` of this each `write_every`.
     pub fn new(
         began: Duration,
         at_most: ByteCount,
@@ -48,7 +48,8 @@ impl Budget {
         }
     }
 
-    /// Whether a kept stall of this size may be written now, so that the history can still be written all day.
+    /// Returns whether a kept stall of this size may be written now, so that the history can still be written
+    /// all day.
     ///
     /// On its first day, a watch may write the part of `at_most` that belongs to the time since its beginning, so that many short
     /// ones write no more than one long one.
@@ -57,12 +58,12 @@ impl Budget {
         let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
         let part = (now.saturating_sub(self.began).as_secs_f64() / DAY.as_secs_f64()).min(1.0);
         let of_part = |bytes: u64| (bytes as f64 * part) as u64;
-        // The history's own writes are among those already spent; its share is needed in any case.
+        // The bytes already spent include the history's own writes; its share is needed in any case.
         let needed = spent.max(of_part(self.history)).saturating_add(bytes.0 + FILE_SYSTEM.0);
         needed <= of_part(self.at_most)
     }
 
-    /// What was written in the last 24 hours, as counted here.
+    /// The bytes written in the last 24 hours, as counted here.
     pub fn spent(&mut self, now: Duration) -> ByteCount {
         self.forget(now);
         ByteCount(self.writes.iter().map(|(_, bytes)| bytes).sum())
@@ -80,7 +81,7 @@ mod tests {
         let mut budget = Budget::new(hour, ByteCount(1 << 20), hour, ByteCount(8 << 10));
         assert!(budget.allows(hour * 25, ByteCount(432 << 10)));
         assert!(!budget.allows(hour * 25, ByteCount(433 << 10)));
-        // A quarter of a day after its beginning, a quarter of everything.
+        // A quarter of a day after its beginning, a quarter of the budget is allowed.
         assert!(budget.allows(hour * 7, ByteCount((432 / 4 - 12) << 10)));
         assert!(!budget.allows(hour * 7, ByteCount((432 / 4 - 11) << 10)));
         assert!(!budget.allows(hour, ByteCount(1)));

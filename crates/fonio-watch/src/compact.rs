@@ -42,10 +42,10 @@ impl Codec {
     /// Appends a request to `bytes`.
     ///
     /// # Errors
-    /// Never for memory that grows.
+    /// Never for growing memory.
     ///
     /// # Panics
-    /// If it is not known when the request was queued and completed.
+    /// If the times of queueing and completion are not known.
     pub(crate) fn encode(&mut self, request: &Request, bytes: Vec<u8>) -> Result<Vec<u8>, postcard::Error> {
         let (queued, completed) =
             request.queued.zip(request.completed).expect("a watch keeps requests that have completed");

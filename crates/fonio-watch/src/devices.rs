@@ -32,7 +32,7 @@ struct Counters {
 
 impl Devices {
     /// Watches the devices with these names; if there are none, all disks. Devices that are files, memory or stacked on others
-    /// are left out then: what they do is seen on the disks below.
+    /// are left out then: their I/O is seen on the disks below.
     pub fn new(chosen: &[String]) -> Devices {
         let chosen = chosen.iter().map(|name| name.trim_start_matches("/dev/").to_owned()).collect();
         Devices { chosen, ..Devices::default() }
@@ -43,7 +43,8 @@ impl Devices {
         self.known.get(&id).map(|known| known.name.as_str())
     }
 
-    /// Looks at the devices. Returns what their counters counted since the last look, and what came and went.
+    /// Looks at the devices. Returns what their counters counted since the last look, and the devices that
+    /// came and went.
     pub fn look(&mut self, at: UnixSeconds) -> (Vec<DeviceFigures>, Vec<Event>) {
         self.take(storage_devices(), at)
     }
@@ -76,7 +77,8 @@ impl Devices {
             if before.is_none() && self.looked {
                 events.push(Event::Added { at, device: known.name.clone() });
             }
-            // A device that came meanwhile counts from its beginning, one that was there before the watch does not.
+            // A device that came meanwhile counts from its beginning; one that existed before the watch does
+            // not.
             let from = match before {
                 Some(old) => old.counters,
                 None if self.looked => Counters::default(),

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What can go wrong with the files of a watch.
+/// Errors with the files of a watch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
@@ -14,7 +14,7 @@ pub enum WatchError {
         path: PathBuf,
         /// `read`, `written`, …
         doing: &'static str,
-        /// The system's error; the sentence has it already.
+        /// The system's error; the sentence already contains it.
         cause: io::Error,
     },
     /// The file is not one of a watch.
@@ -22,7 +22,7 @@ pub enum WatchError {
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The kind of file that it should be.
         what: &'static str,
     },
     /// A later version of fonio wrote the file.
@@ -34,7 +34,7 @@ pub enum WatchError {
         path: PathBuf,
         /// The version of the file.
         found: u32,
-        /// The newest version that is known.
+        /// The newest version that this program knows.
         known: u32,
     },
     /// A watch runs already.
@@ -48,7 +48,7 @@ pub enum WatchError {
     Settings {
         /// The file.
         path: PathBuf,
-        /// What is wrong, where, and what to write instead.
+        /// The mistake, its place, and the text to write instead.
         problem: String,
     },
     /// The kept stall is damaged.
@@ -58,7 +58,7 @@ pub enum WatchError {
         path: PathBuf,
         /// The byte, after decompression.
         at: Option<u64>,
-        /// What is wrong.
+        /// The damage.
         problem: String,
     },
     /// The server of the figures cannot listen.

@@ -1,4 +1,4 @@
-//! The files of a watch: what lasts, on the medium; what is lost at a reboot, in memory.
+//! The files of a watch: lasting files on the medium; files that a reboot may remove, in memory.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `RUN/unwritten` | the minutes that are not in the history yet; renewed each minute |
 //! | `RUN/kept/*.stall` | kept stalls that are not on the medium yet, 4 MiB at most |
 //!
-//! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`, the next watch takes
-//! `unwritten` up.
+//! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`,
+//! the next watch reads `unwritten` and continues with it.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,10 +24,10 @@ use crate::error::WatchError;
 use crate::rings::{decode, encode};
 use crate::summary::Summary;
 
-/// The most bytes of kept stalls in each of the two folders.
+/// The maximum number of bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
-/// Where the files are.
+/// The folders of the watch's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
     /// On the medium.
@@ -42,7 +42,7 @@ impl Default for Folders {
     }
 }
 
-/// What `RUN/running` says.
+/// The contents of `RUN/running`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Process {
     #[serde(flatten)]
@@ -51,7 +51,8 @@ struct Process {
     is_ready: bool,
 }
 
-/// Holds the place of the one watch with these folders. It is free when this is dropped, or the process ends.
+/// Keeps other watches with these folders from starting. They can start when this is dropped, or the process
+/// ends.
 #[derive(Debug)]
 pub struct Running {
     file: File,
@@ -76,8 +77,8 @@ impl Folders {
         [self.run.join("kept"), self.state.join("kept")]
     }
 
-    /// Makes the folders in memory, and takes the place of the watch. The folder on the medium is made when something is
-    /// written, so that an unwritable one does not end the watch.
+    /// Makes the folders in memory, and claims them for this watch. The folder on the medium is made at the
+    /// first write, so that an unwritable one does not end the watch.
     ///
     /// # Errors
     /// [`WatchError::Runs`] if there is a watch already.
@@ -94,12 +95,12 @@ impl Folders {
         Ok(running)
     }
 
-    /// The process of the watch, if one runs.
+    /// The process of the running watch, if there is one.
     pub fn runs(&self) -> Option<ProcessId> {
         Some(self.process()?.process)
     }
 
-    /// The process of the watch, once it sees everything.
+    /// The process of the watch, once it has started completely.
     pub fn is_ready(&self) -> Option<ProcessId> {
         Some(self.process().filter(|process| process.is_ready)?.process)
     }
@@ -126,7 +127,7 @@ impl Folders {
         decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
     }
 
-    /// Makes room in a folder of kept stalls: the oldest go first.
+    /// Makes room in a folder of kept stalls: the oldest are removed first.
     pub fn make_room(folder: &Path, bytes: u64) {
         let mut files: Vec<(PathBuf, u64)> = kept_in(folder);
         let mut total: u64 = files.iter().map(|(_, length)| length).sum();
@@ -156,7 +157,7 @@ pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 impl Running {
-    /// Tells others that the watch sees everything now.
+    /// Tells other processes that the watch has started completely.
     ///
     /// # Errors
     /// Those of the file system.
@@ -173,7 +174,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nobody must take the number of another process for the watch.
+        // No process must take the number of another process for the watch.
         let _ = self.file.set_len(0);
     }
 }

@@ -1,4 +1,5 @@
-//! A histogram of durations in classes of powers of two: small, exact to merge, and good enough to see what is slow.
+//! A histogram of durations in classes of powers of two: small, exact to merge, and precise enough to show
+//! slow operations.
 
 use fonio_core::Nanos;
 use fonio_core::statistics::doublings::{Doublings, class_of};
@@ -9,7 +10,7 @@ const CLASSES: usize = 32;
 
 /// The number of durations in each class, their sum, and the longest.
 ///
-/// Class 0 is below 1 µs; class *k* is from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no end.
+/// Class 0 is below 1 µs; class *k* is from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no upper end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     counts: Doublings,
@@ -26,7 +27,8 @@ impl Histogram {
         self.longest_us = self.longest_us.max(us);
     }
 
-    /// Adds durations of one class: each shorter than `below`, a power of two of microseconds, and at least half as long.
+    /// Adds durations of one class: each shorter than `below`, a power of two of microseconds, and at least
+    /// half of it.
     pub fn add_counted(&mut self, below: Nanos, count: u64, total: Nanos) {
         let us = (below.0 / 1000).max(1);
         self.add_to(us.ilog2() as usize, count);
@@ -56,12 +58,13 @@ impl Histogram {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// The longest duration, to the microsecond. Where durations were only counted, their mean at least.
+    /// The longest duration, to the microsecond. Durations that were only counted contribute their mean, a
+    /// lower bound.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }
 
-    /// The mean; `None` of nothing.
+    /// The mean; `None` without durations.
     pub fn mean(&self) -> Option<Nanos> {
         self.total().0.checked_div(self.count()).map(Nanos)
     }
@@ -112,7 +115,7 @@ mod tests {
         assert_eq!(counted.count(), 4);
     }
 
-    /// Rings on media hold histograms in this form.
+    /// Rings on media contain histograms in this form.
     #[test]
     fn the_stored_form_stays() {
         let bytes = postcard::to_stdvec(&of(&[0, 999, 1000, 1999, 2000, 5_000_000])).unwrap();

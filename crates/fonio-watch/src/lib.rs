@@ -1,5 +1,5 @@
-//! Watches storage all the time, in bounded memory and with few writes: who was blocked, who wrote what, how worn the devices
-//! are, and what stalled.
+//! Watches storage continuously, in bounded memory and with few writes: who was blocked, who wrote what, how
+//! worn the devices are, and what stalled.
 //!
 //! [`Watch`] is the process that runs; [`Rings`] is its history on the medium; [`Kept`] is the minute before a stall.
 

@@ -19,7 +19,7 @@ const CURVES_MAX: usize = 6;
 const MARKS_MAX: usize = 5;
 /// The rows of the table of stalls.
 const ROWS_MAX: usize = 100;
-/// Spans that are further apart were not watched in between.
+/// Two spans with a longer gap were not watched in between.
 const GAP_S: i64 = 90;
 
 /// The contents of the page.
@@ -32,7 +32,7 @@ struct About<'a> {
     load: Summary,
 }
 
-/// Makes the page about everything since an instant.
+/// Makes the page about the history since an instant.
 pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
     let about = About {
         history,
@@ -324,7 +324,7 @@ fn written_tables(device: &WornDevice) -> Vec<Table> {
     [parties, files].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// What the device reports of itself.
+/// Describes the device's report of its health.
 fn health(device: &WornDevice) -> Option<String> {
     let facts = answers::health_facts(device.health.as_ref()?);
     (!facts.is_empty()).then(|| format!("It reports {}.", facts.join(", ")))
@@ -382,7 +382,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 struct Curves<'a> {
     /// In order of time; `None` where nothing was watched.
     spans: Vec<(f64, Option<&'a Summary>)>,
-    /// What the clock shows at 0 of the axis.
+    /// The time of the clock at 0 of the axis.
     zero: i64,
     axis: Axis,
 }
@@ -460,7 +460,7 @@ impl<'a> Curves<'a> {
         parties: &[String],
         value: &Value<'_>,
     ) -> Chart {
-        // The history has such a row of its own, for the parties that it has no room for.
+        // The history has a row like this of its own, for the parties that it has no room for.
         let (rest, named): (Vec<&String>, Vec<&String>) = parties.iter().partition(|party| *party == OTHERS);
         let (own, others) = named.split_at(named.len().min(CURVES_MAX));
         let others: Vec<&String> = others.iter().copied().chain(rest).collect();

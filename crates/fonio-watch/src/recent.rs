@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::compact::Codec;
 
-/// How long anything is held.
+/// The time for which requests, waits and counts are held.
 const HELD: Nanos = Nanos(60_000_000_000);
-/// The most waits and counts, of about 100 bytes each.
+/// The maximum number of waits and counts, of about 100 bytes each.
 const WAITS_MAX: usize = 8192;
-/// The most chunks: 3 MiB, which hold about 100,000 requests.
+/// The maximum number of chunks: 3 MiB, which hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
 /// The size of a chunk; and the room that is left for the last request in it.
 const CHUNK_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 128;
 
-/// What a request has besides its row.
+/// The data of a request besides its row.
 #[derive(Serialize, Deserialize)]
 struct Whose {
     party: Option<u32>,
@@ -71,10 +71,10 @@ impl Chunk {
     }
 }
 
-/// What was seen lately.
+/// The waits, counts and requests of the last minute.
 #[derive(Debug)]
 pub struct Recent {
-    /// Since when every request is held.
+    /// The instant since which every request is held.
     began: Timestamp,
     requests: VecDeque<Chunk>,
     waits: VecDeque<ObservedWait>,
@@ -87,7 +87,7 @@ impl Recent {
         Recent { began, requests: VecDeque::new(), waits: VecDeque::new(), counts: VecDeque::new() }
     }
 
-    /// Takes what was seen.
+    /// Takes the observed rows.
     pub fn add(&mut self, observed: &Observed) {
         match observed {
             Observed::Request(request) => {
@@ -116,7 +116,7 @@ impl Recent {
         }
     }
 
-    /// Forgets what ended more than a minute before `now`.
+    /// Forgets the requests and waits that ended more than a minute before `now`.
     pub fn forget(&mut self, now: Timestamp) {
         let oldest = Timestamp(now.0.saturating_sub(HELD.0));
         self.began = self.began.max(oldest);
@@ -131,7 +131,7 @@ impl Recent {
         }
     }
 
-    /// The earliest instant since which every request was seen and none is forgotten.
+    /// The earliest instant since which every request was seen and is still held.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }
@@ -210,7 +210,7 @@ pub(crate) mod tests {
             (60_001, Some(&at(140_000)), Some(&at(200_000)))
         );
         assert_eq!(recent.complete_since(at(200_000)), at(140_000));
-        // Ten times as many do not fit.
+        // Ten times as many requests do not fit.
         for tenths in 1..=600_000_u64 {
             let mut one = request(200_001 + tenths / 10);
             one.row.completed = Some(Timestamp(200_000_000_000 + tenths * 100_000));

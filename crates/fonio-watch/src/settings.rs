@@ -11,10 +11,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::WatchError;
 
-/// Where the settings are, unless the user names another file.
+/// The file of the settings, unless the user names another one.
 pub const DEFAULT_FILE: &str = "/etc/fonio/watch.toml";
 
-/// What to watch, and what to do with it.
+/// The devices to watch, and how to record and report them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
@@ -77,7 +77,7 @@ impl Settings {
     /// Reads a file. A missing [`DEFAULT_FILE`] gives the defaults, any other missing file is an error.
     ///
     /// # Errors
-    /// [`WatchError::Settings`] says what is wrong, where, and what to write.
+    /// [`WatchError::Settings`] names the mistake, its place, and the text to write.
     pub fn read(file: Option<&Path>) -> Result<Settings, WatchError> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {

@@ -1,4 +1,4 @@
-//! The figures that servers give away while the watch runs.
+//! The figures that the servers give to other programs while the watch runs.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use fonio_core::ByteCount;
 
 use crate::summary::{Bounds, Summary};
 
-/// What the totals since the beginning keep.
+/// The bounds of the totals since the beginning.
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
-/// The last minute, and all since the watch began.
+/// The figures of the last minute, and those since the watch began.
 #[derive(Debug, Default)]
 pub struct Shared {
     figures: Mutex<Figures>,
@@ -26,7 +26,7 @@ pub struct Figures {
     pub total: Summary,
     /// The minutes so far.
     pub minutes: u64,
-    /// What the watch wrote to the medium in the last 24 hours, as it counts.
+    /// The bytes that the watch wrote to the medium in the last 24 hours, by its own count.
     pub written: ByteCount,
 }
 
@@ -54,7 +54,7 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// Waits until there are more than `minutes`, or for `longest`.
+    /// Waits until there are more than `minutes` minutes, but at most for `longest`.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

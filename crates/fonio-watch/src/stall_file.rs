@@ -1,8 +1,8 @@
-//! The file of a kept stall: what happened in the minute before, in little space, to be explained later.
+//! The file of a kept stall: a compact record of the minute before, to be explained later.
 //!
-//! A recording in Parquet would take more memory to write than the watch may use, and ten files. This is one file: a magic
-//! number and a version, then in gzip the head ([`Head`]) and the requests in the compact encoding. A request takes about 15
-//! bytes. [`Kept::pour`] gives the rows of a recording.
+//! A recording in Parquet would take more memory to write than the watch may use, and ten files. A kept stall
+//! is one file: a magic number and a version, then in gzip the head ([`Head`]) and the requests in the
+//! compact encoding. A request takes about 15 bytes. [`Kept::pour`] gives the rows of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// The most bytes that are decompressed: more than any watch holds.
+/// The maximum number of bytes that are decompressed: more than any watch holds.
 const DECODED_MAX: u64 = 32 << 20;
 
 /// The `source.format` of the recording that a kept stall gives.
@@ -42,13 +42,13 @@ pub struct Head {
     pub stall_ended: Timestamp,
     pub threads: Vec<KeptThread>,
     pub files: Vec<KeptFile>,
-    /// Their `file_id` is the place in `files`, as that of the requests.
+    /// Their `file_id` is an index in `files`, as in the requests.
     #[serde(with = "encoded_waits")]
     pub waits: Vec<Wait>,
     pub counts: Vec<BlockedCount>,
-    /// Requests that were not seen since the watch began.
+    /// The number of requests since the beginning of the watch that were not seen.
     pub unobserved: u64,
-    /// Why only waits were seen.
+    /// The reason why only waits were seen.
     pub limited: Option<String>,
 }
 
@@ -143,7 +143,7 @@ pub fn write(
     gzip.finish()?.flush()
 }
 
-/// A kept stall that was read.
+/// A kept stall, read from its file.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub struct Kept {
@@ -152,7 +152,7 @@ pub struct Kept {
     pub meta: Meta,
 }
 
-/// Whether a file begins as a kept stall does.
+/// Returns whether a file begins as a kept stall does.
 pub fn is_kept(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -163,7 +163,7 @@ impl Kept {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`WatchError`] names the file and what is wrong with it.
+    /// [`WatchError`] names the file and its damage.
     pub fn read(path: &Path) -> Result<Kept, WatchError> {
         let bytes = std::fs::read(path).map_err(WatchError::file(path, "read"))?;
         Kept::decode(&bytes, path)
@@ -214,7 +214,7 @@ impl Kept {
         Ok(Kept { head, requests, meta })
     }
 
-    /// Gives the rows of a recording, in the order of its tables.
+    /// Passes on the rows of a recording, in the order of its tables.
     ///
     /// # Errors
     /// Those of `sink`.
@@ -340,7 +340,7 @@ mod tests {
             let at = at.min(bytes.len() - 1);
             prop_assume!(bytes[at] != value);
             bytes[at] = value;
-            // gzip's own header has fields that mean nothing; all else has a checksum.
+            // gzip's own header has unused fields; all other bytes have a checksum.
             if let Ok(kept) = Kept::decode(&bytes, Path::new("x")) {
                 prop_assert!(at < 26);
                 prop_assert_eq!(kept.head, head());

@@ -1,4 +1,4 @@
-//! Tells a stall, with who and why, and keeps the minute before it.
+//! Reports a stall, with its parties and its reason, and keeps the minute before it.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -20,12 +20,12 @@ use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
 use crate::why::{busiest, why};
 
-/// The most files whose paths are looked up for a kept stall: those with most bytes.
+/// The maximum number of files whose paths are looked up for a kept stall: those with most bytes.
 const PATHS_MAX: usize = 200;
-/// The most requests among which a reason is looked for, of 150 bytes each.
+/// The maximum number of requests, of 150 bytes each, that are searched for a reason.
 const REASONS_MAX: usize = 10_000;
 
-/// A stall, and what is kept of it beside the requests.
+/// A stall, and the data that are kept of it besides the requests.
 #[derive(Debug)]
 pub struct Told {
     /// The stall.
@@ -48,7 +48,7 @@ pub fn tell(
     Told { stall, head, files }
 }
 
-/// The files that are named, with their places.
+/// The named files, with their indexes.
 #[derive(Debug)]
 struct Files {
     rows: Vec<KeptFile>,
@@ -103,7 +103,7 @@ fn stall(
     let name = |id| observer.party(id).clone();
     let why = match (observer.limited_because(), device) {
         (Some(_), _) => Why::Unknown,
-        // The minute before is all that is known.
+        // Only the minute before is known.
         _ if span.0 < recent.complete_since(span.1) => Why::Unknown,
         (None, None) => Why::NoRequest,
         (None, Some(device)) => {
@@ -111,7 +111,7 @@ fn stall(
                 let (queued, completed) = request.span();
                 request.row.device == device && completed > span.0 && queued < span.1
             };
-            // The last ones are enough to tell what a busy device does.
+            // The last ones are enough to show the load of a busy device.
             let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
             let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
             let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));
@@ -200,12 +200,12 @@ fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {
     })
 }
 
-/// A wait with the place of its file.
+/// A wait with the index of its file.
 fn wait_in(wait: &ObservedWait, files: &Files) -> Wait {
     Wait { file_id: files.place(wait.file), ..wait.row.clone() }
 }
 
-/// A request with the place of its file.
+/// A request with the index of its file.
 fn request_in(request: ObservedRequest, files: &Files) -> Request {
     let file_id = files.place(request.file);
     let content = file_id.and_then(|file| files.rows.get(file as usize)).map(|file| file.content);
@@ -216,7 +216,7 @@ fn request_in(request: ObservedRequest, files: &Files) -> Request {
 /// that names sort by age.
 ///
 /// # Errors
-/// Those of the file system; then nothing is left.
+/// Those of the file system; then no file is left.
 pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
     let name = free_name(told.stall.began, folder);
     let (new, path) = (folder.join(".new"), folder.join(&name));
@@ -243,7 +243,7 @@ fn free_name(began: i64, folder: &Path) -> String {
 /// Copies a kept stall to the medium.
 ///
 /// # Errors
-/// [`WatchError::File`]; then nothing is left there.
+/// [`WatchError::File`]; then no file is left there.
 pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
     fs::create_dir_all(folder).map_err(WatchError::file(folder, "made"))?;
     let bytes = fs::read(from).map_err(WatchError::file(from, "read"))?;

@@ -1,7 +1,7 @@
 //! Finds stalls in the waits that end: spans in which threads of programs were blocked on storage for at least a threshold.
 //!
-//! A thread in one fsync is blocked many times, for a page or a request each. Such waits count as one if the thread runs only
-//! for a moment in between.
+//! A thread in one fsync is blocked many times, for a page or a request each. These waits count as one if the
+//! thread runs only for a moment in between.
 
 use std::time::Duration;
 
@@ -9,18 +9,20 @@ use fonio_core::{Nanos, Timestamp};
 use fonio_record::observer::{ObservedWait, PartyId};
 use rustc_hash::FxHashMap;
 
-/// Waits of a thread that follow each other this closely are one, if the thread is blocked for most of the time.
+/// Waits of a thread that follow each other this closely count as one, if the thread is blocked for most of
+/// the time.
 const PAUSE: Nanos = Nanos(20_000_000);
 const BLOCKED_PERCENT: u64 = 80;
-/// The most threads whose last waits are held.
+/// The maximum number of threads whose last waits are held.
 const THREADS_MAX: usize = 1024;
-/// Long waits that follow each other this closely are one stall.
+/// Long waits that follow each other this closely count as one stall.
 const GAP: Nanos = Nanos(5_000_000_000);
-/// A stall is told this long after its end: waits that began in it can end later, and requests arrive about once a second.
+/// A stall is reported this long after its end: waits that began in it can end later, and requests arrive
+/// about once a second.
 const SETTLED: Nanos = Nanos(6_000_000_000);
-/// A stall that goes on is told after this time.
+/// A stall that goes on is reported after this time.
 const GOES_ON: Nanos = Nanos(60_000_000_000);
-/// The most parties that are named.
+/// The maximum number of parties that are named.
 const PARTIES_MAX: usize = 8;
 
 /// A stall.
@@ -28,7 +30,7 @@ const PARTIES_MAX: usize = 8;
 pub struct FoundStall {
     /// When the first long wait began.
     pub began: Timestamp,
-    /// When the last one ended, or until when it was seen.
+    /// When the last one ended, or the last instant at which it was seen.
     pub ended: Timestamp,
     /// The longest wait.
     pub worst: ObservedWait,
@@ -56,14 +58,14 @@ impl Chain {
     }
 }
 
-/// The stall that is being seen.
+/// The current stall.
 #[derive(Debug)]
 pub struct StallFinder {
     threshold: Duration,
     open: Option<FoundStall>,
     /// The last waits of each thread.
     chains: FxHashMap<u32, Chain>,
-    /// Waits that were told while they went on.
+    /// Waits that were reported before they ended.
     told: Vec<(u32, Timestamp)>,
 }
 
@@ -73,7 +75,7 @@ impl StallFinder {
         StallFinder { threshold, open: None, chains: FxHashMap::default(), told: Vec::new() }
     }
 
-    /// Takes a wait that ended. Returns the stall before it, if this one begins another.
+    /// Takes a wait that ended. Returns the previous stall, if this wait begins another one.
     pub fn see(&mut self, wait: &ObservedWait) -> Option<FoundStall> {
         let ended = wait.row.ended?;
         if !wait.is_for_storage() {
@@ -135,7 +137,7 @@ impl StallFinder {
         None
     }
 
-    /// Takes the waits that have not ended at `now`. Those of a minute and more are told once.
+    /// Takes the waits that have not ended at `now`. Those of a minute and more are reported once.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
         self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
         for wait in waits.iter().filter(|wait| wait.is_for_storage()) {
@@ -208,7 +210,7 @@ pub(crate) mod tests {
     fn waits_of_one_thread_with_short_pauses_are_one() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(1, n * 310, n * 310 + 300)), None));
-        // It ran as long as it was blocked, so it was only slow.
+        // It ran as long as it was blocked, so it was slow but did not stall.
         (0..100).for_each(|n| assert_eq!(finder.see(&wait(2, n * 30, n * 30 + 15)), None));
         // Another thread of the party with pauses that are too long.
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(3, n * 400, n * 400 + 300)), None));

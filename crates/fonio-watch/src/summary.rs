@@ -1,4 +1,5 @@
-//! What a watch keeps of a span of time, whether a minute or a day: the same figures, so spans add up to longer ones.
+//! The data that a watch keeps of a span of time, whether a minute or a day: the same figures, so spans add
+//! up to longer ones.
 
 use fonio_core::{BlockedIn, ByteCount, Content, Op};
 use fonio_record::observer::{Party, PartyKind};
@@ -16,27 +17,28 @@ pub struct Summary {
     pub began: UnixSeconds,
     /// When it ended.
     pub ended: UnixSeconds,
-    /// How long the machine was watched in it; shorter than the span if the watch or the machine was off.
+    /// The time for which the machine was watched in it; shorter than the span if the watch or the machine
+    /// was off.
     pub watched_s: u64,
     /// Each device.
     pub devices: Vec<DeviceFigures>,
     /// Each party on each device.
     pub parties: Vec<PartyFigures>,
-    /// How long the threads of each party were blocked.
+    /// The times for which the threads of each party were blocked.
     pub blocked: Vec<BlockedFigures>,
     /// The files that were written most.
     pub files: Vec<FileFigures>,
-    /// Pressure stall information of the kernel; `None` where it has none.
+    /// Pressure stall information of the kernel; `None` if it has none.
     pub pressure: Option<PressureFigures>,
-    /// Requests and waits that were not seen, because there was no room for them.
+    /// The number of requests and waits that were not seen, because there was no room for them.
     pub unobserved: u64,
     /// The seconds for which only long waits were seen and no requests.
     pub limited_s: u64,
-    /// What stalled, in order of time.
+    /// The stalls, in order of time.
     pub stalls: Vec<Stall>,
-    /// The stalls, also those that are not listed any more.
+    /// The number of stalls, also of those that are not listed any more.
     pub stalls_in_all: u64,
-    /// What happened to the watch, in order of time.
+    /// The events of the watch itself, in order of time.
     pub events: Vec<Event>,
 }
 
@@ -45,7 +47,7 @@ pub struct Summary {
 #[allow(missing_docs)]
 pub struct DeviceFigures {
     pub name: String,
-    /// Tells a card from the one that was in the slot before.
+    /// Distinguishes a card from the previous one in the slot.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
     /// Response times.
@@ -102,7 +104,7 @@ pub struct BlockedFigures {
     pub waits: Histogram,
 }
 
-/// The kind of data that was written, where it is not a file with a name.
+/// The target of written data: a file, or the kind of data if it is not a file with a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// A file.
@@ -148,7 +150,7 @@ pub struct Stall {
     pub lasted_ms: u64,
     /// It had not ended when it was noted.
     pub goes_on: bool,
-    /// Who was blocked longest.
+    /// The party that was blocked longest.
     pub party: Party,
     /// The name of the thread.
     pub thread: String,
@@ -178,7 +180,7 @@ pub enum Why {
     Own { op: Op, bytes: ByteCount, requests: u64 },
 }
 
-/// Something that a reader of the figures should know.
+/// An event that a reader of the figures should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Event {
@@ -190,7 +192,7 @@ pub enum Event {
     NotWritten { at: UnixSeconds, why: String },
 }
 
-/// How many rows a summary keeps.
+/// The maximum number of rows that a summary keeps.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Bounds {
@@ -200,10 +202,11 @@ pub struct Bounds {
     pub events: usize,
 }
 
-/// A wall clock before this was not set: 2025-01-01. A machine without a clock begins in 1970, or when it was made or stopped.
+/// A wall clock before this time was not set: 2025-01-01. A machine without a clock begins in 1970, or when
+/// it was made or stopped.
 const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
 
-/// The name under which rows are added together that have no room of their own.
+/// The name of the row that adds up all rows for which there is no room.
 pub const OTHERS: &str = "others";
 
 fn others() -> Party {
@@ -305,7 +308,7 @@ impl Summary {
         self.stalls.iter_mut().for_each(|stall| stall.began += by_s);
     }
 
-    /// Keeps the rows that matter most, and adds the others together. Sums stay the same.
+    /// Keeps the most important rows, and adds the others together. Sums stay the same.
     pub fn trim(&mut self, bounds: Bounds) {
         self.trim_parties(bounds.parties);
         self.trim_blocked(bounds.parties);

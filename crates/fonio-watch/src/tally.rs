@@ -1,4 +1,4 @@
-//! Adds up what is seen in a minute, by number; names come at its end.
+//! Adds up the events of a minute by number; names are looked up at its end.
 
 use fonio_core::{ByteCount, Content, DeviceId, Op};
 use fonio_record::observer::{Inode, Observed, ObservedRequest, Observer, PartyId};
@@ -8,7 +8,7 @@ use crate::devices::Devices;
 use crate::histogram::Histogram;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target};
 
-/// The most files in a minute, and the most whose paths are looked up.
+/// The maximum number of files in a minute, and of files whose paths are looked up.
 const FILES_MAX: usize = 4096;
 const PATHS_MAX: usize = 20;
 /// The longest path that is kept, in bytes. Longer ones lose their middle.
@@ -24,7 +24,7 @@ struct Sums {
     written_bytes: u64,
 }
 
-/// Where data was written.
+/// The target of written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     File(Inode),
@@ -46,7 +46,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes what was seen. Requests of devices that are not watched are left out.
+    /// Takes the observed rows. Requests of devices that are not watched are left out.
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
             Observed::Request(request) => {
@@ -74,7 +74,7 @@ impl Tally {
         }
     }
 
-    /// Notes on which disk the file system of a request is.
+    /// Notes the disk of a request's file system.
     fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
@@ -112,7 +112,7 @@ impl Tally {
         self.disks.get(&file.fs).copied()
     }
 
-    /// Ends the minute: gives the rows their names, and begins anew.
+    /// Ends the minute: looks up the names of its rows, and begins a new one.
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
         let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();
@@ -143,7 +143,7 @@ impl Tally {
             });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // Who used one device waited for that one.
+            // A party that used only one device waited for that one.
             let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
             let device = device.or(only).and_then(name);
             let party = observer.party(party).clone();
@@ -206,7 +206,7 @@ fn place(request: &ObservedRequest) -> Place {
     }
 }
 
-/// A path of bounded length: beginning and end tell most.
+/// Shortens a path to a bounded length: it keeps the beginning and the end, which say most.
 pub fn shortened(path: &str) -> String {
     if path.len() <= PATH_BYTES_MAX {
         return path.to_owned();

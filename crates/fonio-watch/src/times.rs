@@ -20,14 +20,14 @@ pub fn rfc3339(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// What the machine's clock shows at this instant: seconds since 1970, as if its time zone was UTC.
+/// The time of the machine's clock at this instant: seconds since 1970, as if its time zone was UTC.
 pub fn on_clock(at: UnixSeconds) -> i64 {
     let offset = Timestamp::from_second(at).map(|instant| TimeZone::system().to_offset(instant).seconds());
     at.saturating_add(offset.unwrap_or(0).into())
 }
 
 fn formatted(at: UnixSeconds, zone: TimeZone, format: &str) -> String {
-    // The calendar ends in the year 9999; a clock that was set beyond shows its seconds.
+    // The calendar ends in the year 9999; a clock that was set to a later time is shown in seconds.
     let time = Timestamp::from_second(at).map(|at| at.to_zoned(zone));
     time.map_or_else(|_| format!("{at} s"), |time| time.strftime(format).to_string())
 }

@@ -1,10 +1,12 @@
-//! The watch itself: one loop that takes what the observer saw about once a second, ends a minute, and writes to the medium now and then.
+//! The watch itself: one loop. About once a second, it takes the observer's rows; at the end of a minute, it
+//! closes the minute; at longer intervals, it writes to the medium.
 //!
-//! Its life: [`Watch::begin`] takes the place of the one watch and takes up what an earlier one left; [`Watch::run`] goes on
-//! until it is told to stop; then the minutes so far are written and synced. Memory is bounded everywhere: 8 MiB for the last
-//! minute, a few hundred KiB for the minutes between two writes.
+//! Lifecycle: [`Watch::begin`] locks out other watches and reads the files that an earlier one left;
+//! [`Watch::run`] continues until it is stopped; then the minutes so far are written and synced. Memory is
+//! bounded everywhere: 8 MiB for the last minute, a few hundred KiB for the minutes between two writes.
 //!
-//! A failure to write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write tries again.
+//! A failed write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write
+//! tries again.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -36,13 +38,13 @@ const SLEEP: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 /// How often waits that have not ended are looked for.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
-/// What a minute keeps.
+/// The bounds of a minute's summary.
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
 /// Minutes that could not be written are joined beyond this number, so that memory stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
 /// A write of the history, for the budget: a slot of the day and one of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
-/// The most stalls of which a recording is kept in an hour.
+/// The maximum number of stalls in an hour of which a recording is kept.
 const KEPT_PER_HOUR: usize = 12;
 
 /// A running watch.
@@ -54,7 +56,7 @@ pub struct Watch {
     shared: Arc<Shared>,
     observer: Observer,
     devices: Devices,
-    /// What the counters of devices counted in this minute so far.
+    /// The figures of the devices' counters in this minute so far.
     counted: Vec<DeviceFigures>,
     tally: Tally,
     recent: Recent,
@@ -145,7 +147,7 @@ impl Watch {
         &self.settings
     }
 
-    /// Watches until `stop` is set, then writes what is left.
+    /// Watches until `stop` is set, then writes the remaining minutes.
     ///
     /// # Errors
     /// [`WatchError`], if the last minutes cannot be written.
@@ -174,7 +176,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Takes what was seen. Returns the present instant.
+    /// Takes the observer's rows. Returns the present instant.
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));
@@ -214,7 +216,7 @@ impl Watch {
         self.minute.stalls.push(told.stall);
     }
 
-    /// Notices that the wall clock was set. Minutes of a time before the clock was set at all get the time that they had.
+    /// Notices that the wall clock was set. Minutes from before the clock was first set get their true time.
     fn look_at_clock(&mut self, now: Timestamp) {
         let wall = WallClock::now();
         let Some(by_s) = wall.set_since(self.wall) else {
@@ -266,7 +268,7 @@ impl Watch {
         }
     }
 
-    /// Writes the minutes so far to the medium, then kept stalls as far as the budget goes.
+    /// Writes the minutes so far to the medium, then the kept stalls that the budget allows.
     fn write(&mut self, now: Timestamp) {
         self.written_at = now;
         match self.write_history(now) {
@@ -290,7 +292,7 @@ impl Watch {
             self.rings = Some(Rings::open(&self.folders.rings())?);
         }
         if let Some(rings) = &mut self.rings {
-            // A card that was pulled out, or a file that somebody removed, is opened again the next time.
+            // A card that was pulled out, or a file that was removed, is opened again the next time.
             let written = rings.append(&self.unwritten);
             if written.is_err() || !self.folders.rings().exists() {
                 self.rings = None;
@@ -328,7 +330,7 @@ impl Watch {
         self.only_in_memory = left;
     }
 
-    /// Ends: writes what is left, and has it on the medium before the end.
+    /// Ends: writes the remaining minutes, and has them on the medium before the end.
     fn finish(mut self) -> Result<(), WatchError> {
         let now = self.take();
         if let Some(stall) = self.stalls.finish() {

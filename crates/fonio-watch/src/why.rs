@@ -1,4 +1,4 @@
-//! Decides why something stalled, by the requests of that time.
+//! Decides the reason of a stall from the requests of that time.
 
 use fonio_core::{ByteCount, DeviceId, Op, Timestamp};
 use fonio_record::observer::{ObservedRequest, Party, PartyId};
@@ -30,7 +30,7 @@ pub fn busiest(
         .map(|(device, _)| device)
 }
 
-/// Why `party` was blocked between two instants. `requests` are those of its device.
+/// The reason why `party` was blocked between two instants. `requests` are those of its device.
 pub fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),
@@ -43,7 +43,7 @@ pub fn why(
     if in_flight(&met, began, ended) * 100 < span * IN_FLIGHT_PERCENT {
         return Why::NoRequest;
     }
-    // In the device, not in a queue before it: the device alone decides that.
+    // The time in the device, not in a queue before it: it depends on the device alone.
     let in_device = |request: &ObservedRequest| {
         let (queued, completed) = request.span();
         let from = request.row.issued.unwrap_or(queued).max(began);

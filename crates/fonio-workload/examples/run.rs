@@ -1,6 +1,6 @@
 //! `cargo run --example run -- WORKLOAD DIRECTORY [SCALE] [PACE]`: runs a workload in an empty directory and prints its
 //! outcome as JSON. With `FONIO_WAIT` in the environment it waits for a line on standard input between the two parts, so
-//! that what reaches the device can be counted for the timed part alone.
+//! that the device's I/O can be counted for the timed part alone.
 
 use std::error::Error;
 use std::path::Path;

@@ -18,7 +18,7 @@ pub enum Content {
     Random,
     /// Words and markup; deflate makes about a third of it.
     Text,
-    /// zlib streams of such text, one after another, the last one cut short: what a server with compression sends.
+    /// zlib streams of this text, one after another, the last one cut short: a compressed answer of a server.
     Deflated,
 }
 

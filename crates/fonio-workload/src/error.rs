@@ -27,7 +27,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// The text is not a workload. The cause names line, key and what was expected there.
+    /// The text is not a workload. The cause names the line, the key and the expected value.
     #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.
@@ -43,11 +43,11 @@ pub enum WorkloadError {
         origin: String,
         /// Where, as a path of keys.
         key: String,
-        /// What stands there.
+        /// The value as it is written there.
         value: String,
         /// Why it makes no sense.
         problem: String,
-        /// What to write instead.
+        /// The text to write instead.
         remedy: String,
     },
     /// A statement or schema that SQLite refuses.
@@ -82,7 +82,7 @@ pub enum WorkloadError {
         line: usize,
         /// The line, shortened.
         text: String,
-        /// What is wrong with it.
+        /// The mistake in the line.
         problem: String,
     },
     /// The caller gave no directory for a place.
@@ -94,7 +94,7 @@ pub enum WorkloadError {
         workload: String,
         /// The place.
         place: String,
-        /// What is kept there.
+        /// A description of the place's contents.
         about: String,
     },
     /// An override names something that the workload does not have.
@@ -116,7 +116,7 @@ pub enum WorkloadError {
         option: &'static str,
         /// Its value.
         value: f64,
-        /// What is allowed.
+        /// The allowed values.
         remedy: &'static str,
     },
     /// The workload fetches over HTTP and no server's address was given.
@@ -142,7 +142,7 @@ pub enum WorkloadError {
     /// A call on a file failed.
     #[error("cannot {operation} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// The file.
         path: PathBuf,
@@ -159,7 +159,7 @@ pub enum WorkloadError {
         key: String,
         /// The group of files.
         files: String,
-        /// What was to be done.
+        /// The operation that the step wanted to do.
         operation: &'static str,
     },
     /// SQLite failed.
@@ -169,7 +169,7 @@ pub enum WorkloadError {
         database: String,
         /// Its file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         operation: String,
         /// SQLite's reason.
         #[source]
@@ -184,7 +184,7 @@ pub enum WorkloadError {
         pragma: &'static str,
         /// The value that was set.
         wanted: String,
-        /// What SQLite answered.
+        /// SQLite's answer.
         got: String,
     },
     /// SQLite finds a database damaged.
@@ -194,7 +194,7 @@ pub enum WorkloadError {
         database: String,
         /// Its file.
         path: PathBuf,
-        /// What `PRAGMA integrity_check` said.
+        /// The output of `PRAGMA integrity_check`.
         found: String,
     },
     /// The HTTP exchange failed.
@@ -202,7 +202,7 @@ pub enum WorkloadError {
     Http {
         /// The server.
         address: SocketAddr,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// Why it failed.
         #[source]
@@ -213,7 +213,7 @@ pub enum WorkloadError {
     HttpAnswer {
         /// The server.
         address: SocketAddr,
-        /// What is wrong with the answer.
+        /// The mistake in the answer.
         problem: String,
     },
     /// Fetched bytes could not be decoded.
@@ -225,7 +225,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// Somebody raised the runner's stop flag.
+    /// The runner's stop flag was set.
     #[error("the run was stopped")]
     Stopped,
 }

@@ -1,6 +1,6 @@
 //! Mobibench's modes under its own option names, as a workload: `-p -f -r -a -y -t -d -n -j -s -T`.
 //!
-//! The numbers are those of ESOS-Lab's Mobibench 1.0.8. With `-d` it is SQLite, else files.
+//! The numbers are those of ESOS-Lab's Mobibench 1.0.8. With `-d` the workload uses SQLite, otherwise files.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::error::WorkloadError;
 pub struct Mobibench {
     /// `-p`: the directory to run in; the caller gives it to the place `data`.
     pub directory: Option<String>,
-    /// What it does.
+    /// The workload that the options describe.
     pub workload: Workload,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Line {
     pub(crate) call: Call,
 }
 
-/// What is opened.
+/// The file that a call opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A path, relative: without the leading slash, without `..`.
@@ -120,7 +120,7 @@ pub fn workload(trace: &Path) -> Workload {
     }
 }
 
-/// Reads a whole trace. Empty lines are passed over.
+/// Reads a complete trace. Empty lines are skipped.
 ///
 /// # Errors
 /// The first line that is none of the above; and a trace without any.
@@ -217,7 +217,7 @@ impl<'a> Words<'a> {
         Ok(number)
     }
 
-    /// Bytes that a call transferred; `None` where it failed.
+    /// Bytes that a call transferred; `None` if it failed.
     fn moved(&mut self) -> Result<Option<u64>, String> {
         let bytes: i64 = self.number("bytes")?;
         match u64::try_from(bytes) {
@@ -239,7 +239,7 @@ impl<'a> Words<'a> {
             return Ok(Target::Named(relative(path)?));
         }
         let word = self.word("a path")?;
-        // The tool cut the first letters of some paths; what is left still ends with a quote.
+        // The tool cut the first letters of some paths; the rest still ends with a quote.
         match word.strip_suffix('"') {
             Some(path) => Ok(Target::Named(relative(path)?)),
             None => Ok(Target::Unnamed),
@@ -352,7 +352,7 @@ mod tests {
             assert_eq!((amounts.syncs, amounts.syncs_skipped), if no_sync { (0, 3) } else { (3, 0) });
             assert_eq!(amounts.file_bytes_written, 4 + 512 + 4 + 4096 + 1);
             assert_eq!(amounts.file_bytes_read, 30 + 4096 + 16);
-            // Left out: four calls on /proc and /dev, the open that failed on the phone.
+            // Not replayed: four calls on /proc and /dev, the open that failed on the phone.
             assert_eq!((amounts.calls_replayed, amounts.calls_left_out), (24, 5));
             assert_eq!(amounts.files_deleted, 1);
             let data = directory.path().join("data/data/data/org.example.notes");

@@ -1,4 +1,4 @@
-//! Progress and marks of a run while it goes on.
+//! The progress and the marks of a run, while it runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct Progress {
 pub trait Observer: Send {
     /// A span has ended.
     fn mark(&mut self, mark: &Mark);
-    /// At most ten times a second.
+    /// The run has advanced. It is called at most ten times a second.
     fn progress(&mut self, progress: &Progress) {
         let _ = progress;
     }

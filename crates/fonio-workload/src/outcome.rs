@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Amounts that the app itself asked for. What reaches the device is in a recording, not here.
+/// Amounts that the app itself asked for. A recording, not this type, has the amounts that reach the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amounts {
     /// Files made.
@@ -108,7 +108,7 @@ pub struct PhaseOutcome {
     pub start_ns: u64,
     /// Nanoseconds it took.
     pub wall_ns: u64,
-    /// What it did.
+    /// The amounts of its operations.
     pub amounts: Amounts,
 }
 
@@ -117,7 +117,7 @@ pub struct PhaseOutcome {
 pub struct StepOutcome {
     /// Its path, such as `browse/ui/1.2`: phase, thread, then the step's number at each depth, from one.
     pub key: String,
-    /// What it does, such as `sql`.
+    /// The kind of step, such as `sql`.
     pub kind: String,
     /// Operations done: files, requests, statements or objects, whichever its `count` counts.
     pub count: u64,
@@ -147,7 +147,7 @@ pub struct FilesOutcome {
     pub bytes: u64,
 }
 
-/// The whole run.
+/// The outcome of a complete run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The workload's name.

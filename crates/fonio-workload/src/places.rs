@@ -39,9 +39,9 @@ pub struct Overrides {
     pub places: BTreeMap<String, PathBuf>,
     /// Other settings for a database.
     pub databases: BTreeMap<String, DatabaseOverride>,
-    /// Places whose files are not synced, whatever a step says.
+    /// Places whose files are not synced, regardless of the steps.
     pub no_sync_places: BTreeSet<String>,
-    /// Databases that run with `synchronous = off`, whatever else says otherwise.
+    /// Databases that run with `synchronous = off`, regardless of all other settings.
     pub no_sync_databases: BTreeSet<String>,
 }
 

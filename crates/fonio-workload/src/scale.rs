@@ -15,7 +15,7 @@ pub(crate) struct Planned<'a> {
     pub(crate) key: String,
     /// For a repeat or a transaction: rounds of it in each round around it.
     pub(crate) times: u64,
-    /// For any other step: operations in the whole run.
+    /// For any other step: operations in the complete run.
     pub(crate) total: u64,
     /// Rounds that the total is spread over.
     pub(crate) rounds: u64,
@@ -76,13 +76,14 @@ fn plan_within<'a>(
     planned
 }
 
-/// How many of `total` operations fall in round `round` of `rounds`, spread as evenly as whole numbers can be.
+/// Returns how many of `total` operations fall in round `round` of `rounds`, spread as evenly as integers
+/// allow.
 pub(crate) fn due(total: u64, rounds: u64, round: u64) -> u64 {
     let before = |round: u64| u128::from(total) * u128::from(round) / u128::from(rounds);
     (before(round + 1) - before(round)) as u64
 }
 
-/// Operations of a whole plan, for progress.
+/// Counts the operations of a complete plan, for progress.
 pub(crate) fn operations(plan: &[Planned<'_>]) -> u64 {
     plan.iter().map(|step| if step.inner.is_empty() { step.total } else { operations(&step.inner) }).sum()
 }

@@ -1,4 +1,4 @@
-//! What every verb has in common: its exit codes, a closed pipe, the width of its screens, its progress.
+//! The behaviour that all verbs share: exit codes, a closed pipe, the width of screens, progress.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -292,7 +292,7 @@ fn end(mut child: Child, signal: &str) -> Option<i32> {
     child.wait().expect("it ends").code()
 }
 
-/// Whether block I/O can be recorded here; `said` is what fonio said otherwise.
+/// Returns whether block I/O can be recorded here; `said` is what fonio said otherwise.
 fn can_record(files: &Files) -> bool {
     if !has(&[Need::Root]) {
         return false;

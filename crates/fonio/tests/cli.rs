@@ -375,7 +375,7 @@ fn manual_pages_and_completions_are_made() {
     assert!(stdout(&fonio(&[&"completions", &"bash"])).contains("fonio"));
 }
 
-/// Where fonio may not trace, it looks at `/proc`, and says so.
+/// Without permission to trace, fonio reads `/proc`, and says so.
 #[test]
 fn a_user_without_rights_gets_a_verdict_from_samples() {
     use std::os::fd::AsRawFd;
@@ -403,7 +403,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     let report = stdout(&fonio(&[&"report", &dir.path().join("recording"), &"--all"]));
     assert!(report.contains("As estimates: the threads were sampled"), "{report}");
     assert!(!report.contains("requests in"), "{report}");
-    // What was asked for by name is not replaced by something else.
+    // A method that the user names is not replaced by another one.
     let output = check(&["--blocked", "tracefs"]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(stderr(&output).contains("run the same command with sudo"), "{}", stderr(&output));
@@ -469,8 +469,8 @@ fn a_command_is_recorded_and_explained() {
     );
 }
 
-/// Whether a documented command needs neither root, a device nor a network, no word that the reader replaces, and no file of the
-/// reader's machine.
+/// Returns whether a documented command needs neither root, a device nor a network, no word that the reader
+/// replaces, and no file of the reader's machine.
 fn can_run_anywhere(words: &[&str]) -> bool {
     let is_replaced = |word: &str| {
         word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)

@@ -1,4 +1,4 @@
-//! `fonio device emulate` from outside: what it prints, how it ends, and that it cleans up.
+//! `fonio device emulate` from outside: its output, its end, and its cleanup.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -60,7 +60,7 @@ fn every_way_to_end_leaves_nothing_behind() {
         assert!(killed.success());
         child.wait().expect("wait");
         if signal == "KILL" {
-            // The next emulated device cleans up, whichever it is.
+            // Any emulated device that is started next cleans up.
             cargo_bin_cmd!("fonio").args(["device", "emulate", "--floor"]).assert().success();
         }
         assert_eq!(left_behind(&ready), [""; 0], "after SIG{signal}: {ready}");

@@ -1,5 +1,5 @@
-//! `fonio fix` of folders, with real mounts: each test is a script in a mount namespace of its own, with an empty `/run` and
-//! `/var/lib`, so that nothing of the machine is seen or changed.
+//! `fonio fix` of folders, with real mounts. Each test is a script in a mount namespace of its own, with an
+//! empty `/run` and `/var/lib`; it neither sees nor changes the machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::process::{Command, Output};
@@ -41,7 +41,7 @@ fn run(script: &str) -> Option<Output> {
     Some(out)
 }
 
-/// Runs a script that must succeed; returns what it said.
+/// Runs a script that must succeed; returns its output.
 #[track_caller]
 fn text(script: &str) -> Option<String> {
     let out = run(script)?;
@@ -323,7 +323,7 @@ fn a_folder_gets_a_write_buffer() {
     assert!(!said.contains("still use the files from before"), "{said}");
 }
 
-/// All writes of a folder go to one image on its own device, and the folder comes back with what was written.
+/// All writes of a folder go to one image on its own device, and the folder comes back with the written data.
 #[test]
 fn a_folder_gets_a_range_of_its_device() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

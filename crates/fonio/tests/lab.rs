@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// What fonio says if this machine cannot fetch a kernel or has too little memory for a guest.
+/// Parts of fonio's messages if this machine cannot fetch a kernel or has too little memory for a guest.
 const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
 
 /// Runs fonio in a guest; `None` if this machine cannot, after counting the skip.

@@ -1,5 +1,5 @@
-//! `fonio fix trial` on a loop device, with slices of one second. Nothing here judges the answer, for which there are
-//! too few slices: only that the setting is switched, and brought back whatever happens.
+//! `fonio fix trial` on a loop device, with slices of one second. These are too few slices to judge the
+//! answer. The tests only check that the setting is switched, and restored in any case.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
@@ -134,7 +134,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let machine = Machine::make();
     let before = machine.read_ahead();
 
-    // A test that ends by itself, and goes on.
+    // A test that ends by itself, and is continued.
     let first = machine.test("test", &["--for", "4s", "--json", "--seed", "3"]).output().unwrap();
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);
@@ -162,7 +162,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("carry-over"), "{}", text(&other.stderr));
 
-    // Ctrl-C while the setting is in force; meanwhile, nobody else may change it.
+    // Ctrl-C while the setting is in force; meanwhile, no other process may change it.
     let child = machine.start("interrupted");
     for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);
@@ -188,7 +188,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     );
     assert_eq!(machine.read_ahead(), before);
 
-    // `kill -9`: the next start restores it, and the slices of before still count.
+    // `kill -9`: the next start restores the setting, and the earlier slices still count.
     let mut child = machine.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -197,7 +197,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert!(text(&next.stderr).contains("Cleaned up after an interrupted run"), "{}", text(&next.stderr));
     assert_eq!(machine.read_ahead(), before);
 
-    // Somebody else changes the setting: that value stays.
+    // Another program changes the setting: that value stays.
     let mut child = machine.start("changed");
     fs::write(machine.queue("read_ahead_kb"), "64").unwrap();
     let said: Vec<String> =

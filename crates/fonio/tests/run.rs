@@ -713,7 +713,8 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     assert!(text(&nothing.stderr).contains("record again with --calls"), "{}", text(&nothing.stderr));
 }
 
-/// Every fix of the list that loses nothing is tried; only the list as a whole shows that a fix does not fit a place.
+/// Every fix of the list that loses nothing is tried; only the complete list shows that a fix does not fit a
+/// place.
 #[test]
 fn the_safe_fixes_are_tried_one_after_another() {
     if !can_emulate() {

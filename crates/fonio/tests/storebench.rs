@@ -179,7 +179,7 @@ fn damaged_results_are_refused_with_their_place() {
 fn nothing_is_sent_without_a_yes() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = model(folder.path(), "sd_a1");
-    // Nobody listens at this port.
+    // No program listens at this port.
     let submit = ["storebench", "submit", "--server", "http://127.0.0.1:9", &file];
     let said = fonio(folder.path(), &submit);
     assert_eq!(said.status.code(), Some(2));

@@ -81,7 +81,7 @@ fn write_and_sync(file: &Path, mib: u64) {
     assert!(out.status.success());
 }
 
-/// Whether the temporary folder is on a disk that is watched unasked.
+/// Returns whether the temporary folder is on a disk that is watched unasked.
 fn is_on_disk(dir: &Path) -> bool {
     if !has(&[Need::Root, Need::Bpf]) {
         return false;
@@ -136,7 +136,8 @@ fn who_wrote_what_and_what_stalled() {
         let stalls = report["stalls"]["stalls"].as_array().unwrap();
         stalls.iter().find(|stall| stall["file"] == file.to_str().unwrap()).cloned()
     };
-    // A stall of several programs names the one that waited for longest. Others may be busy on this disk.
+    // A stall of several programs names the one that waited for the longest time. Others may be busy on this
+    // disk.
     let mut stall = of_dd(&report);
     for _ in 0..20 {
         if stall.is_none() {
@@ -192,7 +193,7 @@ fn a_killed_watch_loses_nothing_that_was_noted() {
     assert!(report["load"]["events"].as_array().unwrap().len() >= 4, "{report:#}");
 }
 
-/// Runs a script in a mount namespace of its own, in the folder of a watch; returns what it said.
+/// Runs a script in a mount namespace of its own, in the folder of a watch; returns its output.
 #[track_caller]
 fn script(watch: &Watch, script: &str) -> String {
     let options =
@@ -242,7 +243,7 @@ fn a_full_disk_loses_nothing() {
         "{said}"
     );
     assert!(said.contains("No space left on device"), "{said}");
-    // What was in memory is in the history now.
+    // The minutes that were in memory are in the history now.
     let json = &said[said.find("{\n").unwrap()..];
     let report: Value = serde_json::from_str(json).unwrap();
     assert!(report["wear"]["devices"][0]["written"].as_u64().unwrap() >= 8 << 20, "{report:#}");

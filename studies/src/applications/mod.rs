@@ -20,10 +20,10 @@ use crate::{process, smartio, tools};
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
 const ROUNDS: u32 = 8;
-/// What runs beside the launches.
+/// The workload that runs during the launches.
 const UPDATE: &str = include_str!("update.toml");
 
-/// What is launched.
+/// The apps to launch, and how.
 pub struct Load {
     /// The workload and its scale.
     workload: &'static str,
@@ -62,7 +62,7 @@ pub const FACEBOOK: Load = Load {
     is_replayed: false,
 };
 
-/// What was measured and predicted, by scheduler.
+/// The measurements and predictions, by scheduler.
 pub struct Applications {
     /// The command in the guest.
     pub command: String,
@@ -75,13 +75,13 @@ pub struct Applications {
 pub struct OfScheduler {
     /// Its name in the kernel.
     pub name: String,
-    /// What the kernel did; `None` for a scheduler that it does not have.
+    /// The kernel's measurements; `None` for a scheduler that it does not have.
     pub kernel: Option<Measured>,
     /// The mean response time of the launcher's reads in the model, in seconds.
     pub model_read_s: Vec<f64>,
 }
 
-/// What the kernel did.
+/// Measurements of a scheduler of the kernel.
 #[derive(Default)]
 pub struct Measured {
     /// The mean response time of the launcher's reads in seconds.
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
 }
 
-/// Measures, or takes what was measured with the same module before.
+/// Measures, or takes the earlier measurements with the same module.
 pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
     process::outlive_signals()?;
@@ -260,7 +260,7 @@ fn show(found: &Applications) -> Result<()> {
     Ok(())
 }
 
-/// How a figure is named, and where its values are.
+/// The name of a figure, and the function that returns its values.
 type Figure = (&'static str, fn(&Measured) -> &Vec<f64>);
 
 const COMPARED: [Figure; 3] = [

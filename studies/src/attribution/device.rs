@@ -1,4 +1,4 @@
-//! The file system that is written to.
+//! The file system to which the writers write.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -47,9 +47,9 @@ impl Device {
 
 /// An overlay over a folder of a mounted file system, as container engines make it; unmounted when dropped.
 pub struct Overlay {
-    /// Where programs see the files.
+    /// The folder in which programs see the files.
     pub merged: Mounted,
-    /// Where the files are.
+    /// The folder that stores the files.
     pub upper: PathBuf,
 }
 

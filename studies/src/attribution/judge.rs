@@ -23,7 +23,8 @@ const REST_RIGHT: f64 = 0.8;
 /// The rows of a recording.
 pub struct Judge {
     place: Place,
-    /// Where the file system's device is on the disks. Bios of devices between are not judged a second time.
+    /// The places of the file system's device on the disks. Bios of devices between are not judged a second
+    /// time.
     places: Places,
     /// The unit of this process.
     own_unit: Option<String>,
@@ -32,7 +33,7 @@ pub struct Judge {
     paths: HashMap<u32, PathBuf>,
     /// The rows of each thread, in order of time.
     threads: HashMap<u32, Vec<Thread>>,
-    /// Bytes that were not said to be of the right unit: the unit, the file, and their number.
+    /// Bytes that were not attributed to the right unit: the unit, the file, and their number.
     misses: std::cell::RefCell<BTreeMap<(String, String), u64>>,
 }
 
@@ -71,7 +72,7 @@ pub struct Tally {
     unit_wrong: u64,
 }
 
-/// What a recording says of a bio or request.
+/// A recording's statement about a bio or request.
 struct Said<'a> {
     content: Content,
     path: Option<&'a Path>,
@@ -149,7 +150,7 @@ impl Judge {
         sectors.filter_map(move |sector| self.places.at(disk, sector))
     }
 
-    /// What was said to be of a wrong unit, or of none: the unit, the file, and the bytes.
+    /// Returns the data attributed to a wrong unit, or to none: the unit, the file, and the bytes.
     pub fn misses(&self) -> Vec<(String, String, u64)> {
         let misses = self.misses.borrow();
         misses.iter().map(|((unit, file), bytes)| (unit.clone(), file.clone(), *bytes)).collect()
@@ -157,13 +158,13 @@ impl Judge {
 
     fn said(&self, content: Content, file: Option<u32>, cause: Option<u32>, at: Timestamp) -> Said<'_> {
         let rows = cause.and_then(|tid| self.threads.get(&tid));
-        // As reports do: before its first row, a thread is what its first row says.
+        // As in reports, the first row of a thread also describes the time before it.
         let cause = rows.and_then(|rows| rows.iter().rev().find(|row| row.from <= at).or(rows.first()));
         let path = file.and_then(|id| self.paths.get(&id)).map(PathBuf::as_path);
         Said { content, path, cause }
     }
 
-    /// Whether the unit is that of the file's writer; `None` if it is not known.
+    /// Returns whether the unit is that of the file's writer; `None` if it is not known.
     fn is_in_unit(&self, said: &Said<'_>, file: &Path) -> Option<bool> {
         let unit = said.unit()?;
         let name = file.file_name()?.to_string_lossy();
@@ -171,8 +172,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Whether the unit is that of some writer, or ours, in which a file is deleted. Whose metadata is in a block, the device
-    /// does not show.
+    /// Returns whether the unit is that of some writer, or ours, in which a file is deleted. The device does
+    /// not show whose metadata is in a block.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(
@@ -188,7 +189,7 @@ impl Said<'_> {
     }
 }
 
-/// Whether a request or bio is said to be of the file and of its writer; `None` if that is not known.
+/// Returns whether a request or bio is attributed to the file and its writer; `None` if that is not known.
 fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
     let name = said.cause.and_then(|thread| thread.comm.as_deref());
     let is_path = said.path.map(|path| path == file);
@@ -201,8 +202,8 @@ fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
 }
 
 impl Tally {
-    /// Counts one sector with what was said of it; `verdict` is whether file and process are right, `in_unit` whether the
-    /// unit is.
+    /// Counts one sector with the recording's statement about it; `verdict` is whether file and process are
+    /// right, `in_unit` whether the unit is.
     fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
         let place = match verdict {
             _ if said.content == Content::Unknown => &mut self.unknown,

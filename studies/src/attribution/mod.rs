@@ -1,4 +1,5 @@
-//! `cargo studies attribution`: how much of the I/O of a file system fonio attributes to the right file, process and unit.
+//! `cargo studies attribution`: measures how much of the I/O of a file system fonio attributes to the right
+//! file, process and unit.
 //!
 //! Processes write to an ext4, xfs or btrfs on a loop device of its own: into the page cache, with fsync, with O_DIRECT, and
 //! through a mapping; then two, one after the other, with the same process id. Files are renamed, and one is deleted. Each
@@ -11,8 +12,9 @@
 //! With `--on-overlay`, they write through an overlay, and the paths must be those of the files in its upper folder.
 //! With `--short-lived`, the writers make files that they delete at once (`short.rs`).
 //!
-//! With `--lab` it runs in a whole Debian (`system.rs`): there the units are real ones of systemd, and one writer is in a container of Podman. With LVM or LUKS between the file
-//! system and the disks, the bios and requests of the disks are judged (`stack.rs`).
+//! With `--lab` it runs in a complete Debian (`system.rs`): there the units are real ones of systemd, and one
+//! writer is in a container of Podman. With LVM or LUKS between the file system and the disks, the bios and
+//! requests of the disks are judged (`stack.rs`).
 
 mod device;
 mod judge;
@@ -204,7 +206,8 @@ fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     for writer in writers {
         ended(writer)?;
     }
-    // As the kernel would do by itself, but within seconds: a worker and the journal's thread write what is dirty.
+    // The kernel would do this by itself, but not within seconds: a worker and the journal's thread write the
+    // dirty data.
     ran("sync", Command::new("sync").arg("-f").arg(files))?;
     let mut lines = String::new();
     for entry in fs::read_dir(files)? {

@@ -1,4 +1,4 @@
-//! Files that exist only for a moment: how many of their bytes have the path of the right one.
+//! Files that exist only for a moment: measures how many of their bytes have the path of the right one.
 //!
 //! Each writer makes files, writes them with fsync, and deletes them at once. It notes when it began and ended each file. A
 //! bio of data that the writer caused in that time is of that file.
@@ -21,7 +21,7 @@ use super::{ROLE, Result};
 /// The files that each writer makes.
 const FILES: usize = 400;
 
-/// What a writer does; its name is that of its process.
+/// The load of each writer; its name is that of its process.
 const WRITERS: [(&str, Load); 5] = [
     ("database1", Load::Journal),
     ("database2", Load::Journal),
@@ -32,11 +32,11 @@ const WRITERS: [(&str, Load); 5] = [
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rollback journal: the same name each time, beside the database.
+    /// A rollback journal: the same name each time, next to the database.
     Journal,
     /// Another name each time, in one of several folders.
     Temporary,
-    /// A file that replaces another one, which is so deleted without being named.
+    /// A file that replaces another one. The other file is deleted without being named.
     Replaced,
 }
 

@@ -1,4 +1,4 @@
-//! Devices between the file system and the disks: LVM and LUKS, and where their sectors are on the disks.
+//! Devices between the file system and the disks: LVM and LUKS, and the places of their sectors on the disks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ const NAME: &str = "attribution";
 /// The part of a volume that is on the first disk: less than the files need, so that they are on both.
 const FIRST_DISK: &str = "32M";
 
-/// What lies between the file system and the disks.
+/// The layers between the file system and the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Nothing,
@@ -50,7 +50,7 @@ impl Stack {
         }
     }
 
-    /// Makes it on two disks, which are overwritten.
+    /// Makes the stack on two disks, which are overwritten.
     pub fn make(self, disks: [&str; 2], scratch: &Path) -> Result<Stacked> {
         let [first, second] = disks;
         let mut made =
@@ -70,7 +70,7 @@ impl Stacked {
         let key = scratch.join("key");
         fs::write(&key, "not a secret")?;
         let key = key.to_string_lossy().into_owned();
-        // Few rounds: the key is known anyway, and a simulated processor is slow.
+        // Few rounds are enough: the key is known anyway, and a simulated processor is slow.
         let rounds = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
         let format = ["--batch-mode", "luksFormat", "--type", "luks2", "--key-file", &key, &self.path];
         ran("cryptsetup", Command::new("cryptsetup").args(rounds).args(format))?;
@@ -118,7 +118,7 @@ struct Part {
     on_disk: u64,
 }
 
-/// Where the sectors of the file system's device are on the disks.
+/// The places on the disks of the sectors of the file system's device.
 pub struct Places(Vec<Part>);
 
 impl Places {

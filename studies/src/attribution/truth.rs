@@ -1,6 +1,6 @@
-//! Where the data of each file and the journal are on the device: `filefrag`; for the journal, `debugfs` or `xfs_db`. On btrfs,
-//! `filefrag` prints addresses of the file system, and `btrfs inspect-internal` prints where these are on the device; btrfs has
-//! no journal.
+//! The place on the device of each file's data and of the journal: `filefrag`; for the journal, `debugfs` or
+//! `xfs_db`. On btrfs, `filefrag` prints addresses of the file system, and `btrfs inspect-internal` prints
+//! where these are on the device; btrfs has no journal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn log_of_xfs(device: &str) -> Result<(u64, u64, PathBuf)> {
     let told = ask(&["-c", "sb 0", "-c", "print logstart logblocks"])?;
     let numbers: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once('=')?.1.trim())).collect();
     let [start, blocks] = numbers[..] else { return Err(format!("xfs_db printed {told:?}").into()) };
-    // Such as `0x64032 (409650)`.
+    // For example, `0x64032 (409650)`.
     let place = ask(&["-c", &format!("convert fsblock {start} daddr")])?;
     let first = place.split(['(', ')']).nth(1).ok_or("xfs_db did not convert the place of the log")?;
     Ok((first.parse()?, blocks.parse::<u64>()? * 8, PathBuf::new()))

@@ -1,4 +1,4 @@
-//! The writers: what they write, and the units in which they run.
+//! The writers: their I/O, and the units in which they run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ impl Place {
         }
     }
 
-    /// Whether this writer exists here.
+    /// Returns whether this writer exists here.
     pub fn has(self, kind: &str) -> bool {
         self == Place::Units || kind != "container"
     }
@@ -73,7 +73,7 @@ impl Groups {
             let unified = unified.ok_or("no cgroup2 is mounted")?;
             for kind in WRITERS.iter().filter(|kind| place.has(kind)) {
                 let dir = unified.join(place.unit(kind));
-                // One that is left from a run that was killed is used again.
+                // A control group that an interrupted run left is used again.
                 fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
                 groups.dirs.push(dir);
             }
@@ -188,7 +188,7 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     for at in (0..MAPPED_BYTES).step_by(4096) {
-        // SAFETY: `at` is inside the mapping, which nobody else uses.
+        // SAFETY: `at` is inside the mapping, which no other code uses.
         unsafe { mapped.cast::<u8>().add(at).write(1) };
     }
     pause();
@@ -199,7 +199,7 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
 
 /// Writes in a child. The child of the second writer gets the process id that the child of the first had.
 fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
-    // Not in `dir`: it would have a place on the device.
+    // The file is not in `dir`, because it would have a place on the device.
     let noted = dir.with_extension("pid");
     let wanted = match kind {
         "reused2" => Some(fs::read_to_string(&noted)?.trim().parse::<i32>().map_err(io::Error::other)?),
@@ -215,7 +215,7 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
             let own = std::process::id().cast_signed();
             let is_it = wanted.is_none_or(|wanted| wanted == own);
             let written = if is_it { synced(path, 20) } else { Ok(()) };
-            // Long enough that the recorder sees the child, and that the child has ended before the next one begins.
+            // The child lives long enough for the recorder to see it, and ends before the next one begins.
             if is_it {
                 std::thread::sleep(Duration::from_millis(100));
             }

@@ -42,9 +42,9 @@ impl Kind {
         }
     }
 
-    /// Whether the comparison must find a slower device. If a device's speed varies by half, or has a memory of
-    /// seconds, two runs of it differ as much as it differs from the slower device: then the comparison must only not
-    /// call equal devices different.
+    /// Returns whether the comparison must find a slower device. If a device's speed varies by half, or has a
+    /// memory of seconds, two runs of it differ as much as it differs from the slower device: then the
+    /// comparison must only not call equal devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }

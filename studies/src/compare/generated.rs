@@ -8,11 +8,11 @@ use xtask::results::{Cell, StudyResult};
 
 use super::generate::{self, Kind, Plan};
 
-/// Doubled medians must be found in this many of this many pairs.
+/// The number of pairs in which doubled medians must be found, and the number of all pairs.
 const DOUBLED: (usize, usize) = (48, 50);
 /// The same for a device slower by 20 percent, in 60 s.
 const SLOWER: (usize, usize) = (18, 20);
-/// Equal devices may be called different in this share of pairs.
+/// The share of pairs in which equal devices may be called different.
 const FALSE_CLAIMS: f64 = 0.05;
 
 /// Compares `pairs` pairs of equal series, and series that differ; fails if a bound is broken.
@@ -105,7 +105,7 @@ fn wrong(all: &[Comparison]) -> usize {
     all.iter().filter(lower).count()
 }
 
-/// The figures that were claimed most often.
+/// The figures with the most claims.
 fn most(claims: &[String]) -> String {
     let mut counts: Vec<(usize, &String)> = Vec::new();
     for claim in claims {

@@ -1,4 +1,5 @@
-//! `cargo studies compare`: how often a comparison claims a difference, for equal and for different recordings.
+//! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
+//! recordings.
 //!
 //! Uses generated series whose truth is known (`generated.rs`), or with `--real` recordings of fio on an emulated eMMC,
 //! whose times are multiplied for the slower one.

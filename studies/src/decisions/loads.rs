@@ -26,7 +26,7 @@ impl Load {
         format!("{}-{}", self.scheduler, self.name)
     }
 
-    /// Its line for `decisions.sh`.
+    /// Returns its line for `decisions.sh`.
     pub(super) fn line(&self) -> String {
         format!("{}|{}|{}|{}\n", self.file(), self.scheduler, self.settings, self.options)
     }

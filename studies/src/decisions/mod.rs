@@ -162,11 +162,11 @@ fn requests(csv: &str) -> Result<Vec<Request>> {
     Ok(found)
 }
 
-/// A model that is asked beside a kernel.
+/// A model that gets the same requests as a kernel.
 struct Beside {
     /// The inputs with the model's answers.
     vector: String,
-    /// What the kernel issued, in order.
+    /// The requests that the kernel issued, in order.
     issued: Vec<u64>,
     /// How many of these the model decided too.
     equal: usize,

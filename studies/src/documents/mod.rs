@@ -1,8 +1,8 @@
 //! `cargo studies documents`: writes the tables of figures in documents from the results.
 //!
 //! `<!-- results: ID -->` … `<!-- end -->` holds the table of a result, `<!-- results: ID: COLUMN, COLUMN -->` some of its
-//! columns, and `<!-- papers: PREFIX -->` a line for each result whose id begins so. Nothing between the two lines is written
-//! by hand.
+//! columns, and `<!-- papers: PREFIX -->` a line for each result whose id has this prefix. The text between
+//! the two lines is always generated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

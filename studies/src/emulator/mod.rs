@@ -107,9 +107,9 @@ pub fn experiments(name: &str) -> Vec<(String, Protocol, f64)> {
 
 /// The result of an experiment.
 pub struct Measured {
-    /// By fio's clock, in the experiment's unit.
+    /// The number by fio's clock, in the experiment's unit.
     pub figure: f64,
-    /// By the model's clock, for the same requests.
+    /// The number by the model's clock, for the same requests.
     pub model: f64,
     pub requests: u64,
 }
@@ -156,7 +156,7 @@ pub fn fio_arguments(protocol: &Protocol) -> Vec<String> {
     arguments
 }
 
-/// The result, from what fio printed and from the time that the model was busy.
+/// The result, from fio's output and from the time for which the model was busy.
 pub fn figures(protocol: &Protocol, said: &Value, busy_ns: u64) -> Result<Measured> {
     let side = &said["jobs"][0][if direction(protocol).ends_with("read") { "read" } else { "write" }];
     let requests = side["total_ios"].as_u64().context("fio counts its requests")?;

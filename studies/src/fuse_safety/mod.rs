@@ -39,7 +39,7 @@ const OPERATIONS: &str = "1000000";
 const GUEST_OPERATIONS: &str = "20000";
 const GUEST_FILES: &str = "100000";
 const GUEST_MEMORY_MIB: u64 = 3072;
-/// Kernels without and with passthrough of whole files.
+/// Kernels without and with passthrough of complete files.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
 /// The name under which this program is one side of a part, started by the emulator.

@@ -45,7 +45,8 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// The C library has a table of the most links of a file by kind of file system, and FUSE is not in it.
+/// The C library has a table of the maximum number of links of a file by kind of file system, and FUSE is not
+/// in it.
 const NOT_TRIED: &str = "link::link_count_max";
 
 /// Default number of operations; `FONIO_FSX_OPERATIONS` overrides it.

@@ -1,7 +1,9 @@
-//! `cargo studies guests`: how well measurements in guests repeat, and how near they are to the model.
+//! `cargo studies guests`: measures how well measurements in guests repeat, and how near they are to the
+//! model.
 //!
-//! *Repeatable*: the same jobs on an idle machine and next to two busy loops. *Mixed load*: a reader and two writers,
-//! started at sixteen different times. *Model*: fio's figures of emulated cards in a guest, compared with the model's.
+//! *Repeatable*: the same jobs on an idle machine and during two busy loops. *Mixed load*: a reader and two
+//! writers, started at sixteen different times. *Model*: fio's figures of emulated cards in a guest, compared
+//! with the model's.
 //! *Equal*: comparisons of equal devices, which should find no difference.
 
 use std::path::Path;
@@ -26,7 +28,7 @@ const MODEL_WITHIN: f64 = 0.05;
 /// The promise: the time until a guest runs its command, in seconds of this machine.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device of the jobs, whose writes are the most uneven.
+/// The device of the jobs: its writes are the most uneven ones.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
@@ -71,7 +73,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Busy loops beside a guest; they end when this is dropped.
+/// Busy loops that run during a guest's job; they end when this is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -93,7 +95,7 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs both jobs several times, idle and beside busy loops. Returns the number of broken promises.
+/// Runs both jobs several times, idle and during busy loops. Returns the number of broken promises.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
         "The same jobs {RUNS} times on this machine as it is, and {RUNS} times beside two busy loops, by the guest's clock:\n"
@@ -140,7 +142,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// A reader beside two writers at depth 1, sixteen times with other think times.
+/// A reader during two writers at depth 1, sixteen times with other think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
         "A reader beside two writers on {CARD}, {STARTS} starts with other random think times (mean response, ms):\n"
@@ -282,7 +284,7 @@ fn mark(is_broken: bool) -> &'static str {
     if is_broken { "*" } else { "" }
 }
 
-/// Runs `script` on an emulated device in a guest. Returns what it printed, and the seconds until it began.
+/// Runs `script` on an emulated device in a guest. Returns its output, and the seconds until it began.
 fn emulated(fonio: &Path, profile: &str, written: u64, script: &str) -> Result<(String, f64)> {
     let mut command = process::bound_to_this(fonio);
     command.args(["device", "emulate", profile, "--json", "--in", KERNEL, &format!("--written={written}B")]);

@@ -1,5 +1,6 @@
-//! `cargo studies live`: how often a trial on the machine in use claims a difference where there is none, and whether it
-//! finds one where there is one. Real runs with short slices, on an emulated card under a real load.
+//! `cargo studies live`: measures how often a trial on the machine in use claims a difference where there is
+//! none, and whether it finds one where there is one. Real runs with short slices, on an emulated card under
+//! a real load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -23,7 +24,7 @@ struct Case {
     what: &'static str,
     /// The fix, which is tested on the emulated card.
     fix: &'static str,
-    /// What the machine does meanwhile.
+    /// The machine's load meanwhile.
     load: Load,
     /// How long a run may last.
     lasting: &'static str,

@@ -1,5 +1,6 @@
-//! Figure 4 of Jeong and Won 2014: what a camcorder and a gallery do to the user partition of a Galaxy S3. Their
-//! databases are on another partition there, and in memory here, so that the device holds the user partition alone.
+//! Figure 4 of Jeong and Won 2014: the I/O of a camcorder and a gallery on the user partition of a Galaxy S3.
+//! Their databases are on another partition there, and in memory here, so that the device holds only the user
+//! partition.
 
 use anyhow::Result;
 use fonio_analysis::{Analysis, Group};
@@ -87,7 +88,8 @@ fn buffered(analysis: &Analysis) -> Option<f64> {
     percent(count(Group::Reads) + count(Group::WriteAsync), count(Group::Reads) + count(Group::Writes))
 }
 
-/// The share of data among the requests of a workload that only writes. What is only read belongs to mounting.
+/// The share of data among the requests of a workload that only writes. Kinds of data that are only read
+/// belong to mounting.
 fn data_writes(analysis: &Analysis) -> Option<f64> {
     let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
     let (all, data) = written.fold((0, 0), |(all, data), kind| {

@@ -1,5 +1,5 @@
 //! Table 1 of Jeong and Won 2014: the file systems of six phones, and which of them fonio can make. A configuration is no
-//! measurement: where fonio has it, it was chosen to be the same, so nothing is scored.
+//! measurement: if fonio has it, it was chosen to be the same, so nothing is scored.
 
 use anyhow::Result;
 use fonio_host::Filesystem;

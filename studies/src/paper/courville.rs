@@ -18,7 +18,7 @@ use super::runs::{Named, OfGroup, OfRuns, Runs};
 
 const DEVICE: &str = "nexus5";
 
-/// Without `--full`, only workloads no longer than this run.
+/// The maximum length of workloads that run without `--full`.
 const SHORT_MS: f64 = 8_000.0;
 
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
@@ -202,7 +202,7 @@ fn plural(group: &str) -> Group {
     if group == "read" { Group::Reads } else { Group::Writes }
 }
 
-/// Returns the report's group of requests for a key such as `writes_below_16k`.
+/// Returns the report's group of requests for a key, for example `writes_below_16k`.
 fn group_of(key: &str) -> Result<Group> {
     [Group::Reads, Group::Writes, Group::All]
         .into_iter()

@@ -1,5 +1,5 @@
 //! Figures 11 and 12: how long the processors worked, and waited for storage, while WebBench ran. Both run in a guest: a
-//! machine's ticks contain all that runs on it.
+//! machine's ticks include everything that runs on it.
 
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;

@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
-/// For published gains close to none.
+/// The quantity for published gains close to none.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
 /// The workloads of both figures, and the shares of them that run.
@@ -113,7 +113,8 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Returns the row of a workload on NILFS2, with F2FS beside it. NILFS2 and ext3 are measured at the same place.
+/// Returns the row of a workload on NILFS2, compared with F2FS. NILFS2 and ext3 are measured at the same
+/// place.
 fn log_structured(
     published: &Published,
     runs: &mut Runs,

@@ -235,8 +235,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that holds if no effect larger than `most` shows: every run lies within that
-    /// factor of 1.
+    /// Returns the row of a statement that holds if there is no effect larger than `most`: every run lies
+    /// within that factor of 1.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -279,7 +279,7 @@ impl Row {
         Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
-    /// Returns a row of ours that has no published number beside it, so that nothing is compared.
+    /// Returns a row of ours without a published number, so that nothing is compared.
     pub(super) fn ours_alone(what: impl Into<String>, ours: impl Into<String>, why: &str) -> Row {
         Row::new(what, Row::in_words("-", ours), false, Verdict::Cannot, why)
     }

@@ -45,12 +45,12 @@ pub(super) struct Runs {
 /// The guest for what this kernel lacks.
 const GUEST: &str = "lab:6.12";
 
-/// Where something runs.
+/// The machine or guest in which something runs.
 #[derive(Clone, Debug)]
 pub(super) struct At {
     /// `None` for this machine.
     guest: Option<String>,
-    /// What this kernel lacks, if that is why it runs in a guest.
+    /// The feature that this kernel lacks, if that is why it runs in a guest.
     missing: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl At {
         self.guest.is_some()
     }
 
-    /// Returns where our number is from, for a row; empty for this machine.
+    /// Returns the origin of our number, for a row; empty for this machine.
     pub(super) fn noted(&self) -> String {
         match (&self.guest, &self.missing) {
             (None, _) => String::new(),
@@ -164,7 +164,8 @@ impl Runs {
         Ok(found)
     }
 
-    /// Returns where to run what needs these file systems: here if this kernel has them all and no guest was asked for.
+    /// Returns the place to run workloads that need these file systems: here if this kernel has them all and
+    /// no guest was requested.
     pub(super) fn place_for(&self, filesystems: &[Filesystem]) -> At {
         if self.guest.is_some() {
             return At { guest: self.guest.clone(), missing: None };
@@ -176,7 +177,7 @@ impl Runs {
         }
     }
 
-    /// Returns a guest, for what only a guest can show: the one that was asked for, or the usual one.
+    /// Returns a guest, for figures that only a guest can show: the requested one, or the usual one.
     pub(super) fn guest(&self) -> At {
         At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
     }
@@ -350,7 +351,7 @@ impl Runs {
                 self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
             }
         };
-        // If this process is killed, the run ends and undoes what it made.
+        // If this process is killed, the run ends and undoes its changes.
         let mut command = process::bound_to_this(program);
         command.args(words).arg("--json").stderr(Stdio::inherit());
         let output = command.output().context("cannot start fonio")?;

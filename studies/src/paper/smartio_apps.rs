@@ -1,7 +1,8 @@
-//! Figure 10, and the gains of Figure 13: what SmartIO does for apps that are launched.
+//! Figure 10, and the gains of Figure 13: SmartIO's effect on apps that are launched.
 //!
-//! The study compares with CFQ, which current kernels no longer have: in the guest, BFQ stands for it, and a model in virtual
-//! time beside that. The study's apps were launched alone or in daily use; ours are launched while others are installed.
+//! The study compares with CFQ, which current kernels no longer have. In the guest, BFQ stands for it; in
+//! virtual time, a model of CFQ does. The study's apps were launched alone or in daily use; ours are launched
+//! while others are installed.
 
 use anyhow::{Context, Result};
 
@@ -43,7 +44,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// What SmartIO's runs have over BFQ's.
+/// Returns the ratio of SmartIO's runs to BFQ's.
 pub(super) fn ratio(found: &Applications, of: fn(&applications::Measured) -> &Vec<f64>) -> Result<Measured> {
     let values = |name: &str| {
         let kernel = found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;

@@ -47,8 +47,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What SmartIO changes, in a guest beside an installer and a backup; BFQ stands for CFQ. In the study, the app ran alone; then, no
-/// write would be there to wait for.
+/// Returns SmartIO's gains in a guest during an installation and a backup; BFQ stands for CFQ. In the study,
+/// the app ran alone; then, it would have no write to wait for.
 fn gains(told: &Facebook, runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let [cfq, smartio] = told.cold_launch.get(FITTED).context("the S5 has a published launch")?;

@@ -1,8 +1,9 @@
-//! Figure 14: power. Nobody measured it here; this is an estimate from measured shares of time and published currents.
+//! Figure 14: power. It was not measured here; this is an estimate from measured shares of time and published
+//! currents.
 //!
-//! The phone takes a current for its screen, one while its processor is awake, and one more while it runs. A scheduler changes for
-//! how long the processor runs and how long everything takes. The flash does the same work under each, and the published
-//! currents do not have it.
+//! The phone draws one current for its screen, one while its processor is awake, and one more while the
+//! processor runs. A scheduler changes how long the processor runs and how long everything takes. The flash
+//! does the same work under each scheduler, and the published currents do not include it.
 
 use anyhow::{Context, Result};
 

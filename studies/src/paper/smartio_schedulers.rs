@@ -84,7 +84,7 @@ fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     }
 }
 
-/// The slowdowns of as many readers and writers on a phone, by kind of I/O.
+/// The slowdowns of equal numbers of readers and writers on a phone, by kind of I/O.
 pub(super) fn slowdowns(
     name: &str,
     policy: Policy,
@@ -148,8 +148,9 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
 const UNSCORED: &str = "none is scored: the author of the models had read the study. No number was changed after the first \
                         comparison. Four of the twelve rest on assumed times";
 
-/// Which mechanism a modelled slowdown lacks. The numbers follow from the S5's published slowdowns and response times
-/// alone: how many writes completed for each read, and how long a read and a write together took.
+/// Returns the mechanism that a modelled slowdown lacks. The numbers follow from the S5's published slowdowns
+/// and response times alone: how many writes completed for each read, and how long a read and a write
+/// together took.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {
@@ -181,7 +182,8 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
 const ASSUMED: &str =
     "the Razr's response times alone are assumed, not published, so this says nothing about the schedulers";
 
-/// The two numbers that the study gives about other phones: the greatest gain of reads and the greatest cost of writes.
+/// The two numbers that the study gives about other phones: the maximum gain of reads and the maximum cost of
+/// writes.
 fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let told = &published.smartio.s5_slowdown;
     let gain = told.read_slowdown_gain_max.as_ref().context("no greatest gain is published")?;
@@ -316,7 +318,7 @@ pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
     ])
 }
 
-/// Algorithm 6.2: how much of a queue may be in flight.
+/// Algorithm 6.2: how many requests of a queue may be in flight.
 pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let told = &published.smartio.scheduler;
     let beside = in_flight_of_a_queue(true).to_string();
@@ -348,7 +350,7 @@ fn read(id: u64, class: Class, level: u8) -> Request {
     }
 }
 
-/// Dispatches until the scheduler gives no more.
+/// Dispatches requests until the scheduler gives no more.
 fn dispatched(scheduler: &mut SmartIo, now: Timestamp) -> Vec<Request> {
     let mut gone = Vec::new();
     while let Some(request) = scheduler.dispatch(now, gone.len() as u32) {
@@ -368,7 +370,7 @@ fn in_flight_of_a_queue(beside_another: bool) -> usize {
     dispatched(&mut scheduler, Timestamp(0)).len()
 }
 
-/// When a queue that may not give more makes room for another one.
+/// The instant at which a queue that may give no more requests makes room for another one.
 fn slice_of_full_queue() -> String {
     let mut scheduler = unlimited();
     for id in 0..MANY {

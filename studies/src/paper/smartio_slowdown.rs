@@ -20,9 +20,9 @@ use super::smartio_schedulers;
 pub(super) struct Slowdowns {
     cfq: BTreeMap<String, f64>,
     smartio: BTreeMap<String, f64>,
-    /// The greatest reduction of a read slowdown by SmartIO over all phones.
+    /// The maximum reduction of a read slowdown by SmartIO over all phones.
     pub(super) read_slowdown_gain_max: Option<Greatest>,
-    /// The greatest increase of a write slowdown.
+    /// The maximum increase of a write slowdown.
     pub(super) write_slowdown_cost_max: Option<Greatest>,
 }
 

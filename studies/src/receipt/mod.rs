@@ -20,7 +20,7 @@ use crate::process;
 
 /// The file with the published table.
 const PUBLISHED: &str = include_str!("../../published.toml");
-/// The size of a device; of one whose free space is in pieces, so that it is filled soon.
+/// The size of a device; and that of a device whose free space is in pieces, small enough to be filled soon.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
 /// The size of the pieces.
@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const MEAN_DIFFERENCE: f64 = 0.05;
 const KIB_DIFFERENCE: f64 = 0.1;
 
-/// Its part that this study reads.
+/// The part of the published figures that this study reads.
 #[derive(Debug, Deserialize)]
 struct Published {
     sqlite_receipt: Receipts,
@@ -71,13 +71,13 @@ struct Condition {
     because: String,
 }
 
-/// What fonio says.
+/// The figures that fonio reports.
 #[derive(Debug)]
 struct Said {
     transactions: u64,
     /// The means of writes, flushes and KiB.
     mean: [f64; 3],
-    /// Writes and flushes of most transactions, and of how many.
+    /// The writes and flushes of most transactions, and the number of these transactions.
     usual: (f64, f64, u64),
 }
 
@@ -89,7 +89,7 @@ pub struct Arguments {
     words: Vec<String>,
 }
 
-/// Measures the rows whose names contain one of the words, or all of them.
+/// Measures the rows whose names contain one of the words, or all rows.
 pub fn run(Arguments { words }: &Arguments) -> Result<()> {
     let published: Published = toml::from_str(PUBLISHED).context("published.toml cannot be read")?;
     let published = published.sqlite_receipt;
@@ -193,7 +193,7 @@ impl Row {
             "xfs" => Filesystem::Xfs,
             other => bail!("`{other}` is not a file system of this benchmark"),
         };
-        // What the ledger has is undone when it is closed, and by the next run after a kill.
+        // Changes in the ledger are undone when it is closed, or by the next run after a kill.
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;

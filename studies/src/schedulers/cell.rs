@@ -1,4 +1,5 @@
-//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one scheduler on one device, in one guest.
+//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one
+//! scheduler on one device, in one guest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,20 +21,21 @@ pub struct Variant {
     pub scheduler: &'static str,
     /// Settings of the scheduler and the queue, and fio's options for I/O classes, as `compare.sh` takes them.
     pub words: &'static [&'static str],
-    /// Whether it is the kernel's with its default settings.
+    /// Whether it is a scheduler of the kernel with its default settings.
     pub is_stock: bool,
 }
 
 impl Variant {
-    /// Whether SmartIO's reads are compared with its reads: it is the kernel's, tuned or not, without I/O classes, which
-    /// somebody would have to set for each program, and with the queue's usual settings.
+    /// Returns whether SmartIO's reads are compared with this variant's reads: it is a scheduler of the
+    /// kernel, tuned or not, with the queue's usual settings, and without I/O classes, which a user would
+    /// have to set for each program.
     pub fn is_rival(&self) -> bool {
         self.scheduler != SMARTIO
             && !self.has_small_requests()
             && !self.words.iter().any(|word| CLASSES.contains(word))
     }
 
-    /// Whether the queue splits large requests; only the part `files` has any.
+    /// Returns whether the queue splits large requests; only the part `files` has any.
     pub fn has_small_requests(&self) -> bool {
         self.words == SMALL
     }
@@ -88,12 +90,12 @@ pub const VARIANTS: [Variant; 14] = [
 ];
 /// The variant that is to win.
 pub const SMARTIO: &str = "smartio";
-/// How a profile is emulated: options of `fonio device emulate`, each followed by a space.
+/// Returns how a profile is emulated: options of `fonio device emulate`, each followed by a space.
 ///
-/// Where a program reads what was never written, these devices read no flash, and reads would not meet writes on their dies; so
-/// all that the parts read is written. The guest's processor serves the device, and is too slow for UFS 3.1 at its speed; the
-/// bounds of schedulers stay what they are. The Galaxy S5 and the A1 card have one die and are as they were when the policy was
-/// tuned.
+/// These devices read no flash for data that was never written, and reads would not meet writes on their
+/// dies. Therefore, all data that the parts read is written before. The guest's processor serves the device,
+/// and is too slow for UFS 3.1 at its speed; the bounds of schedulers stay what they are. The Galaxy S5 and
+/// the A1 card have one die and are as they were when the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",
@@ -105,9 +107,9 @@ pub fn emulated(profile: &str) -> &'static str {
 /// Values by run and operation (`1x1 read`, in µs), for each start.
 pub type Values = BTreeMap<String, Vec<f64>>;
 
-/// Where and how one part is measured.
+/// The place and the conditions in which one part is measured.
 pub struct Cell {
-    /// The device's profile; of no meaning for `cost`.
+    /// The device's profile; without meaning for `cost`.
     pub profile: &'static str,
     /// The scheduler.
     pub variant: &'static Variant,
@@ -125,7 +127,7 @@ impl Cell {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
     }
 
-    /// The script that measures it, and those that it reads.
+    /// The script that measures the part, and the files that the script reads.
     pub fn scripts(&self) -> &'static [&'static str] {
         match self.part {
             "many" => &["many.sh", "compare.sh"],
@@ -134,7 +136,7 @@ impl Cell {
         }
     }
 
-    /// The file with the cell's results. Other inputs have other files.
+    /// The file with the cell's results. Other inputs give another file.
     pub fn file(&self, folder: &Path, versions: &str) -> PathBuf {
         let name: String = self
             .name()
@@ -211,7 +213,7 @@ fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
     Ok(text)
 }
 
-/// What the script printed: fio's JSON objects, and lines `== NAME VALUE`.
+/// Parses the script's output: fio's JSON objects, and lines `== NAME VALUE`.
 fn values(text: &str) -> Result<Values> {
     let mut found = Values::new();
     let mut rest = text;

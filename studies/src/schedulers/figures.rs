@@ -14,7 +14,7 @@ pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Ve
     Some(pairs.map(|(beside, alone)| beside / alone).collect())
 }
 
-/// The least, the median and the greatest one of [`slowdowns`].
+/// The minimum, the median and the maximum of [`slowdowns`].
 pub(super) fn slowdown(values: &Values, beside: &str, alone: &str) -> Option<[f64; 3]> {
     points(&slowdowns(values, beside, alone)?)
 }

@@ -1,4 +1,4 @@
-//! Which goals of SmartIO hold, which fail, and which the starts do not decide.
+//! The goals of SmartIO: which hold, which fail, and which the starts do not decide.
 //!
 //! Start `n` of a scheduler is compared with start `n` of another one: both had the same think times. The interval of the
 //! ratio is that of `fonio_analysis::compare::interval`, at 95 % for all comparisons of a goal together.
@@ -16,11 +16,11 @@ const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.8
 const THROUGHPUT: f64 = 0.97;
 /// The processor's time for a request is at most this multiple of mq-deadline's.
 const COST: f64 = 1.10;
-/// The parts and runs in which reads are beside writes.
+/// The parts and runs in which reads and writes run at the same time.
 const BESIDE: [(&str, &str); 6] =
     [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside"), ("files", "copy")];
 
-/// What the starts say of a goal.
+/// The starts' answer for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Holds,
@@ -37,7 +37,7 @@ impl Outcome {
         }
     }
 
-    /// Of a goal with several conditions.
+    /// Combines the outcomes of a goal with several conditions.
     fn and(self, other: Outcome) -> Outcome {
         match (self, other) {
             (Outcome::Fails, _) | (_, Outcome::Fails) => Outcome::Fails,
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-/// Whether the interval of `own` over `most` says that it is at most that.
+/// Compares `own` with `most`; the goal holds if the interval of their ratio is at most 1.
 fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     let change = compare_rounds(&[(most, own)]).remove(0);
     let outcome = match (change.low, change.high) {
@@ -58,8 +58,8 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Whether `own` is less than each of the others: "less" and "more" are claimed from 5 percent on, as everywhere in fonio,
-/// because equal things differ by less between two boots of a guest.
+/// Compares `own` with each of the others; it must be less than each. "Less" and "more" are claimed from 5
+/// percent on, as everywhere in fonio, because equal things differ by less between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);
@@ -93,7 +93,7 @@ fn say(outcome: Outcome, what: &str) {
     println!("{:<15}{what}", outcome.words());
 }
 
-/// What a read alone is called in a part.
+/// Returns the name of a read alone in a part.
 pub(super) fn alone(part: &str) -> &'static str {
     match part {
         "deep" => "one-alone read",
@@ -173,7 +173,7 @@ fn show_study(profile: &str, part: &str, study: [f64; 2], values: Option<&Values
     );
 }
 
-/// Reads beside writes are faster than under each of the kernel's schedulers.
+/// Shows whether reads during writes are faster than under each of the kernel's schedulers.
 fn show_beside<'a>(
     profile: &str,
     part: &'static str,
@@ -181,7 +181,7 @@ fn show_beside<'a>(
     of: &impl Fn(&'static str, &'static str) -> Option<&'a Values>,
 ) {
     let times = |variant| slowdowns(of(variant, part)?, &format!("{run} read"), alone(part));
-    // What it costs: how many times as long as alone writes took there.
+    // The cost: the time of writes relative to writes alone there.
     let writes = |variant| {
         let times = slowdown(of(variant, part)?, &format!("{run} write"), "write-alone write")?[1];
         Some(format!(" (writes {times:.2} times)"))

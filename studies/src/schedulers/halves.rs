@@ -1,5 +1,5 @@
-//! Whether the comparison of the goals tells equal things apart: two halves of the starts of one cell, drawn at random, as if
-//! they were two schedulers.
+//! Checks whether the comparison of the goals finds differences between equal things: two halves of the
+//! starts of one cell, drawn at random, are compared as if they were two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;
@@ -13,14 +13,14 @@ use super::goals::alone;
 const DIVISIONS: usize = 50;
 const SEED: u64 = 0x0a_a0;
 
-/// What the halves said.
+/// The results of comparing halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     /// Comparisons.
     all: usize,
-    /// Those with a claim of less or more, which needs 5 percent.
+    /// The comparisons that claim less or more, which needs 5 percent.
     claims: usize,
-    /// Those whose interval does not hold 1, however near it is.
+    /// The comparisons whose interval does not contain 1, however near it is.
     intervals: usize,
 }
 
@@ -58,7 +58,7 @@ fn divide(starts: &[f64], random: &mut Random) -> Tally {
     tally
 }
 
-/// Prints how often equal things were told apart.
+/// Prints how often a difference between equal things was claimed.
 pub(super) fn show(results: &Results) {
     let mut random = Random::new(SEED);
     let (mut sum, mut cells) = (Tally::default(), 0);

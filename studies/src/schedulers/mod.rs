@@ -1,8 +1,8 @@
 //! `cargo studies schedulers`: SmartIO and the kernel's schedulers, in guests whose clock counts instructions.
 //!
-//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept, so that a run
-//! that was stopped goes on where it was; a cell counts again when the module, fonio, the script or the kernel changes. The goals
-//! (`goals.rs`) come last.
+//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept,
+//! so a run that was stopped continues where it was; a cell is measured again when the module, fonio, the
+//! script or the kernel changes. The goals (`goals.rs`) come last.
 
 mod cell;
 mod figures;
@@ -30,12 +30,12 @@ const KERNEL: &str = "6.12";
 /// The device of the study, on which the policy was tuned; it has a depth of 1. The others have depths of 1, 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
-/// The parts of the script, and how often each starts: quick, and else.
+/// The parts of the script, and the number of starts of each: with `--quick`, and without.
 const PARTS: [(&str, [u32; 2]); 5] =
     [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
 /// I/Os of each process, quick and else.
 const IOS: [u32; 2] = [200, 1000];
-/// Where the processor's time for a request is measured: not on a profile.
+/// The place at which the processor's time for a request is measured: not on a profile.
 const IN_MEMORY: &str = "memory";
 
 /// The scripts of all parts.
@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
-    // It serves the devices, and its processor time is part of their times.
+    // fonio serves the devices, and its processor time is part of their times.
     let program = short(&std::fs::read(&fonio)?);
     let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
     let scripts: BTreeMap<&str, Vec<u8>> = SCRIPTS.into_iter().zip(scripts).collect();
@@ -147,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let missing: Vec<&Cell> =
         cells.iter().filter(|cell| !cell.file(&folder, &versions(cell)).exists()).collect();
-    // The next cell, and how many are done; the first failure ends all.
+    // The next cell, and the number of finished ones; the first failure ends the study.
     let state = Mutex::new((0_usize, 0_usize));
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -210,7 +210,7 @@ fn cells(options: &Options) -> Vec<Cell> {
             cells.push(cell);
         }
     };
-    // The competitors first, so that an early stop leaves what matters most.
+    // The competitors come first, so that an early stop leaves the most important cells.
     let mut variants: Vec<_> = VARIANTS.iter().collect();
     variants.sort_by_key(|variant| !variant.is_stock && variant.name != SMARTIO);
     for profile in &options.profiles {

@@ -1,5 +1,5 @@
-//! The rounds: each is one run of a program on an emulated card and up to 250 power cuts. The state has the rounds that
-//! are done, so an interrupted study goes on where it was.
+//! The rounds: each is one run of a program on an emulated card and up to 250 power cuts. The state records
+//! the finished rounds, so an interrupted study continues where it was.
 
 #[allow(dead_code, reason = "the test uses the rest")]
 #[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
@@ -132,7 +132,7 @@ fn server() -> Result<Command, Box<dyn Error>> {
     Ok(command)
 }
 
-/// What a transaction costs without cuts and without the disturbing process.
+/// Measures the cost of a transaction without cuts and without the disturbing process.
 fn costs(library: &Path) -> Result<(), Box<dyn Error>> {
     println!(
         "Writes, flushes and KiB of the device for each transaction (5 rows, {} s on `{PROFILE}`, ext4):\n",

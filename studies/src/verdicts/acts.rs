@@ -1,4 +1,4 @@
-//! What the programs of a situation do, apart from fio and SQLite. Each runs until it is killed.
+//! The actions of a situation's programs, apart from fio and SQLite. Each program runs until it is killed.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -106,7 +106,8 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// The same with busy and idle phases: the pause wanders by a factor of ten around 20 ms, and remembers about 50 pauses.
+/// The same with busy and idle phases: the pause varies by a factor of ten around 20 ms, and is correlated
+/// over about 50 pauses.
 fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {

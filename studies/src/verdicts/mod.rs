@@ -1,8 +1,8 @@
 //! `cargo studies verdicts`: fonio's verdicts on situations whose cause is known.
 //!
 //! Each situation runs on an emulated device of its own, with a file system. Its programs are processes with names of their
-//! own; fonio records the whole machine for a while, as `fonio check` does, and its report is compared with what is known:
-//! whether storage held a program up, which program, for which file, and behind whose requests.
+//! own; fonio records the machine for a while, as `fonio check` does, and its report is compared with the
+//! known cause: whether storage held a program up, which program, for which file, and behind whose requests.
 
 mod acts;
 
@@ -25,7 +25,7 @@ use crate::process;
 
 /// The situations.
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The time for which each is recorded, longer than the least for a verdict.
+/// The time for which each is recorded, longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 /// The size of each device.
 const SIZE: &str = "1GiB";
@@ -73,18 +73,19 @@ fn ext4() -> String {
     "ext4".to_owned()
 }
 
-/// What fonio said, and what of it is right.
+/// fonio's statements, and whether they are right.
 struct Said {
     verdict: String,
     problem: bool,
-    /// Whether the program, its file and the program in its way were named rightly; `None` if the situation names none.
+    /// Whether the program, its file and the program in its way were named correctly; `None` if the situation
+    /// names none.
     program: Option<bool>,
     file: Option<bool>,
     behind: Option<bool>,
 }
 
 impl Said {
-    /// Right about the problem and the program; a situation counts only then.
+    /// Returns whether the problem and the program are right; a situation counts only then.
     fn is_right(&self) -> bool {
         self.problem && self.program != Some(false)
     }
@@ -301,7 +302,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(group) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // Nothing can be done about a failure: it has ended.
+            // A failure is ignored: the process has ended.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();

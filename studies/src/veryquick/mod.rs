@@ -14,7 +14,7 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::process;
 
-/// Calls the library's function if the environment names the library, so that one program serves for all runs.
+/// Calls the library's function if the environment names the library. Thus, one program serves for all runs.
 const EXTRA: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What a run of the tests said.
+/// The results of a run of the tests.
 struct Said {
     tests: u64,
     failed: BTreeSet<String>,
@@ -165,7 +165,7 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     found()?.context("the sources have no test/veryquick.test")
 }
 
-/// Where apt finds Debian 12's sources: at this machine's own mirror.
+/// Returns apt's source list for Debian 12: this machine's own mirror.
 fn source_list() -> Result<String> {
     let mut own = Command::new("apt-get");
     let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;

@@ -51,7 +51,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
             command.arg("report").arg(&prefix).arg("--html").arg(dir.join("report.html"));
             command
         }),
-        // The others use one processor. Two that share a core each do less, so that the processor time of a report grows.
+        // The other programs use one processor. Two threads that share a core do less each, so the processor
+        // time of a report grows.
         ("the same on one processor", {
             let mut command = Command::new("taskset");
             command.args(["--cpu-list", "0"]).arg(&fonio);

@@ -186,7 +186,7 @@ fn submissions(options: &Options) -> Result<Verdict> {
     let _ = fs::remove_file(&file);
     let shown = file.display().to_string();
     let service = Service::start(&folder, None)?;
-    // A little more than the goal, so that the rate is the service's.
+    // Slightly more than the goal, so that the service limits the rate.
     let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
     let before = service.processor_time()?;
     let sent = answer(&mut load(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
@@ -210,7 +210,8 @@ fn submissions(options: &Options) -> Result<Verdict> {
     ))
 }
 
-/// Kills the service while it acknowledges, and asks for everything acknowledged after each start.
+/// Kills the service while it acknowledges submissions, and asks for every acknowledged result after each
+/// start.
 fn kill(options: &Options) -> Result<Verdict> {
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
     let file = folder.path().join("acknowledged");
@@ -241,7 +242,7 @@ fn kill(options: &Options) -> Result<Verdict> {
     ))
 }
 
-/// Submits until the disk is full, and goes on asking.
+/// Submits until the disk is full, and keeps asking.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
         return Ok(Verdict {

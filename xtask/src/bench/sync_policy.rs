@@ -1,5 +1,5 @@
-//! What the library costs a transaction in processor time: the same inserts with and without it, on a file system in memory, where
-//! syncing costs nothing.
+//! The library's cost for a transaction in processor time: the same inserts with and without it, on a file
+//! system in memory, where syncing costs nothing.
 
 use std::fs;
 use std::path::Path;

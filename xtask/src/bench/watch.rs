@@ -1,4 +1,5 @@
-//! `cargo xtask bench watch`: what `fonio watch` costs: the bytes that it writes to flash, its processor time and its memory.
+//! `cargo xtask bench watch`: the costs of `fonio watch`: the bytes that it writes to flash, its processor
+//! time and its memory.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +13,7 @@ use fonio_core::quantity::{Unit, parse_duration};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The card that is watched and on which the watch keeps its history, and the one beside it without the watch.
+/// The card that is watched and on which the watch keeps its history; a second one of this kind has no watch.
 const CARD: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 /// A slow card, on which a program stalls now and then.
@@ -23,11 +24,11 @@ const STALL_EVERY: Duration = Duration::from_secs(600);
 /// How often the figures so far are printed.
 const TELL_EVERY: Duration = Duration::from_secs(600);
 const DAY_S: f64 = 86_400.0;
-/// How often a watch writes its history, unless it is told otherwise.
+/// How often a watch writes its history by default.
 const WRITE_EVERY: Duration = Duration::from_secs(2 * 3600);
 /// How long a file system may take to pass a write on.
 const SETTLED: Duration = Duration::from_secs(40);
-/// The goals: bytes to flash in a day, memory, and a share of a processor at so many requests a second.
+/// The goals: bytes to flash in a day, memory, and a share of a processor at `RATE` requests a second.
 const WRITTEN_MAX: f64 = (1 << 20) as f64;
 const MEMORY_MAX: u64 = 24 << 20;
 const PROCESSOR_MAX: f64 = 0.005;
@@ -131,7 +132,7 @@ impl Watch {
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
     }
 
-    /// The most memory of the process during some time.
+    /// Returns the peak memory of the process during `time`.
     fn most_memory(&self, time: Duration) -> u64 {
         let (began, mut most) = (Instant::now(), 0);
         while began.elapsed() < time {
@@ -178,7 +179,7 @@ fn verdict(holds: bool) -> &'static str {
 /// The device sectors with the watch minus those without it, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
     let dir = process::scratch("watch")?;
-    // Kept stalls of an earlier run would be written now.
+    // Otherwise, kept stalls of an earlier run would be written now.
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
@@ -344,7 +345,7 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
-    // An emulated card would be served by threads that switch often, which no real one has.
+    // An emulated card would be served by threads that switch often; a real card has no such threads.
     let device = LoopDevice::over(&dir)?;
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;

@@ -1,8 +1,8 @@
 //! A C library (musl) and LLVM's unwinder for 32-bit ARM, compiled from their sources.
 //!
-//! Rust's toolchain brings both for x86-64 and 64-bit ARM only, and Debian's own musl for armhf has instructions that the
-//! processor of a Raspberry Pi Zero lacks. musl's sources come from Debian's archive; those of the unwinder come with Rust's
-//! component `rust-src`.
+//! Rust's toolchain has both for x86-64 and 64-bit ARM only, and Debian's own musl for armhf has instructions
+//! that the processor of a Raspberry Pi Zero lacks. musl's sources come from Debian's archive; those of the
+//! unwinder come with Rust's component `rust-src`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use fonio_lab::Archive;
 use super::target::Target;
 use crate::process;
 
-/// Where the unwinder is in `rust-src`.
+/// The folder of the unwinder in `rust-src`.
 const UNWINDER: &str = "lib/rustlib/src/rust/src/llvm-project/libunwind";
 /// Its sources for ARM, in C++; and in C and assembly.
 const CPP: [&str; 2] = ["libunwind.cpp", "Unwind-EHABI.cpp"];
@@ -25,7 +25,7 @@ const C: [&str; 5] = [
     "UnwindRegistersRestore.S",
     "UnwindRegistersSave.S",
 ];
-/// As Rust compiles it for its own targets with musl.
+/// The flags with which Rust compiles it for its own targets with musl.
 const UNWINDER_FLAGS: [&str; 8] = [
     "-O2",
     "-fPIC",
@@ -47,7 +47,7 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let archive = Archive::open()?;
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
     println!("Compiling musl and LLVM's unwinder for {target}; this is done once.");
-    // The installed paths must be those of the end, and it must not look complete before it is.
+    // The installed paths must be the final ones, and the folder must not look complete before it is.
     let building = scratch.join(format!("musl-{target}-building"));
     if building.exists() {
         fs::remove_dir_all(&building).with_context(|| format!("cannot remove {}", building.display()))?;

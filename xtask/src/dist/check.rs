@@ -1,7 +1,7 @@
 //! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the programs, and removes them.
 //!
-//! Before that, QEMU executes the programs for foreign processors here, with the least processor that each is for: a guest has a
-//! newer one, which would also execute instructions that an old board lacks.
+//! Before that, QEMU executes the programs for foreign processors here, with the minimum processor for each:
+//! a guest has a newer one, which would also execute instructions that an old board lacks.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,11 +19,12 @@ const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
 const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
-/// Lists the files that a package could leave behind: all but those that are in memory, and those of dpkg and systemd.
+/// Lists the files that a package could leave behind: all files except those in memory, and those of dpkg and
+/// systemd.
 const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
     -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
 
-/// What is done, what its output must contain, and what it shows.
+/// A command, the text that its output must contain, and the behaviour that it shows.
 pub type Step = (&'static str, &'static str, &'static str);
 
 const STEPS: [Step; 20] = [
@@ -79,7 +80,7 @@ const STEPS: [Step; 20] = [
 
 const REPORT_OF_WATCH: &str =
     "dd if=/dev/zero of=/root/watched bs=1M count=8 conv=fsync 2>/dev/null; sleep 65; fonio watch report";
-/// What the report of the watch says on 32-bit ARM instead.
+/// A part of the watch's report on 32-bit ARM instead.
 pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
 
 /// A further step on 32-bit ARM, while the package is installed.
@@ -127,7 +128,7 @@ fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
     text(system, &format!("{FILES} >/root/before"))?;
     let mut broken = 0;
     let is_32_bits = made.target.debian() == Architecture::Armhf;
-    // Before the recorder is installed and both are removed.
+    // This runs before the recorder is installed and both are removed.
     let (before, after) = STEPS.split_at(STEPS.len() - 6);
     let further = is_32_bits.then_some(STEP_OF_32_BITS);
     for (script, wanted, what) in before.iter().copied().chain(further).chain(after.iter().copied()) {
@@ -141,7 +142,7 @@ fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
     Ok(broken)
 }
 
-/// Runs the programs with QEMU's emulation of the target's least processor. Returns how many steps failed.
+/// Runs the programs with QEMU's emulation of the target's minimum processor. Returns how many steps failed.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;
@@ -184,7 +185,7 @@ fn emulated(made: &Made) -> Result<u32> {
     Ok(broken)
 }
 
-/// Prints whether a step did what it should.
+/// Prints whether a step succeeded.
 pub fn shown(what: &str, script: &str, wanted: &str, found: Result<String>) -> bool {
     let holds = found.as_ref().is_ok_and(|text| text.contains(wanted));
     println!("{what:<40} {}", if holds { "yes" } else { "NO *" });

@@ -1,8 +1,8 @@
 //! Images for containers, made without a container engine: an archive that `podman load` and `docker load` take.
 //!
-//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`) and has, beside it, the list of older
-//! versions of Docker (`manifest.json`), which names the same blobs. `packages/container/Containerfile` describes the same
-//! image for those who build it with an engine.
+//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`). It also has the list of
+//! older versions of Docker (`manifest.json`), which names the same blobs. `packages/container/Containerfile`
+//! describes the same image for those who build it with an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::process;
 
 /// The name of the image; the version follows after a colon.
 pub const NAME: &str = "localhost/fonio";
-/// Where the program is in the image.
+/// The path of the program in the image.
 const PROGRAM: &str = "usr/bin/fonio";
 /// Folders of the image, and their permissions: fonio writes temporary recordings into the first; the second is for recordings
 /// that are kept.
@@ -29,7 +29,7 @@ const FOLDERS: [(&str, u32); 2] = [("tmp", 0o1777), ("data", 0o755)];
 struct Blobs<'a>(&'a Path);
 
 impl Blobs<'_> {
-    /// Adds a blob; returns its description, as manifests have it.
+    /// Adds a blob; returns its description, in the form of manifests.
     fn add(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
         let sum = sum(bytes);
         let path = self.0.join("blobs/sha256").join(&sum);
@@ -119,7 +119,7 @@ fn sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The time of the last commit, as RFC 3339 has it: the same sources make the same image.
+/// The time of the last commit, in the form of RFC 3339: the same sources make the same image.
 fn created() -> String {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
@@ -143,7 +143,7 @@ fn tar(folder: &Path) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// The blob that a description names, whose size and checksum must be those that it states.
+    /// Returns the blob that a description names; its size and checksum must match the description.
     fn read(image: &Path, description: &Value) -> Vec<u8> {
         let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
         assert_eq!(description["size"], bytes.len());

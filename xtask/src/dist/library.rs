@@ -14,8 +14,8 @@ use super::target::Target;
 use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
-/// The names under which the linker looks for libraries, and the files. Of those after the first two, glibc 2.34 and later need
-/// nothing, but Rust's standard library names them.
+/// The names under which the linker looks for libraries, and the files. glibc 2.34 and later need none of
+/// those after the first two, but Rust's standard library names them.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libc.so", "libc.so.6"),
     ("libgcc_s.so", "libgcc_s.so.1"),
@@ -26,8 +26,8 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker. `None` where Debian
-/// has no glibc for the processor: ARMv6.
+/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker.
+/// `None` if Debian has no glibc for the processor: ARMv6.
 fn names_of(target: Target) -> Option<(&'static str, &'static str, &'static str)> {
     match target {
         Target::Amd64 => Some(("x86_64-unknown-linux-gnu", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")),
@@ -58,8 +58,8 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
         std::os::unix::fs::symlink(file, links.join(name))?;
     }
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    // Not in CARGO_TARGET_…_LINKER: where this machine is of that target, cargo would also link build scripts with it, without
-    // these libraries. Flags are for the target only.
+    // The linker is not set by CARGO_TARGET_…_LINKER: on a machine of that target, cargo would also link
+    // build scripts with it, without these libraries. Flags are for the target only.
     let mut flags = format!(
         "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
         linker(&sysroot)?.display(),

@@ -25,13 +25,13 @@ use self::program::{FONIO, RECORDER, RESULTS};
 use self::target::Target;
 use crate::{process, tools};
 
-/// What can be done with the packages in guests.
+/// The tests of the packages in guests.
 const TESTS: [(&str, Test); 3] = [("test", check::run), ("container", engine::run), ("path", path::run)];
 
 /// A test of what users get, for some targets.
 type Test = fn(&[Made]) -> Result<()>;
 
-/// What users get for a target.
+/// The programs and packages that users get for a target.
 struct Made {
     target: Target,
     /// The static programs: fonio, and the recorder alone.
@@ -123,7 +123,7 @@ fn sysroot() -> Result<PathBuf> {
     Ok(PathBuf::from(text))
 }
 
-/// Where cargo keeps the sources of dependencies.
+/// Returns the folder in which cargo keeps the sources of dependencies.
 fn cargo_home() -> Result<PathBuf> {
     let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     set.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("CARGO_HOME is not set, nor HOME")

@@ -23,8 +23,8 @@ Priority: optional
 Homepage: https://github.com/fonio/fonio
 ";
 
-/// The program is static, so the package depends on nothing; the packages that it recommends contain programs that it starts.
-/// The library of the sync policy needs the C library of the programs that load it.
+/// The program is static, so the package depends on nothing; the packages that it recommends contain programs
+/// that fonio starts. The library of the sync policy needs the C library of the programs that load it.
 const FONIO: Fields = Fields {
     name: "fonio",
     relations: "Recommends: e2fsprogs, util-linux\nSuggests: fio, sqlite3, qemu-system-x86, fuse3\n",
@@ -140,7 +140,7 @@ fn own_program(path: &Path) -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Writes the manual pages, compressed as Debian's policy wants.
+/// Writes the manual pages, compressed as Debian's policy requires.
 fn manual(program: &Path, to: &Path) -> Result<()> {
     let pages = tempfile::tempdir()?;
     output(Command::new(program).arg("man").arg(pages.path()))?;
@@ -176,7 +176,7 @@ pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(out.stdout)
 }
 
-/// Writes a file that everybody may read.
+/// Writes a file that all users may read.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let parent = path.parent().context("a file is in a folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;

@@ -1,8 +1,9 @@
-//! `cargo xtask dist path`: what a stranger does with fonio, from end to end, in a new Debian with a slow memory card.
+//! `cargo xtask dist path`: a new user's steps with fonio, from end to end, in a new Debian with a slow
+//! memory card.
 //!
 //! The card is an emulated one, served to the guest through NBD. On it, a unit keeps notes in a database of SQLite, and
-//! another unit copies large files. The stranger installs the package, asks `fonio check` what is wrong, tries the command
-//! that it ends in while both units run, keeps it, reboots, and undoes it.
+//! another unit copies large files. The user installs the package, asks `fonio check` what is wrong, tries
+//! the command that it recommends at the end while both units run, keeps it, reboots, and undoes it.
 
 use std::path::Path;
 
@@ -18,12 +19,12 @@ use crate::process;
 
 const CARD: &str = "sd_a1";
 const CARD_BYTES: &str = "4GiB";
-/// The unit that the stranger cares for, and the one in its way.
+/// The unit that matters to the user, and the one that slows it down.
 const UNIT: &str = "notes.service";
 const OTHER_UNIT: &str = "backup.service";
 const DATABASE: &str = "/mnt/card/notes.db";
 
-/// The file system on the card with a line in fstab, as people write them, and the two units.
+/// The file system on the card with a typical line in fstab, and the two units.
 const PREPARE: &str = r#"systemctl is-system-running --wait >/dev/null
 set -e
 udevadm settle
@@ -59,7 +60,7 @@ systemctl is-active notes.service backup.service
 const FILES: &str = "for file in $(find /etc /var/lib/fonio -type f 2>/dev/null | grep -v -e ^/etc/machine-id -e ^/etc/resolv.conf | sort); \
     do sha256sum $file; done";
 
-/// What the machine has in force.
+/// Prints the settings that are in force on the machine.
 const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; grep -o '\\[.*\\]' /sys/block/sda/queue/scheduler; grep . /sys/block/sda/queue/nr_requests /sys/block/sda/queue/read_ahead_kb; \
     cat /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
@@ -82,7 +83,7 @@ struct Steps<'a, 'b> {
 }
 
 impl Steps<'_, '_> {
-    /// Runs a line as the stranger would, and prints both; returns what it said.
+    /// Runs a line as the user would, and prints the line and its output; returns the output.
     fn run(&mut self, line: &str) -> Result<String> {
         process::check_signals()?;
         println!("\n$ {line}");
@@ -93,7 +94,7 @@ impl Steps<'_, '_> {
         Ok(said)
     }
 
-    /// What is in force, and what is in files.
+    /// Returns the settings in force, and the checksums of the files in which settings are kept.
     fn state(&mut self) -> Result<[String; 2]> {
         Ok([text(self.system, IN_FORCE)?, text(self.system, FILES)?])
     }
@@ -104,7 +105,7 @@ impl Steps<'_, '_> {
     }
 }
 
-/// Walks the path in a guest of each architecture; returns an error if a step was not as promised.
+/// Runs all steps in a guest of each architecture; returns an error if a step broke its promise.
 pub fn run(all: &[Made]) -> Result<()> {
     // The card is served by the program for this machine.
     let here = Target::ALL.into_iter().find(|target| target.emulator().is_none());

@@ -22,20 +22,20 @@ pub struct Program {
     pub name: &'static str,
     /// Cargo's profile.
     profile: &'static str,
-    /// The most bytes that it may have.
+    /// The maximum size of the program in bytes.
     pub bytes_max: Option<u64>,
 }
 
 /// Everything.
 pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_max: None };
-/// The recorder alone, for devices on which there is little room.
+/// The recorder alone, for devices with little room.
 pub const RECORDER: Program =
     Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
 
 /// The results service.
 pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
 
-/// Builds a program and copies it to the folder of what users get.
+/// Builds a program and copies it to the folder of the users' files.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;
     let mut cargo = process::cargo();
@@ -67,7 +67,7 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
         // Without addresses to adapt at the start, and with equal functions only once: on x86-64 4.90 MB instead of 5.29 MB.
         flags += " -Crelocation-model=static -Clink-arg=--icf=all";
     }
-    // Messages of panics name sources; where they were on this machine is nobody's business.
+    // Messages of panics name sources. Their paths on this machine must not become public.
     for (from, to) in
         [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo"), (rust.clone(), "/rust")]
     {

@@ -1,4 +1,4 @@
-//! What programs are built for.
+//! The targets for which programs are built.
 
 use std::fmt;
 use std::str::FromStr;
@@ -70,8 +70,8 @@ impl Target {
         }
     }
 
-    /// Whether Rust's library is compiled here, and the C library too: Rust offers no complete one for these, or not
-    /// everywhere.
+    /// Returns whether Rust's library is compiled here, and the C library too: Rust offers no complete one
+    /// for these, or not everywhere.
     pub fn is_built_from_source(self) -> bool {
         matches!(self, Target::Armhf | Target::Armv6)
     }
@@ -98,7 +98,7 @@ impl Target {
         })
     }
 
-    /// The processor that this program of QEMU emulates: the least that the target has.
+    /// Returns the processor that this program of QEMU emulates: the minimum for the target.
     pub fn emulated(self) -> Option<&'static str> {
         match self {
             Target::Amd64 | Target::Arm64 => None,

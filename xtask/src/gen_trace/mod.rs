@@ -5,11 +5,11 @@
 //! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
 //! processors. The disk accepts 32 requests at once. The same options give the same bytes.
 //!
-//! An I/O is a request. From a thousand I/Os on, the trace has exactly five records for each, including notes: Q, G, I,
-//! D, C for an ordinary request; Q, G, D, C of the flush itself and one more C for a flush. A merged bio adds two
-//! records (Q, M), a plug with its unplug two (P, U), a requeue two (R, D), a note one. If these are too many, requests
-//! go to the driver without being inserted (no I), which saves one record each; if too few, requests are plugged. If
-//! one record is still missing at the end, it is a message.
+//! An I/O is a request. With at least a thousand I/Os, the trace has exactly five records for each, including
+//! notes: Q, G, I, D, C for an ordinary request; Q, G, D, C of the flush itself and one more C for a flush. A
+//! merged bio adds two records (Q, M), a plug with its unplug two (P, U), a requeue two (R, D), a note one.
+//! If these are too many, requests go to the driver without being inserted (no I), which saves one record
+//! each; if too few, requests are plugged. If one record is still missing at the end, it is a message.
 
 mod record;
 mod workload;

@@ -1,5 +1,5 @@
-//! Writes beside reads by the module's policy in user space, on a device that serves both at the same time: a reader and a
-//! writer with one request at a time each. All instants are virtual, so the figures are exact.
+//! Writes during reads by the module's policy in user space, on a device that serves both at the same time: a
+//! reader and a writer with one request at a time each. All instants are virtual, so the figures are exact.
 
 use fonio_testing::{Need, has};
 
@@ -7,19 +7,19 @@ use super::policy::Driver;
 
 /// Requests of each process.
 const REQUESTS: u64 = 1_000;
-/// From a completion to the process's next request.
+/// The time from a completion to the process's next request.
 const GAP_NS: u64 = 10_000;
 /// Service times of reads and writes alone.
 const SERVICE_NS: [u64; 2] = [160_000, 40_000];
 /// A device that takes many requests.
 const SCHEDULER: &str = "scheduler smartio in_flight_max=32";
 
-/// Returns how many times as long as alone reads and writes took on average, if a read takes `slower_ns` longer with a write in
-/// flight when it is issued.
+/// Returns how many times as long as alone reads and writes took on average. A read takes `slower_ns` longer
+/// if a write is in flight when it is issued.
 fn slowdowns(slower_ns: u64) -> [f64; 2] {
     let mut driver = Driver::start(SCHEDULER);
     let (mut now, mut next) = (0_u64, 0_u64);
-    // When each process queues its next request; its request, with when it came and when it ends.
+    // The time at which each process queues its next request; its request, with arrival and end.
     let mut due = [Some(0_u64); 2];
     let mut requests: [Option<(u64, u64, Option<u64>)>; 2] = [None; 2];
     let (mut done, mut sum) = ([0_u64; 2], [0_u64; 2]);

@@ -1,5 +1,6 @@
-//! The module's policy with the study's settings beside `fonio-sim`'s model of the study: same input, same decisions, where
-//! both follow the study. docs/scheduler.md lists where the study leaves a choice and they differ; the inputs here avoid that.
+//! Compares the module's policy, with the study's settings, with `fonio-sim`'s model of the study: same
+//! input, same decisions, where both follow the study. docs/scheduler.md lists the choices that the study
+//! leaves and in which they differ; the inputs here avoid these.
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
@@ -11,14 +12,15 @@ use super::policy::Driver;
 const INPUTS: u64 = 40;
 const EVENTS: u64 = 1_000;
 
-/// Which inputs are made.
+/// The kinds of inputs.
 #[derive(Clone, Copy, Debug)]
 enum Family {
-    /// One priority, any sectors; limits that no input reaches, because the two tell sequential requests by other means.
+    /// One priority, any sectors. The limits are so high that no input reaches them, because the two
+    /// recognise sequential requests differently.
     OnePriority,
     /// One priority, small limits; reads are sequential in each process, writes are random.
     Limits,
-    /// Real-time reads beside reads and writes of the best-effort class, one level each.
+    /// Real-time reads during reads and writes of the best-effort class, one level each.
     TwoClasses,
 }
 
@@ -45,7 +47,7 @@ fn request(random: &mut Random, family: Family, ends: &mut [u64; 3]) -> String {
     )
 }
 
-/// Gives random inputs to the policy, then to the model. Returns the number of requests that went.
+/// Passes random inputs to the policy, then to the model. Returns the number of dispatched requests.
 fn same_decisions(family: Family, seed: u64) -> usize {
     let mut random = Random::new(seed);
     let limit =
@@ -80,7 +82,7 @@ fn same_decisions(family: Family, seed: u64) -> usize {
                 let id = in_flight.remove(at);
                 policy.event(&format!("complete {now} id={id}"));
             }
-            // All is over before a slice of 100 ms is.
+            // The complete input ends within a slice of 100 ms.
             _ => now += random.below(90_000),
         }
     }

@@ -11,10 +11,10 @@ use crate::smartio::{Built, sources};
 const MEMORY_MIB: u64 = 2048;
 /// A power of two.
 const CARD_BYTES: u64 = 256 << 20;
-/// Where the script finds the module.
+/// The folder in which the script finds the module.
 const FOLDER: &str = "/root/smartio";
 
-/// Runs the test in a guest with two processors. Returns whether everything held.
+/// Runs the test in a guest with two processors. Returns whether all checks passed.
 pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<bool> {
     let announce = |text: &str| eprintln!("{text}");
     let archive = Archive::open()?;
@@ -26,7 +26,7 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
     let place = PathBuf::from(FOLDER);
     files.add_copy(&built.module, &place.join("module/smartio-iosched.ko"))?;
     files.add_copy(&sources().join("test/stress.sh"), &place.join("stress.sh"))?;
-    // A card for the kernel's MMC driver, which says of its devices that they take 64 requests.
+    // A card for the kernel's MMC driver, which reports a depth of 64 requests for its devices.
     let card = tempfile::NamedTempFile::new_in(process::scratch("kernel")?)?;
     card.as_file().set_len(CARD_BYTES)?;
     let guest = Guest {

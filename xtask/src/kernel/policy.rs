@@ -49,7 +49,7 @@ impl Driver {
         started
     }
 
-    /// Gives an event, and returns the answer.
+    /// Sends an event, and returns the answer.
     pub fn event(&mut self, event: &str) -> Option<String> {
         writeln!(self.events.as_mut().expect("open"), "{event}").expect("the driver reads");
         let mut line = String::new();
@@ -99,7 +99,7 @@ fn vectors_give_their_answers() {
     }
 }
 
-/// What a request is, for the rules.
+/// The properties of a request that the rules use.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     came: u64,
@@ -169,7 +169,8 @@ fn rules(random: &mut Random) -> Rules {
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }
 
-/// The naive model: what waits, what is in flight, and when a write of a class and list last became the oldest.
+/// The naive model: the waiting requests, those in flight, and when a write of a class and list last became
+/// the oldest.
 struct Model {
     rules: Rules,
     waiting: BTreeMap<u64, Request>,
@@ -251,7 +252,7 @@ impl Model {
         Ok(())
     }
 
-    /// Since when the oldest write of a class and list is the oldest one.
+    /// Returns since when the oldest write of a class and list is the oldest one.
     fn head_since(&self, class: usize, is_sync: bool) -> Option<u64> {
         let mut writes = self
             .waiting
@@ -260,7 +261,7 @@ impl Model {
         writes.next().map(|first| first.came.max(self.served[class][usize::from(is_sync)]))
     }
 
-    /// Checks that nothing goes now. `timer` is the policy's next instant.
+    /// Checks that no request goes now. `timer` is the policy's next instant.
     fn check_none(&self, now: u64, timer: Option<u64>) -> Result<(), String> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -327,7 +328,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 let level = random.below(8);
                 let process = random.below(5);
                 let kind = model.kind(is_write, sector, sectors);
-                // Without a bound of their own, sync writes are like others.
+                // Without a bound of their own, sync writes are treated like others.
                 let is_apart = !is_write || is_sync && model.rules.sync_bound < model.rules.slice;
                 let request = Request {
                     came: now,
@@ -352,7 +353,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 next += 1;
             }
             4..=6 => {
-                // Without a dispatch, it may only be too early: nothing else would run the queue.
+                // Without a dispatch, it may only be too early: no other event would run the queue.
                 let next =
                     driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);
                 let answer = driver.event(&format!("dispatch {now}")).expect("an answer");

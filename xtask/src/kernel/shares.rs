@@ -8,11 +8,11 @@ use fonio_testing::{Need, has};
 use super::policy::Driver;
 
 const READ_NS: u64 = 150_000;
-/// From a completion to the next read of a program.
+/// The time from a completion to the next read of a program.
 const GAP_NS: u64 = 10_000;
 const END_NS: u64 = 1_000_000_000;
 
-/// Programs of one level, each with so many random reads at a time.
+/// Programs of one level, each with `reads` random reads at a time.
 struct Programs {
     level: u64,
     programs: u64,

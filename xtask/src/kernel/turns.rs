@@ -8,7 +8,7 @@ use fonio_testing::{Need, has};
 use super::policy::Driver;
 
 const READERS: usize = 4;
-/// From a completion to the reader's next read.
+/// The time from a completion to the reader's next read.
 const GAP_NS: u64 = 10_000;
 const END_NS: u64 = 400_000_000;
 /// The reads of a program that ends.
@@ -16,7 +16,7 @@ const FIFTY: u64 = 50;
 /// After that, each reader has read through a turn.
 const SETTLED_NS: u64 = 200_000_000;
 
-/// A device that is faster for a stream which is one of its latest two.
+/// A device that serves a stream faster if it is one of its latest two.
 struct Device {
     continued_ns: u64,
     switched_ns: u64,
@@ -44,7 +44,7 @@ struct Load {
     /// When they begin, and the number of their first read.
     begin: u64,
     first: u64,
-    /// From the beginning of one read of a reader to that of its next, in sectors.
+    /// The distance from the beginning of one read of a reader to that of its next, in sectors.
     stride: u64,
     /// The reads of each.
     reads: u64,

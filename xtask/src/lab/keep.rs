@@ -1,6 +1,6 @@
-//! Whether settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio fix undo`: the part *keep* of
-//! `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are on a user's machine, so it runs in a whole
-//! Debian.
+//! Checks that settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio
+//! fix undo`: the part *keep* of `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are
+//! on a user's machine, so it runs in a complete Debian.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::process;
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// A file system on a second disk with a line in fstab, as people write them, and a unit.
+/// A file system on a second disk with a typical line in fstab, and a unit.
 const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc/fstab && \
     printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
     printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
@@ -34,7 +34,7 @@ const FIXES: [&str; 18] = [
     "journald-in-ram=16MiB",
     "journald-sync=10m",
     "swap-in-ram=64MiB",
-    // Without it, no weight would have an effect there.
+    // Without `io-cost`, no weight would have an effect there.
     "io-cost /mnt/card",
     "io-weight=50 backup.service",
     "io-max=5MiB backup.service",
@@ -45,7 +45,7 @@ const FIXES: [&str; 18] = [
     "hot-range=16MiB /srv/hot",
 ];
 
-/// What they give the machine.
+/// The values that these fixes set, as the machine prints them.
 const VALUES: [&str; 16] = [
     "io.cost is on",
     "noatime",
@@ -65,11 +65,11 @@ const VALUES: [&str; 16] = [
     "/srv/hot ext4",
 ];
 
-/// What the control group and the processes of the unit have.
+/// Prints the settings of the unit's control group and processes.
 const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
     /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
-/// What the machine has now.
+/// Prints the machine's present settings.
 const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.cost is on; findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
     cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
     systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
@@ -81,10 +81,10 @@ const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.c
     of /srv/files fonio-bfuse-srv-files.service; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
-/// What programs write to the folders between the changes.
+/// Writes to the folders between the changes, as programs do.
 const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
 
-/// What the folders hold after two of these.
+/// Prints the contents of the folders after two of these writes.
 const WRITTEN: &str =
     "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
@@ -92,7 +92,7 @@ const WRITTEN: &str =
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
-/// Runs in one guest. Returns the number of broken promises.
+/// Runs all checks in one guest. Returns the number of broken promises.
 pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     let archive = Archive::open()?;
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
@@ -160,7 +160,7 @@ pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
     Ok(broken)
 }
 
-/// Whether the unit has the weight, the limit and the class of [`FIXES`].
+/// Returns whether the unit has the weight, the limit and the class of [`FIXES`].
 fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask lab test`: checks in guests with Debian's kernels, and in whole Debian systems.
+//! `cargo xtask lab test`: checks in guests with Debian's kernels, and in complete Debian systems.
 //!
-//! *Waits*: who was blocked, on several kernels. *Watch*: what the watch sees. *Keep*: settings that are kept across
-//! reboots. *System*: a whole Debian with systemd. *Sync policy*: the fix over a reboot and a power cut. `cargo studies
-//! guests` measures how well guests repeat.
+//! *Waits*: blocked threads, on several kernels. *Watch*: the watch's view of I/O. *Keep*: settings that are
+//! kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: the fix over a reboot and a
+//! power cut. `cargo studies guests` measures how well guests repeat.
 
 mod keep;
 mod sync_policy;

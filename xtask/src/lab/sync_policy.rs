@@ -1,4 +1,5 @@
-//! `cargo xtask lab test sync-policy`: the fix and its units in a whole Debian, over a clean reboot and a power cut.
+//! `cargo xtask lab test sync-policy`: the fix and its units in a complete Debian, over a clean reboot and a
+//! power cut.
 
 use std::process::Command;
 
@@ -94,7 +95,7 @@ struct Steps<'a, 'b> {
 }
 
 impl Steps<'_, '_> {
-    /// Runs a line, prints both; returns the exit code and what it said.
+    /// Runs a line, prints the line and its output; returns the exit code and the output.
     fn run(&mut self, line: &str) -> Result<(u8, String)> {
         process::check_signals()?;
         println!("\n$ {line}");
@@ -163,7 +164,7 @@ impl Steps<'_, '_> {
         let (_, said) = self.run("journalctl -b -u fonio-sync-policy -u app -o cat")?;
         self.check("the unit says that it removed the cache", said.contains("removed /srv/app/cache.db"));
         let cut = self.rows()?;
-        // Rows of one window, of which there are five a second.
+        // The rows of one window: there are five a second.
         self.check("the ordered database has all but the last rows", cut[0] + 10 >= rebooted[0]);
         self.check("the cache is new", cut[1] < rebooted[1]);
         let (code, _) = self.run("fonio fix undo")?;

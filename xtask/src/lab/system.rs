@@ -1,4 +1,4 @@
-//! `cargo xtask lab test system`: what a whole Debian in a guest promises, on amd64 and arm64.
+//! `cargo xtask lab test system`: the promises of a complete Debian in a guest, on amd64 and arm64.
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -75,7 +75,7 @@ impl Checks {
         Ok(())
     }
 
-    /// Everything that needs no further packages.
+    /// The checks that need no further packages.
     fn all(&mut self, mut system: System<'_>) -> Result<()> {
         let system = &mut system;
         self.boot(system)?;

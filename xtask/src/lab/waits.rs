@@ -1,4 +1,5 @@
-//! Whether blocked threads are recorded on Debian's kernels, by BPF and without: the part *waits* of `cargo xtask lab test`.
+//! Checks that blocked threads are recorded on Debian's kernels, by BPF and without: the part *waits* of
+//! `cargo xtask lab test`.
 
 use std::path::Path;
 
@@ -48,7 +49,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Whether the verdict names the shell and the program for which it waits.
+/// Returns whether the verdict names the shell and the program for which it waits.
 fn by_bpf(analysis: &Value) -> bool {
     let verdict = analysis["verdict"].as_str().unwrap_or_default();
     analysis["verdict_id"] == "blocked"
@@ -56,7 +57,8 @@ fn by_bpf(analysis: &Value) -> bool {
         && verdict.contains("waiting for dd, which was blocked in fsync of")
 }
 
-/// Whether the program that was blocked for longest is the one that calls fsync, and was blocked in it.
+/// Returns whether the program that was blocked for the longest time is the one that calls fsync, and was
+/// blocked in it.
 fn by_tracefs(analysis: &Value) -> bool {
     let first = &analysis["blocked"]["programs"][0];
     let mostly = &first["operations"][0];

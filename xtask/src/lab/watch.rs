@@ -1,4 +1,5 @@
-//! Whether the watch sees requests and their files on Debian's kernels: the part *watch* of `cargo xtask lab test`.
+//! Checks that the watch sees requests and their files on Debian's kernels: the part *watch* of `cargo xtask
+//! lab test`.
 
 use std::path::Path;
 
@@ -28,7 +29,7 @@ kill $!
 wait $!
 fonio watch report wear --json $place"#;
 
-/// Runs on each kernel. Returns the number of kernels on which something is missing.
+/// Runs on each kernel. Returns the number of kernels on which a file or bytes are missing.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!(
         "dd writes 4 MiB through the page cache, 4 MiB past it, and 4 MiB for the kernel to write, watched on Debian's kernels:\n"
@@ -57,7 +58,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Whether the device has the files, and dd all bytes.
+/// Returns whether the device has the files, and dd all bytes.
 fn sees_both(device: &Value) -> bool {
     let written = |rows: &str, key: &str, name: &str| {
         let mut rows = device[rows].as_array()?.iter();

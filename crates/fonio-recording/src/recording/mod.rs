@@ -20,7 +20,8 @@ use crate::table::Tables;
 use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
 use table_file::{Rows, TableFile};
 
-/// Whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may still be damaged.
+/// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may
+/// still be damaged.
 pub fn is_recording(path: &Path) -> bool {
     path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }
@@ -114,11 +115,12 @@ impl Recording {
         each(self.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(self.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
         each(self.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
-        // Before waits and requests, so that a sink can find the call to which they belong.
+        // These come before waits and requests, so that a sink can find the call to which they belong.
         each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         let statements = self.statements.as_ref().filter(|_| wanted(Table::Statements));
         each(statements, |row| sink.statement(row))?;
-        // Before the requests, so that a sink can count the requests that were outstanding during a wait.
+        // These come before the requests, so that a sink can count the requests that were outstanding during
+        // a wait.
         each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
         let counts = self.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
         each(counts, |row| sink.blocked_count(row))?;

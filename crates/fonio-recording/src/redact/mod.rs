@@ -1,8 +1,8 @@
 //! Replaces names by tokens, so that a recording can be passed on.
 //!
 //! A token is a keyed hash (HMAC-SHA-256) of a name: the same name gives the same token everywhere in a recording, and in
-//! all recordings that are redacted with the same key. Without the key, nobody can try which name gives a token. Numbers,
-//! times, sizes, places on devices and the models of devices stay.
+//! all recordings that are redacted with the same key. Without the key, a token's name cannot be found by
+//! trying names. Numbers, times, sizes, places on devices and the models of devices stay.
 
 mod names;
 

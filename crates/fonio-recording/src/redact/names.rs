@@ -8,7 +8,7 @@ use sha2::Sha256;
 
 /// The hexadecimal digits of a token: with a million names, the chance that two have the same token is one in 500.
 const DIGITS: usize = 12;
-/// The least length of a key in bytes. A shorter one can be found by trying.
+/// The minimum length of a key in bytes. A shorter one can be found by trying.
 const KEY_BYTES_MIN: usize = 16;
 
 /// Ends of the names of files that say what kind of file it is.
@@ -33,7 +33,7 @@ const COMMON: [&str; 10] = [
 ];
 /// Words before the name of a container or add-on.
 const UNIT_KINDS: [&str; 4] = ["nerdctl", "pod", "add-on", "Home Assistant"];
-/// The threads of the kernel that matter for I/O. What follows the name is the number of a processor or device.
+/// The threads of the kernel that matter for I/O. The number of a processor or device follows the name.
 const KERNEL_THREADS: [&str; 13] = [
     "kworker",
     "jbd2",
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A key that nobody knows, from the system's random numbers.
+    /// A secret key from the system's random numbers.
     ///
     /// # Errors
     /// [`KeyError::Read`] if there are none.
@@ -211,7 +211,7 @@ impl Names {
         }
     }
 
-    /// An SQL statement: what is not a keyword of SQL becomes a token, without regard to its case.
+    /// An SQL statement: every word that is not a keyword of SQL becomes a token, without regard to its case.
     pub(super) fn statement(&self, text: &str) -> String {
         sql::with_names(text, |name| self.token("n", &name.to_ascii_lowercase()))
     }

@@ -10,7 +10,7 @@ use fonio_core::{
 use super::*;
 use crate::{Recording, Tables, Writer, WriterOptions};
 
-/// A word that stands in every name of the rows below.
+/// A word that occurs in every name of the rows below.
 const SECRET: &str = "gazelle";
 
 fn meta() -> Meta {
@@ -149,7 +149,7 @@ fn text_of(dir: &Path) -> String {
     text.0 + &format!("{:?}", recording.meta())
 }
 
-/// How often a word stands in the bytes of the files of a folder.
+/// Counts the occurrences of a word in the bytes of the files of a folder.
 fn found_in_bytes(dir: &Path, word: &str) -> usize {
     let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
     files.map(|bytes| bytes.windows(word.len()).filter(|part| *part == word.as_bytes()).count()).sum()
@@ -167,7 +167,7 @@ fn no_name_is_left_in_any_byte() {
     assert_eq!(found_in_bytes(&redacted, SECRET), 0);
     let text = text_of(&redacted);
     assert!(!text.contains(SECRET) && !text.contains("10123"), "{text}");
-    // What a reader needs stays.
+    // Values that a reader needs stay.
     for kept in [
         "kworker/0:0",
         "jbd2",
@@ -184,7 +184,7 @@ fn no_name_is_left_in_any_byte() {
     ] {
         assert!(text.contains(kept), "{kept} is missing:\n{text}");
     }
-    // Without the key, the tokens are others.
+    // Without the key, the tokens differ.
     let other = folder.path().join("other");
     written(&other, Some(&Key::of(b"0123456789abcdeg")));
     assert_ne!(text_of(&other), text);

@@ -1,8 +1,9 @@
 //! The types of columns, and their conversion to Arrow arrays and back.
 //!
-//! 64-bit quantities are signed columns although the rows hold `u64`: SQL and pandas subtract instants, sectors and
-//! sizes, and there an unsigned difference below zero is an error. The bits are kept. A number from 2^63 on (only a
-//! damaged trace has one) therefore reads as negative elsewhere and comes back exactly here.
+//! 64-bit quantities are stored in signed columns although the rows hold `u64`: SQL and pandas subtract
+//! instants, sectors and sizes, and an unsigned difference below zero is an error there. The bits are kept. A
+//! number from 2^63 on (only a damaged trace has one) therefore reads as negative elsewhere and comes back
+//! exactly here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

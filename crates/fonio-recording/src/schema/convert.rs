@@ -16,12 +16,12 @@ use super::{BadCell, Column};
 /// Up to here, `f64` represents every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Whether a column of the schema holds integers.
+/// Returns whether a column of the schema holds integers.
 pub(super) fn is_whole(data_type: &DataType) -> bool {
     data_type.is_integer()
 }
 
-/// Whether a column of a file may hold integers.
+/// Returns whether a column of a file may hold integers.
 pub(super) fn can_be_whole(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Float64
 }

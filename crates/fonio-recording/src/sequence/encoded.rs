@@ -1,5 +1,5 @@
-//! Encodes requests and bios for spill files: every field in its full width, little-endian, after one bit for each
-//! optional field that says whether it is present. Only the process that wrote such a file reads it.
+//! Encodes requests and bios for spill files: two bytes of presence bits, one bit for each optional field,
+//! then every field in its full width, little-endian. Only the process that wrote a spill file reads it.
 
 use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 

@@ -3,12 +3,12 @@
 //! Producers give a request when it is complete, but the table is ordered by issue. The rows therefore arrive *nearly*
 //! sorted: out of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has
 //! passed them. The sequence looks at the waiting rows only when their number has doubled, and then moves only keys: it
-//! sorts the new ones, and merges them with the last of the older ones. A row stays at its place until it is given out;
-//! then its place is used again.
+//! sorts the new keys, and merges them with the last of the older ones. A row stays at its place until it is
+//! emitted; then its place is reused.
 //!
 //! If the mark stands still (a request that never completes holds it until the end of the trace) and memory is full,
-//! the lower half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no row that was given out is after any
-//! waiting row, in memory or in runs.
+//! the lower half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no emitted row is later in
+//! the order than a waiting row, in memory or in runs.
 
 mod encoded;
 pub(crate) mod ordered;
@@ -40,7 +40,7 @@ pub(crate) trait Sequenced: Clone {
 /// New rows between two looks: enough to make a look cheap, few enough to stay in the processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
-/// Rows fetched at once: as many as fit into half of the first-level cache.
+/// Rows fetched at once: their number is limited to half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
 /// Up to this many moves per key, insertion sort is cheaper than the standard sort.
@@ -73,20 +73,20 @@ fn order(&(time, id, _): &Waiting) -> u128 {
 }
 
 pub(crate) struct Sequence<T: Sequenced> {
-    /// The waiting rows. A place in `free` holds a row that was given out.
+    /// The waiting rows. A place in `free` holds a row that was emitted.
     rows: Vec<T>,
-    /// Free places in `rows`; the last one is used first. Rows were given out in the opposite order, so new rows are
-    /// stored as they lay before, one behind the other. The processor's prefetching needs that.
+    /// Free places in `rows`; the last one is used first. Rows were emitted in the opposite order, so new
+    /// rows are stored as they lay before, one behind the other. The processor's prefetching needs that.
     free: Vec<u32>,
-    /// From `given` on, the keys of the waiting rows; before, those of rows that have been given out.
+    /// From `given` on, the keys of the waiting rows; before, those of rows that have been emitted.
     keys: Vec<Waiting>,
     given: usize,
     /// The number of keys at the start that are in order.
     sorted: usize,
     /// Memory for merging.
     before: Vec<Waiting>,
-    /// Copies of the next rows to give out, starting at the value of `given` at that time. The rows left the cache long
-    /// ago. Fetching several at once takes about as long as fetching one.
+    /// Copies of the next rows to emit, starting at the value of `given` at that time. The rows left the
+    /// cache long ago. Fetching several at once takes about as long as fetching one.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
@@ -132,7 +132,7 @@ impl<T: Sequenced> Sequence<T> {
         self.keys.push((time, id, place));
     }
 
-    /// Whether enough rows have gathered for the next [`look`](Sequence::look).
+    /// Returns whether enough rows have gathered for the next [`look`](Sequence::look).
     #[inline]
     pub(crate) fn look_is_due(&self) -> bool {
         self.keys.len() >= self.look_at
@@ -208,7 +208,7 @@ impl<T: Sequenced> Sequence<T> {
         Ok(&self.near[self.given - 1 - self.near_from])
     }
 
-    /// Ends a look: spills if too many rows wait, and drops the keys of rows that were given out.
+    /// Ends a look: spills if too many rows wait, and drops the keys of rows that were emitted.
     pub(crate) fn end_look(&mut self) -> io::Result<()> {
         let waiting = self.keys.len() - self.given;
         if waiting > self.rows_in_memory / 2 {
@@ -219,7 +219,7 @@ impl<T: Sequenced> Sequence<T> {
         }
         let waiting = self.keys.len() - self.given;
         if self.given > waiting / 2 {
-            // Rows were given out, so all keys are in order.
+            // Rows were emitted, so all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
             (self.given, self.sorted) = (0, waiting);
             self.forget_near();

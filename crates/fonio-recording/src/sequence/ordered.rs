@@ -12,7 +12,7 @@ pub(crate) struct Ordered {
     bios: Sequence<Bio>,
     /// The producer's last settled mark.
     settled: Timestamp,
-    /// All rows before this instant have been given out, and the sink knows it.
+    /// All rows before this instant have been emitted, and the sink was told this instant.
     given: Timestamp,
     /// Rows before the producer's settled mark, and the first of them.
     late: u64,
@@ -50,7 +50,8 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Notes the mark only. Rows are given out about a thousand at a time, however often the producer gives a mark.
+    /// Notes the mark only. Rows are emitted about a thousand at a time, however often the producer gives a
+    /// mark.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
         self.settled = self.settled.max(before);
@@ -71,8 +72,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Whether the row comes before the producer's settled mark. The mark decides, not the rows given out so far, so
-    /// that a report and an import leave out the same rows.
+    /// Returns whether the row comes before the producer's settled mark. The mark decides, not the rows
+    /// emitted so far, so that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();

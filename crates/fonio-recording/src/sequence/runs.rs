@@ -2,7 +2,7 @@
 //!
 //! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Spilled rows extend
 //! the run that ends nearest before them, so that nearly sorted input of any length makes one run. A run that was read
-//! to its end is used again from its start. Input in reverse order makes a new run every time: when a level has
+//! to its end is reused from its start. Input in reverse order makes a new run every time: when a level has
 //! [`FAN_IN`] runs, they are merged into one run of the next level. This bounds the open files and the read buffers,
 //! and moves a row at most `log(runs) / log(FAN_IN)` times.
 
@@ -157,9 +157,9 @@ struct Run<T> {
     /// Bytes read from the file into `buffer`.
     read: u64,
     buffer: Vec<u8>,
-    /// Where the row after `head` begins in `buffer`.
+    /// The position in `buffer` at which the row after `head` begins.
     next: usize,
-    /// The first row that has not been given out.
+    /// The first row that has not been emitted.
     head: Option<T>,
     /// The key of the last row.
     last: Key,

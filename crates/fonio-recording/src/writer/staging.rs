@@ -161,7 +161,7 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the error means that the name is taken.
+/// Returns whether the error means that the name is taken.
 fn is_taken(error: &RecordingError) -> bool {
     match error {
         RecordingError::Exists { .. } | RecordingError::NotOurs { .. } => true,
@@ -172,7 +172,7 @@ fn is_taken(error: &RecordingError) -> bool {
     }
 }
 
-/// Whether a recording can be put at `target`.
+/// Checks that a recording can be put at `target`.
 fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     let entries = match fs::read_dir(target) {
         Ok(entries) => entries,

@@ -270,7 +270,7 @@ impl RowSink for TableSet {
         let written = written.and_then(|()| self.diagnostics.write_all(b"\n"));
         Ok(written.map_err(RecordingError::io("write", &self.diagnostics_path))?)
     }
-    // `meta.json` states the beginning, and the rows come in order already.
+    // `meta.json` states the beginning, and the rows are already in order.
     ignore_rows!(began, settled);
 }
 

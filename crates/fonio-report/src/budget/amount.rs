@@ -16,7 +16,7 @@ impl Amount {
     /// Parses `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `3`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the text.
+    /// A sentence about the mistake in the text.
     pub fn parse(text: &str) -> Result<Amount, QuantityError> {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }

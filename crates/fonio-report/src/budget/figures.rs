@@ -72,7 +72,7 @@ fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     asked.iter().all(|segment| rest.any(|other| fits(segment, other))).then(|| all.len() - asked.len())
 }
 
-/// Whether two segments are equal, apart from a unit.
+/// Returns whether two segments are equal, apart from a unit.
 fn fits(asked: &str, segment: &str) -> bool {
     let bare = |text: &'_ str| -> String {
         SUFFIXES.iter().find_map(|suffix| text.strip_suffix(suffix)).unwrap_or(text).to_owned()

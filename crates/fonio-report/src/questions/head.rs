@@ -128,7 +128,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// The disk that was busy for longest, by the kernel's counters.
+/// The disk that was busy for the longest time, by the kernel's counters.
 fn busiest_disk(about: &About<'_>) -> Option<Fact> {
     let disks = about.analysis.machine.disks.iter().filter(|disk| disk.busy_share.is_some());
     let disk =

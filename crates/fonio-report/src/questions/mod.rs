@@ -91,12 +91,13 @@ impl About<'_> {
         }
     }
 
-    /// Whether who waited was sampled, so that there are no requests.
+    /// Returns whether blocked threads were sampled. If they were, there are no requests.
     fn is_sampled(&self) -> bool {
         self.analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled)
     }
 
-    /// Whether the recording shows queueing. If not, the response time is unknown, and the report uses service time.
+    /// Returns whether the recording shows queueing. If not, the response time is unknown, and the report
+    /// uses service time.
     fn shows_response(&self) -> bool {
         let outstanding = &self.analysis.outstanding;
         outstanding.counted_from_issue < outstanding.timed
@@ -255,7 +256,7 @@ fn group_role(group: Group) -> Role {
     }
 }
 
-/// Whether a row represents one class, so that rows of this kind never count a request twice.
+/// Returns whether a row represents one class, so that rows of this kind never count a request twice.
 fn is_single(group: Group) -> bool {
     !matches!(group, Group::All | Group::Reads | Group::Writes)
 }

@@ -1,4 +1,5 @@
-//! Where on the device is the I/O: addresses over time, sequential and random, and rewritten places.
+//! The question where on the device the I/O is: addresses over time, sequential and random, and rewritten
+//! places.
 
 use fonio_analysis::addresses::locality::PlaceCounts;
 use fonio_analysis::addresses::sequentiality::SequentialShare;

@@ -11,7 +11,7 @@ const LISTED: usize = 20;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sqlite = about.analysis.sqlite.as_ref()?;
-    // A recording with calls of programs without SQLite has nothing to say here.
+    // A recording with calls only of programs without SQLite has no answer here.
     sqlite.databases.first()?;
     Some(Section {
         id: "sqlite".into(),

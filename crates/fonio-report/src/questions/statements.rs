@@ -8,16 +8,16 @@ use crate::document::{Cell, Column, Table};
 
 /// Number of rows of the table.
 const LISTED: usize = 20;
-/// The most characters of the statements in a table and in a sentence.
+/// The maximum number of characters of a statement in a table and in a sentence.
 const TABLE_CHARS: usize = 160;
 const SENTENCE_CHARS: usize = 72;
-/// From this many on, and if at least half of a statement's transactions are so, transactions without a pause are named (our
-/// bounds).
+/// The minimum number of transactions without a pause. A statement is named if it has this many, and if they
+/// are at least half of its transactions (our bounds).
 const WITHOUT_PAUSE_MIN: u64 = 10;
-/// The most statements whose transactions could be joined that are named.
+/// The maximum number of named statements whose transactions could be joined.
 const JOINABLE_MAX: usize = 3;
 
-/// The statements of all databases, those with the most time in calls that sync first.
+/// The statements of all databases; those that spend the most time in syncing calls come first.
 fn all(sqlite: &Sqlite) -> Vec<(&Database, &StatementCost)> {
     let mut all = Vec::new();
     for database in &sqlite.databases {
@@ -39,7 +39,7 @@ fn shown(cost: &StatementCost, chars: usize) -> String {
     if cost.is_explicit { format!("BEGIN; {text}{more}; COMMIT") } else { text + &more }
 }
 
-/// One sentence on the most expensive statement; nothing without one.
+/// One sentence on the most expensive statement; `None` if there is no statement.
 pub(super) fn answer(sqlite: &Sqlite) -> Option<String> {
     let (_, cost) = *all(sqlite).first()?;
     let mut costs = Vec::new();

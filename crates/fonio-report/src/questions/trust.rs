@@ -95,7 +95,7 @@ fn lost_events(validity: &Validity) -> Cell {
     }
 }
 
-/// Where events were lost; nothing if none were.
+/// The places where events were lost; `None` if none were lost.
 fn places(validity: &Validity) -> Option<Table> {
     if validity.lost_where.is_empty() {
         return None;

@@ -2,7 +2,7 @@
 
 use super::{Connection, DatabaseError};
 
-/// Which database the statements are for.
+/// The database that the statements are for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialect {
     Sqlite,

@@ -22,7 +22,7 @@ pub use pool::Pool;
 pub enum Value {
     /// SQL's NULL.
     Null,
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// A finite number.
     Real(f64),
@@ -55,7 +55,7 @@ impl From<&str> for Value {
 pub struct Row(Vec<Value>);
 
 impl Row {
-    /// The whole number in a column.
+    /// Returns the integer in a column.
     ///
     /// # Panics
     ///
@@ -167,11 +167,11 @@ pub trait Connection: Send {
     /// Rolls back; harmless outside a transaction.
     fn rollback(&mut self);
 
-    /// Whether the connection can no longer be used.
+    /// Returns whether the connection can no longer be used.
     fn is_closed(&self) -> bool;
 }
 
-/// Where the results are stored.
+/// The location of the stored results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// A folder with SQLite's database `results.sqlite`.

@@ -50,7 +50,7 @@ impl Pool {
     ) -> Result<T, DatabaseError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            // Nobody listens if the client has gone.
+            // An error is ignored: the receiver is gone if the client has closed its connection.
             let _ = reply.send(connection.and_then(query));
         });
         match self.jobs.try_send(job) {

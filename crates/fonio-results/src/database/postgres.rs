@@ -1,5 +1,5 @@
-//! PostgreSQL, through a connection for each thread. Connections are not encrypted: they are for a server on this machine or
-//! behind a tunnel.
+//! PostgreSQL, through a connection for each thread. Connections are not encrypted: the server must run on
+//! this machine or behind a tunnel.
 
 use std::collections::HashMap;
 use std::error::Error;

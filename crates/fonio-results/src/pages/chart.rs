@@ -1,5 +1,5 @@
-//! Charts of distribution functions as inline SVG, which needs no script and follows the page's colours. The text beside each
-//! chart has the same numbers.
+//! Charts of distribution functions as inline SVG, which needs no script and follows the page's colours. The
+//! text next to each chart has the same numbers.
 
 use fonio_core::Unit;
 
@@ -62,7 +62,7 @@ pub struct Curve {
 pub struct Texts {
     /// Its id in the page.
     pub id: &'static str,
-    /// What it shows.
+    /// The title: the figure that the chart shows.
     pub title: String,
     /// The same with numbers, for those who do not see it.
     pub description: String,

@@ -1,6 +1,6 @@
 //! The study's views of many devices (Nguyen and others, MobiSys 2015): the distribution of iowait (figure 3), response times
 //! of the four kinds of requests (figure 5), and the twenty best devices (figure 6). The study's own numbers are not shown
-//! beside ours: its devices and tests differ.
+//! next to ours, because its devices and tests differ.
 
 use askama::Template;
 use axum::extract::State;

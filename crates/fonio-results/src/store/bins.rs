@@ -1,8 +1,9 @@
 //! Scores and their bins.
 //!
-//! A score orders the values of a figure from best to worst: the value where less is better, and its negation where more is
-//! better. A bin holds the values that share a float's exponent and its first 8 bits of mantissa: its width is at most 0.4 %
-//! of the value. Bins are numbered in the order of scores. No logarithm is needed, so bins are equal on all machines.
+//! A score orders the values of a figure from best to worst: it is the value if less is better, and its
+//! negation if more is better. A bin holds the values that share a float's exponent and its first 8 bits of
+//! mantissa: its width is at most 0.4 % of the value. Bins are numbered in the order of scores. No logarithm
+//! is needed, so bins are equal on all machines.
 
 use fonio_core::Better;
 

@@ -1,4 +1,4 @@
-//! Summaries in memory. A summary is read from the database when somebody asks for it, and then the writer keeps it up to
+//! Summaries in memory. The first query reads a summary from the database; then the writer keeps it up to
 //! date: this process is the only one that writes.
 //!
 //! A summary must not miss a commit, and must not count one twice. The writer marks the time around its commit as odd

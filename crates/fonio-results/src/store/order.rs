@@ -13,14 +13,14 @@ pub fn nearest_rank(count: u64, share: f64) -> u64 {
 }
 
 /// The ranks, from 1, between which the quantile of `share` lies with a probability of at least 95 %, whatever the
-/// distribution; `None` where even the smallest and the largest value are not far enough apart.
+/// distribution; `None` if even the smallest and the largest value are not far enough apart.
 pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     if count <= EXACT_MAX {
         return exact(count, share);
     }
     let (n, middle) = (count as f64, count as f64 * share);
     let half = Z * (n * share * (1.0 - share)).sqrt();
-    // Half a rank for continuity, and then outwards to whole ranks.
+    // Half a rank for continuity, and then outwards to full ranks.
     let low = (middle - half - 0.5).floor();
     let high = (middle + half + 0.5).ceil() + 1.0;
     (low >= 1.0 && high <= n).then_some((low as u64, high as u64))

@@ -99,7 +99,7 @@ pub struct Place {
 pub struct Page {
     /// The rows.
     pub places: Vec<Place>,
-    /// Where the next page begins, if there is one.
+    /// The beginning of the next page, if there is one.
     pub next: Option<Position>,
 }
 
@@ -112,7 +112,7 @@ pub struct Position {
     pub seq: i64,
 }
 
-/// What is ranked.
+/// The entries of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Every result.

@@ -1,4 +1,4 @@
-//! Deletes a result from every table, so that it is gone from pages, API and dumps with the commit.
+//! Deletes a result from every table. With the commit, it is gone from pages, API and dumps.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
 //! Fills an empty database with many entries, for benchmarks. Rows of the large tables are written in their order, which is
-//! many times as fast as submissions. `examples/seed.rs` uses it, and compares the tables with those of submissions.
+//! many times faster than submissions. `examples/seed.rs` uses it, and compares the tables with those of
+//! submissions.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::{figures, token};
 /// When the entries were received.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
-/// Every table without what is random: ids and hashes of tokens.
+/// Queries of every table without its random columns: ids and hashes of tokens.
 pub const TABLES: [&str; 8] = [
     "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys ORDER BY key_id",
     "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices ORDER BY device_id",

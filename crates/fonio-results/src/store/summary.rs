@@ -76,7 +76,7 @@ impl Summary {
         }
     }
 
-    /// How many results lie in bins that are better than `bin`.
+    /// Returns how many results lie in bins that are better than `bin`.
     pub fn better_than(&self, bin: i64) -> i64 {
         self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
     }
@@ -126,7 +126,7 @@ impl Summary {
         }
     }
 
-    /// At most `points` points of the distribution function, without those that add nothing.
+    /// Returns at most `points` points of the distribution function, without those that add nothing.
     pub fn points(&self, points: usize) -> Vec<Point> {
         let total = self.count as f64;
         let mut all = Vec::new();
@@ -157,8 +157,9 @@ impl Summary {
         kept
     }
 
-    /// Half the width of the band that contains the whole distribution function of all such devices with a probability of
-    /// 95 %: the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's constant.
+    /// Half the width of the band that contains the complete distribution function of all devices of this
+    /// kind with a probability of 95 %: the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's
+    /// constant.
     pub fn band(&self) -> f64 {
         /// ln(2 / 0.05).
         const LN_40: f64 = 3.688_879_454_113_936;

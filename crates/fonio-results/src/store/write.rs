@@ -1,6 +1,6 @@
 //! The thread that writes. It takes everything that waits, up to `BATCH_MAX`, writes it in one transaction, and answers after
-//! the commit: an acknowledged result is on disk. One sync serves a whole batch, so thousands of submissions a second are
-//! possible.
+//! the commit: an acknowledged result is on disk. One sync serves a complete batch, so thousands of
+//! submissions a second are possible.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -16,10 +16,10 @@ use crate::database::{Bulk, Column, Connection, DatabaseError, Location};
 use crate::entry::{DeviceRevision, Entry, Key};
 use crate::{figures, token};
 
-/// The most submissions in a transaction. At a few KiB each, a transaction has a few MiB.
+/// The maximum number of submissions in a transaction. At a few KiB each, a transaction has a few MiB.
 const BATCH_MAX: usize = 512;
 
-/// The most submissions that wait. They hold a few MiB, and are written within a second.
+/// The maximum number of waiting submissions. They hold a few MiB, and are written within a second.
 const QUEUE: usize = 1024;
 
 /// Known keys and devices beyond this number are forgotten, and read from the database again.
@@ -41,7 +41,7 @@ pub enum Deletion {
     Deleted,
     /// The token is not that of the result.
     WrongToken,
-    /// There is no such result.
+    /// No result has this name.
     Unknown,
 }
 

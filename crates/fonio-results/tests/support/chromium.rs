@@ -98,7 +98,7 @@ impl Chromium {
         self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }))["result"]["value"].clone()
     }
 
-    /// What a screen reader is told: role and name of each thing.
+    /// Returns the page as a screen reader gets it: role and name of each element.
     pub fn accessible(&mut self) -> Vec<(String, String)> {
         let tree = self.ask("Accessibility.getFullAXTree", json!({}));
         let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);

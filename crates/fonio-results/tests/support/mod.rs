@@ -26,14 +26,14 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server; `None` where the machine has none.
+    /// Starts a server; `None` if the machine has none.
     pub fn start() -> Option<Postgres> {
         if !fonio_testing::has(&[Need::Postgres]) {
             return None;
         }
         let programs = fonio_testing::postgres_programs().expect("it was found a moment ago");
         let folder = tempfile::Builder::new().prefix("fonio-postgres").tempdir().unwrap();
-        // PostgreSQL refuses to run as root: then it runs as nobody.
+        // PostgreSQL refuses to run as root: then it runs as the user `nobody`.
         let is_root = folder_owner(folder.path()) == 0;
         if is_root {
             chown(folder.path(), Some(65534), Some(65534)).unwrap();

@@ -40,7 +40,7 @@ impl Buffered {
     ///
     /// # Panics
     ///
-    /// Where the fast device holds fewer than four pages of 4 KiB, or loses data at a power cut.
+    /// If the fast device holds fewer than four pages of 4 KiB, or loses data at a power cut.
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the memory before a device is persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;
@@ -91,7 +91,7 @@ impl Buffered {
         let bytes = ByteCount::from_sectors(end - sector.0);
         let command = Command { op: Op::Write, sector, bytes, fua: false };
         let done = self.slow.submit(&command, now);
-        // Pages arrive in the order in which they left, as far as the memory's room goes.
+        // Pages arrive in the order in which they left, as far as the memory has room.
         let done = done.0.max(self.leaving.back().map_or(0, |(done, _)| *done));
         self.leaving.push_back((done, pages));
         self.leaving_pages += pages;
@@ -129,7 +129,8 @@ impl Buffered {
         self.in_memory(Op::Write, command.bytes, now) + (room_at - now.0)
     }
 
-    /// Does a command in the memory and says when it ends. The address in the memory does not matter for its time.
+    /// Does a command in the memory and returns when it ends. The address in the memory does not affect the
+    /// time.
     fn in_memory(&mut self, op: Op, bytes: ByteCount, now: Timestamp) -> u64 {
         let bytes = ByteCount(bytes.0.min(self.fast.limits().capacity.0));
         self.fast.submit(&Command { op, sector: Sector(0), bytes, fua: false }, now).0

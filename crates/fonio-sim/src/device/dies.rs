@@ -48,7 +48,7 @@ impl Dies {
         self.free_at
     }
 
-    /// Reads a page for the host and says when it is in the controller.
+    /// Reads a page for the host and returns when it is in the controller.
     pub(super) fn read(&mut self, die: Die, at: u64) -> u64 {
         let t_read = self.t_read;
         let of = &mut self.dies[die.index()];
@@ -77,7 +77,8 @@ impl Dies {
         of.free
     }
 
-    /// Does a step from `at` on and says when it is done. Of the host's pages, `slc_programs` are programmed in SLC mode.
+    /// Does a step from `at` on and returns when it is done. Of the host's pages, `slc_programs` are
+    /// programmed in SLC mode.
     pub(super) fn work(&mut self, step: &Step, slc_programs: u64, at: u64) -> u64 {
         let host = u64::from(step.host_programs);
         let programs = host - slc_programs + u64::from(step.copy_programs);

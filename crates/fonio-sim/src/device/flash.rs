@@ -62,9 +62,9 @@ struct CachedMap {
 /// The end of a command.
 #[derive(Clone, Copy, Debug)]
 struct Finish {
-    /// When its slot and all other resources are free.
+    /// The instant at which its slot and all other resources are free.
     at: u64,
-    /// How much later the host learns of it.
+    /// The delay until the host learns of it.
     latency: u64,
 }
 
@@ -81,7 +81,7 @@ impl Bytes {
         Bytes { start, end: start + command.bytes.0 }
     }
 
-    /// The first unit of which a byte is covered, and the first after all such units.
+    /// The first unit of which a byte is covered, and the first unit after all covered ones.
     fn units(self, unit_bytes: u64) -> (LogicalUnit, LogicalUnit) {
         let first = LogicalUnit::new(self.start / unit_bytes);
         (first, LogicalUnit::new(self.end.div_ceil(unit_bytes)))
@@ -106,7 +106,7 @@ impl<F: Ftl> FlashDevice<F> {
     ///
     /// # Panics
     ///
-    /// Where the layer's geometry does not agree with `flash` and `limits`.
+    /// If the layer's geometry does not agree with `flash` and `limits`.
     pub fn new(flash: Flash, limits: Limits, ftl: F) -> FlashDevice<F> {
         let geometry = *ftl.geometry();
         assert_eq!(geometry.dies, flash.dies, "layer and flash have the same dies");
@@ -225,7 +225,7 @@ impl<F: Ftl> FlashDevice<F> {
         ahead.end = ahead.end.max(end);
     }
 
-    /// When a unit is in the controller. The page that was read last is there already.
+    /// Returns when a unit is in the controller. The page that was read last is there already.
     fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;
@@ -296,7 +296,8 @@ impl<F: Ftl> FlashDevice<F> {
         Finish { at: accepted, latency }
     }
 
-    /// Gathers or programs the part of a unit that has arrived, and says when what it programmed is in flash.
+    /// Gathers or programs the part of a unit that has arrived, and returns when the programmed data are in
+    /// flash.
     fn write_unit(&mut self, unit: LogicalUnit, part: Bytes, arrived: u64, accepted: &mut u64) -> u64 {
         if part.length() == self.flash.unit_bytes {
             self.gather.forget(unit);
@@ -342,8 +343,8 @@ impl<F: Ftl> FlashDevice<F> {
         durable
     }
 
-    /// Does the layer's work from `at` on, and says when the host's data are in flash. Moves `accepted` to the instant at
-    /// which the write buffer had room for them.
+    /// Does the layer's work from `at` on, and returns when the host's data are in flash. Moves `accepted` to
+    /// the instant at which the write buffer had room for them.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;
@@ -389,7 +390,7 @@ impl<F: Ftl> FlashDevice<F> {
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
         let Bytes { start, end } = Bytes::of(command);
         let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
-        // A unit that is covered only in part keeps its data.
+        // A unit that is only partly covered keeps its data.
         for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
             self.ftl.discard(unit);

@@ -1,22 +1,22 @@
-//! Units in a write buffer of which only a part has been written.
+//! Partly written units in a write buffer.
 
 use crate::ftl::LogicalUnit;
 
-/// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one.
+/// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one piece.
 const PIECE_BYTES_MIN: u64 = 4096;
 
-/// Units of which only a part has come, the least recently written first.
+/// Partly written units, the least recently written first.
 #[derive(Debug)]
 pub(super) struct Gather {
     units: Vec<Part>,
     units_max: usize,
-    /// Large enough that a unit has at most 64 pieces.
+    /// The size of a piece; large enough that a unit has at most 64 pieces.
     piece_bytes: u64,
     /// A bit for every piece of a unit.
     all_pieces: u64,
 }
 
-/// The part of a unit that has come.
+/// The part of a unit that has been written.
 #[derive(Debug)]
 struct Part {
     unit: LogicalUnit,
@@ -31,7 +31,7 @@ impl Gather {
         Gather { units: Vec::new(), units_max: units_max as usize, piece_bytes, all_pieces }
     }
 
-    /// Whether it takes any units.
+    /// Returns whether it takes any units.
     pub(super) fn is_used(&self) -> bool {
         self.units_max > 0
     }

@@ -1,4 +1,4 @@
-//! Memory without erasing: PCM and RAM.
+//! Memory that needs no erase: PCM and RAM.
 
 use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 

@@ -24,7 +24,7 @@ pub struct Command {
     pub sector: Sector,
     /// The length. Zero for a flush.
     pub bytes: ByteCount,
-    /// The write must be durable when it completes (forced unit access). Only where [`Limits::fua`] says so.
+    /// The write must be durable when it completes (forced unit access). Only if [`Limits::fua`] says so.
     pub fua: bool,
 }
 
@@ -34,13 +34,13 @@ pub struct Command {
 /// submitted: commands use dies, channels and the bus in the order of their arrival, as in firmware without reordering.
 /// This lets the same model run at millions of commands per second and in real time.
 pub trait Device: Send {
-    /// Accepts `command` at `now` and says when it completes, never before `now`.
+    /// Accepts `command` at `now` and returns when it completes, never before `now`.
     ///
     /// A command that arrives while [`Limits::depth`] commands are in flight waits for a free slot.
     ///
     /// # Panics
     ///
-    /// Where the command ends beyond [`Limits::capacity`], or `now` is earlier than for the command before.
+    /// If the command ends beyond [`Limits::capacity`], or `now` is earlier than for the command before.
     fn submit(&mut self, command: &Command, now: Timestamp) -> Timestamp;
 
     /// The device's limits.
@@ -62,7 +62,7 @@ pub struct Limits {
     pub depth: u32,
     /// The largest single command (`max_sectors_kb`).
     pub command_max: ByteCount,
-    /// The unit of a discard; `None` where the device has no discard.
+    /// The unit of a discard; `None` if the device has no discard.
     pub discard_granularity: Option<ByteCount>,
     /// Whether it takes writes with forced unit access; otherwise the host adds a flush.
     pub fua: bool,
@@ -95,7 +95,7 @@ pub struct Counters {
     pub busy: Nanos,
 }
 
-/// Panics where a command breaks the conditions of [`Device::submit`].
+/// Panics if a command breaks the conditions of [`Device::submit`].
 fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
     assert!(now.0 >= last, "a command at {} ns came after one at {last} ns", now.0);
     let end = command.sector.after(command.bytes);

@@ -13,7 +13,7 @@ pub struct Flash {
     pub dies: u32,
     /// Channels; die `n` is on channel `n mod channels`.
     pub channels: u32,
-    /// A channel's rate in bytes per second; `None` where its transfers take no time.
+    /// A channel's rate in bytes per second; `None` if its transfers take no time.
     pub channel_rate: Option<u64>,
     /// Time to read a page into its register.
     pub t_read: Nanos,
@@ -21,7 +21,7 @@ pub struct Flash {
     pub t_program: Nanos,
     /// Time to erase an erase block.
     pub t_erase: Nanos,
-    /// What a read waits for while its die is busy.
+    /// The operations that a read waits for while its die is busy.
     pub reads_wait_for: ReadsWaitFor,
     /// The interface and the controller.
     pub interface: Interface,
@@ -75,10 +75,10 @@ pub struct Interface {
 /// A write-back buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    /// The number of pages that it holds until they are in flash.
+    /// The number of pages that it can hold until they are in flash.
     pub pages: u32,
-    /// The number of partly written units that it holds until the rest has come. With 0, the rest of a partly written
-    /// unit is read from flash at once.
+    /// The number of partly written units that it can hold until the rest has been written. With 0, the rest
+    /// of a partly written unit is read from flash at once.
     pub gathered_units: u32,
 }
 

@@ -24,7 +24,7 @@ impl Raid0 {
     ///
     /// # Panics
     ///
-    /// Where there is no member, or the stripe is not a whole number of sectors or larger than a member.
+    /// If there is no member, or the stripe is not a multiple of the sector size or larger than a member.
     pub fn new(members: Vec<Box<dyn Device>>, stripe: ByteCount) -> Raid0 {
         assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe is made of sectors");
         let all = || members.iter().map(|member| member.limits());
@@ -41,7 +41,7 @@ impl Raid0 {
                 .and_then(|granularities| granularities.into_iter().max()),
             fua: all().all(|limits| limits.fua),
             volatile_cache: all().any(|limits| limits.volatile_cache),
-            // A flush goes to all members, and so it holds all up where one of them does.
+            // A flush goes to all members, so a member that it blocks delays all.
             flush_blocks_all: all().any(|limits| limits.flush_blocks_all),
         };
         Raid0 { members, stripe: stripe.0, limits, last_submit: 0, busy_until: 0, busy: Nanos(0) }
@@ -50,7 +50,7 @@ impl Raid0 {
     /// The part of bytes `start..end` that lies on a member, in that member's bytes.
     fn part(&self, member: u64, start: u64, end: u64) -> Option<(u64, u64)> {
         let count = self.members.len() as u64;
-        // How many bytes of the member lie before an address.
+        // The number of bytes of the member that lie before an address.
         let before = |address: u64| {
             let (row, within) = (address / (self.stripe * count), address % (self.stripe * count));
             row * self.stripe + within.saturating_sub(member * self.stripe).min(self.stripe)

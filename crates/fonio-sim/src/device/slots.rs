@@ -1,4 +1,4 @@
-//! The slots of a device's queue: how many commands it takes at once.
+//! The slots of a device's queue, which limit the commands that it accepts at once.
 
 /// The instants at which the slots become free, as a binary heap with the earliest at the root.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Slots {
         self.free_at[0]
     }
 
-    /// Takes the slot that is free first, until `until`, which is not before it is free.
+    /// Takes the slot that becomes free first, and keeps it until `until`, which is not before it is free.
     pub(super) fn take(&mut self, until: u64) {
         let mut at = 0;
         self.free_at[at] = until;

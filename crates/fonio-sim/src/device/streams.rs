@@ -34,7 +34,8 @@ impl Streams {
         Streams { streams: Vec::new(), streams_max: streams_max as usize, newest: 0, uses: 0 }
     }
 
-    /// The stream that a command from sector `start` to `end` continues. Where there is none, the command begins one.
+    /// The stream that a command from sector `start` to `end` continues. If there is none, the command begins
+    /// one.
     pub(super) fn follow(&mut self, start: u64, end: u64) -> Option<usize> {
         if self.streams_max == 0 {
             return None;
@@ -63,7 +64,7 @@ impl Streams {
         found
     }
 
-    /// The stream of the last command; `None` where the device follows no streams.
+    /// The stream of the last command; `None` if the device follows no streams.
     pub(super) fn newest(&self) -> Option<usize> {
         (self.newest < self.streams.len()).then_some(self.newest)
     }

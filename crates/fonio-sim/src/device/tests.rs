@@ -118,7 +118,7 @@ fn reads_wait_as_the_profile_says() {
         let text = text.replace(line, &format!("{suspend}\n{}", line.replace("operation", how)));
         let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
         let mut now = Timestamp(0);
-        // More than the dies can program meanwhile, so that the buffer is full of pages that wait for them.
+        // More than the dies can program meanwhile: the buffer is full of pages that wait for them.
         for request in 0..32 {
             let sector = Sector(request * 1024);
             now = device
@@ -152,7 +152,7 @@ fn an_slc_cache_is_fast_until_it_is_full() {
     assert!(full < fresh / 2.0 && rested > 0.9 * fresh, "{fresh:.0}, {full:.0}, {rested:.0} MB/s");
 }
 
-/// Every number of kingston that a random write costs, in nanoseconds.
+/// Every number of kingston that is part of a random write's cost, in nanoseconds.
 struct Costs {
     write: u64,
     full_merge: u64,
@@ -165,7 +165,7 @@ fn kingston() -> (Box<dyn Device>, Costs) {
     let transfer = 4096 * 1_000_000_000 / number("interface.write_rate");
     let pages = number("flash.pages_per_block");
     let costs = Costs {
-        // The rest of the 16 KiB page is read and programmed with what is new.
+        // The rest of the 16 KiB page is read and programmed together with the new data.
         write: number("interface.write_command") + transfer + t_read + t_program,
         full_merge: pages * (t_read + t_program) + 2 * number("flash.t_erase"),
     };

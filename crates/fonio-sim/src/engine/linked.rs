@@ -9,7 +9,7 @@ use super::arrival::Arrival;
 /// When a request of a thread is queued. In addition, a thread's requests are queued in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// This long after the beginning of the run: nobody waited.
+    /// This long after the beginning of the run: the thread did not wait for an earlier request.
     At(Nanos),
     /// This long after the thread's previous request completed: it had waited for that one.
     AfterEnd(Nanos),
@@ -17,14 +17,14 @@ pub enum Begins {
     AfterBegin(Nanos),
     /// This long after a request of another thread and its own previous one completed: it had waited for that thread.
     AfterOther {
-        /// The signal that the other thread's request sets.
+        /// The signal of the other thread's request.
         signal: u32,
-        /// How long after the later one.
+        /// The time from the later completion to the queueing.
         pause: Nanos,
     },
 }
 
-/// A request of a thread, and what it waits for.
+/// A request of a thread, and the condition for its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// When it is queued.
@@ -40,14 +40,14 @@ pub(super) struct Thread {
     steps: Vec<Step>,
     /// How many were queued.
     pub made: u32,
-    /// Whether the next one's instant is among the events.
+    /// Whether the instant of the next request is among the events.
     is_armed: bool,
     /// When the last one was queued, and when it completed.
     queued: Timestamp,
     completed: Option<Timestamp>,
 }
 
-/// When signals were set, and which sources wait for one.
+/// The times at which signals were set, and the sources that wait for one.
 #[derive(Default)]
 pub(super) struct Signals {
     set: BTreeMap<u32, Timestamp>,

@@ -1,11 +1,12 @@
-//! Workloads through a scheduler and a device in virtual time.
+//! Runs workloads through a scheduler and a device in virtual time.
 //!
 //! A [`Source`] makes requests: processes that wait for their requests ([`ClosedLoop`]), requests at given instants
 //! ([`Arrival`]), which a recording can give ([`replay`]), or threads that wait for their own and each other's requests
 //! ([`Step`]). The driver takes a request from the scheduler while the device
 //! has room, and gives it to the device, whose model says when it completes. Events at the same instant happen in the
-//! order in which they were made. So a process that continues at once inserts its next request after the scheduler was
-//! asked for one: as in the kernel, where the interrupt runs the queue before the process wakes.
+//! order in which they were made. Therefore, the scheduler is asked for a request before a process that
+//! continues at once inserts its next one: as in the kernel, where the interrupt runs the queue before the
+//! process wakes.
 //!
 //! The same input gives the same result on every machine.
 
@@ -36,7 +37,7 @@ use tally::Tallies;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// It ends behind the end of the device.
+    /// The request ends beyond the end of the device.
     #[error(
         "the request at sector {} with {} bytes ends behind the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
     )]
@@ -48,15 +49,15 @@ pub enum EngineError {
         /// The size of the device.
         capacity: ByteCount,
     },
-    /// It arrives before the one that its source gave before.
+    /// The request arrives before the previous one of its source.
     #[error("a request at {} ns came behind one at {} ns; sort requests by the instant at which they were queued", .at.0, .last.0)]
     OutOfOrder {
         /// When it arrives.
         at: Timestamp,
-        /// When the one before arrived.
+        /// The arrival of the previous request.
         last: Timestamp,
     },
-    /// A recorded request does not show what a replay needs.
+    /// A recorded request lacks a value that a replay needs.
     #[error("request {request_id} of the recording has no {what}, so it cannot be replayed")]
     Unknown {
         /// Its number in the recording.
@@ -87,7 +88,7 @@ pub struct Host {
 ///
 /// # Errors
 ///
-/// Where a source gives a request that cannot be simulated.
+/// If a source gives a request that cannot be simulated.
 ///
 /// # Panics
 ///
@@ -144,7 +145,7 @@ enum Event {
     Arrive(u32),
     /// A request in flight completes.
     Complete(u32),
-    /// Requests that were held back may go.
+    /// Requests that the scheduler held back may go.
     Timer,
 }
 
@@ -171,7 +172,7 @@ struct Engine<'a, 'b> {
     tallies: Tallies,
 }
 
-/// A request that the device has.
+/// A request that is in the device.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     request: Request,
@@ -308,7 +309,7 @@ impl Engine<'_, '_> {
 struct Waiting {
     queued: Timestamp,
     source: u32,
-    /// Which of its source's requests it is, if that is a thread of steps.
+    /// The number of this request in its source, if that is a thread of steps.
     step: u32,
     fua: bool,
 }

@@ -12,7 +12,7 @@ use fonio_core::{Flags, Op, Sector, Timestamp};
 use super::{Arrival, EngineError};
 use crate::scheduler::{Priority, ProcessId};
 
-/// Rows that are kept for sorting. No queue holds as many requests.
+/// The number of rows that are kept for sorting. No queue holds this many requests.
 const WINDOW: usize = 1 << 16;
 
 /// The arrivals of recorded requests of one device, in the order in which they were queued.
@@ -25,7 +25,7 @@ pub struct Replay<I> {
 }
 
 impl<I: Iterator<Item = rows::Request>> Replay<I> {
-    /// Arrivals for `rows`, which are in the order of the table. Filter rows by device before.
+    /// Makes arrivals from `rows`, which are in the order of the table. The caller filters rows by device.
     pub fn new(rows: I) -> Replay<I> {
         Replay { rows, window: BinaryHeap::new(), kept: Vec::new(), free: Vec::new() }
     }
@@ -64,7 +64,7 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
 ///
 /// # Errors
 ///
-/// Where the row has no instant or no place.
+/// If the row has no instant or no place.
 pub fn arrival(row: &rows::Request) -> Result<Arrival, EngineError> {
     let unknown = |what| EngineError::Unknown { request_id: row.request_id, what };
     let at = row.queued.or(row.inserted).or(row.issued).ok_or_else(|| unknown("time of queueing"))?;

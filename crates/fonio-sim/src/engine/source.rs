@@ -1,4 +1,4 @@
-//! Where requests come from.
+//! The sources of requests.
 
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
@@ -13,7 +13,7 @@ use crate::scheduler::{Priority, ProcessId};
 pub enum Source<'a> {
     /// A process that keeps a number of requests in flight and waits for them.
     Closed(ClosedLoop),
-    /// Requests at given instants, in the order of these, whatever the device does. An error ends the run.
+    /// Requests at given instants, in the order of these, regardless of the device. An error ends the run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
     /// A thread whose requests wait for its own and for those of other threads.
     Linked(Vec<Step>),
@@ -70,7 +70,7 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Requests like those of `process`, whose depth and think time do not matter, from `from` on.
+    /// Makes requests like those of `process` from `from` on; its depth and think time do not matter.
     ///
     /// # Panics
     ///
@@ -93,7 +93,7 @@ impl Iterator for OpenLoop {
     }
 }
 
-/// What a process has done so far.
+/// The progress of a process so far.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     random: Random,
@@ -114,7 +114,7 @@ impl Places {
     }
 
     fn next(&mut self, process: &ClosedLoop, at: Timestamp) -> Arrival {
-        // No number is drawn where nothing is chosen, so that a process without writes is the same as before.
+        // No random number is drawn if there is no choice, so a process without writes stays the same.
         let is_read = match process.reads_percent {
             0 => false,
             100.. => true,
@@ -167,17 +167,17 @@ impl<'a> State<'a> {
         matches!(self, State::Open { .. })
     }
 
-    /// How many steps of a thread were made.
+    /// Returns how many steps of a thread were made.
     pub(super) fn made(&self) -> u32 {
         if let State::Linked(thread) = self { thread.made } else { 0 }
     }
 
-    /// How many steps of a thread were not made.
+    /// Returns how many steps of a thread were not made.
     pub(super) fn left(&self) -> u64 {
         if let State::Linked(thread) = self { thread.left() } else { 0 }
     }
 
-    /// How many requests it makes at the beginning, without waiting for a completion.
+    /// Returns how many requests it makes at the beginning, without waiting for a completion.
     pub(super) fn concurrency(&self) -> u32 {
         match self {
             State::Closed { process, .. } => process.depth,
@@ -185,7 +185,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// When it makes its next request; `None` where it makes no more.
+    /// The instant of its next request; `None` if it makes no more.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
         match self {
             State::Closed { process, started, .. } => {
@@ -207,7 +207,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// When a closed source makes its next request after one has completed.
+    /// The instant of a closed source's next request after one has completed.
     pub(super) fn continue_at(&mut self, completed: Timestamp) -> Option<Timestamp> {
         let State::Closed { process, places, started, .. } = self else { return None };
         if *started == process.count {

@@ -1,4 +1,4 @@
-//! What happened to the requests of each process and op.
+//! Counts and times of the requests of each process and op.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
 use crate::scheduler::{ProcessId, Request};
 
-/// The sum and the longest of some times.
+/// The sum and the maximum of some times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Their sum.

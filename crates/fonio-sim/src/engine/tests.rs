@@ -62,7 +62,8 @@ fn open(arrivals: Vec<Arrival>) -> Source<'static> {
 }
 
 proptest! {
-    /// One server, first come, first served: each request begins when it has come and the one before has completed.
+    /// A server that takes requests in the order of arrival: each request begins when it has arrived and the
+    /// previous one has completed.
     #[test]
     fn noop_on_one_server_is_lindleys_recursion(seed in any::<u64>()) {
         let mut random = Random::new(seed);
@@ -124,7 +125,8 @@ proptest! {
         }
     }
 
-    /// Every request completes once, under every policy, with closed and open sources; twice the same result.
+    /// Every request completes once, under every policy, with closed and open sources; two runs give the same
+    /// result.
     #[test]
     fn every_request_completes_and_a_seed_repeats(seed in any::<u64>(), depth in 1u32..9) {
         let think = Think { min: Nanos(0), max: Nanos(20_000_000) };

@@ -50,12 +50,12 @@ impl LogicalUnit {
     ///
     /// # Panics
     ///
-    /// Where the number is beyond what a translation layer can map.
+    /// If the number is larger than a translation layer can map.
     pub(crate) fn new(number: u64) -> LogicalUnit {
         LogicalUnit(u32::try_from(number).expect("a device has fewer than 2³² units"))
     }
 
-    /// The units from this one up to `end`, without `end`.
+    /// The units from this one to `end`, without `end`.
     pub(crate) fn up_to(self, end: LogicalUnit) -> impl Iterator<Item = LogicalUnit> {
         (self.0..end.0).map(LogicalUnit)
     }
@@ -74,7 +74,7 @@ impl Offset {
         Offset(self.0 + units)
     }
 
-    /// The offsets from this one up to `end`, without `end`.
+    /// The offsets from this one to `end`, without `end`.
     pub(crate) fn up_to(self, end: Offset) -> impl Iterator<Item = Offset> {
         (self.0..end.0).map(Offset)
     }
@@ -97,7 +97,7 @@ impl<N: Number> Number for Option<N> {
     }
 }
 
-/// A value for each number from 0 on, four bytes each. An optional value takes no more than four bytes either.
+/// A value for each number from 0 on, four bytes each. An optional value also takes at most four bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     raw: Vec<u32>,
@@ -123,12 +123,12 @@ impl<K: Number, V: Number> Table<K, V> {
         self.values().set(key, value);
     }
 
-    /// The values without the table around them, which is faster in a loop.
+    /// The values as a slice, which is faster in a loop.
     pub(crate) fn values(&mut self) -> Values<'_, K, V> {
         Values { raw: &mut self.raw, types: PhantomData }
     }
 
-    /// Replaces a value by what `change` makes of it.
+    /// Replaces a value by the result of `change`.
     pub(crate) fn update(&mut self, key: K, change: impl FnOnce(V) -> V) {
         let raw = &mut self.raw[key.to_raw() as usize];
         *raw = change(V::from_raw(*raw)).to_raw();
@@ -138,7 +138,8 @@ impl<K: Number, V: Number> Table<K, V> {
         self.raw.len() as u32
     }
 
-    /// The first of the keys whose value is stored as the least number, and that value. None in an empty table.
+    /// Returns the first of the keys with the smallest stored value, and that value. `None` in an empty
+    /// table.
     pub(crate) fn least(&self) -> Option<(K, V)> {
         let (mut first, mut least) = (0, *self.raw.first()?);
         for (key, raw) in self.raw.iter().enumerate() {

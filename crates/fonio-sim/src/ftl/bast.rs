@@ -23,9 +23,9 @@ use super::{
 /// How the log block that makes room for another is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// The least recently written.
+    /// The log block that was not written for the longest time.
     Lru,
-    /// The one that has been in use for longest.
+    /// The log block that has been in use for the longest time.
     Fifo,
 }
 
@@ -80,7 +80,7 @@ struct Log {
     next: Offset,
     /// Unit `n` of the owner is at offset `n`, for all units written so far.
     in_order: bool,
-    /// Where the newest copy of each unit of the owner is; meaningful where [`Bast::in_log`] has the unit.
+    /// The place of the newest copy of each unit of the owner; meaningful if [`Bast::in_log`] has the unit.
     newest: Table<Offset, Offset>,
     /// The count of writes when this log block was last written (or taken into use, for FIFO).
     used_at: u64,
@@ -91,7 +91,7 @@ impl<W: Watch> Bast<W> {
     ///
     /// # Panics
     ///
-    /// Where there is no log block.
+    /// If there is no log block.
     pub fn new(geometry: Geometry, log_blocks: u32, victim: Victim, seed: u64, watch: W) -> Bast<W> {
         assert!(log_blocks > 0, "a log-block layer has a log block");
         let logical = geometry.logical_blocks();

@@ -72,13 +72,13 @@ impl<B: Number> BlockBits<B> {
     }
 }
 
-/// One more than the highest offset in the set; 0 where it is empty.
+/// One more than the highest offset in the set; 0 if it is empty.
 pub(crate) fn end_of(words: &[u64]) -> Offset {
     let last = words.iter().rposition(|word| *word != 0);
     Offset(last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros()))
 }
 
-/// How many offsets from `from` on are in the set.
+/// Returns how many offsets from `from` on are in the set.
 pub(crate) fn count_from(words: &[u64], from: Offset) -> u32 {
     let first = from.0 as usize / 64;
     words

@@ -56,16 +56,17 @@ struct RandomLog {
 }
 
 impl<W: Watch> Fast<W> {
-    /// A device never written, with `random_logs` random log blocks beside the sequential one. The seed decides the
-    /// order in which erase blocks are used.
+    /// A device never written, with `random_logs` random log blocks and the sequential one. The seed decides
+    /// the order in which erase blocks are used.
     ///
     /// # Panics
     ///
-    /// Where there is no random log block.
+    /// If there is no random log block.
     pub fn new(geometry: Geometry, random_logs: u32, seed: u64, watch: W) -> Fast<W> {
         assert!(random_logs > 0, "FAST has a random log block");
         let logical = geometry.logical_blocks();
-        // Beside data and random logs: the sequential log, and the free block that a merge needs before it can erase.
+        // Blocks besides data and random logs: the sequential log, and the free block that a merge needs
+        // before it can erase.
         let total_blocks = logical + random_logs + 2;
         Fast {
             geometry,
@@ -189,7 +190,7 @@ impl<W: Watch> Fast<W> {
         self.random.push_back(RandomLog { block, units });
     }
 
-    /// Chooses where a unit that the host writes goes in flash, and maps it there.
+    /// Chooses the place in flash of a unit that the host writes, and maps the unit there.
     fn allocate(&mut self, unit: LogicalUnit, work: &mut Work) -> PhysicalUnit {
         let (logical, offset) = self.geometry.logical_block(unit);
         let data = self.data.get(logical).unwrap_or_else(|| {

@@ -16,7 +16,7 @@ impl Piece {
     ///
     /// # Panics
     ///
-    /// Where the number does not fit into 32 bits.
+    /// If the number does not fit into 32 bits.
     pub(crate) fn new(number: u64) -> Piece {
         Piece(u32::try_from(number).expect("a map has fewer than 2³² pieces"))
     }
@@ -50,7 +50,7 @@ impl MapLevel {
     ///
     /// # Panics
     ///
-    /// Where it can hold none.
+    /// If it can hold no piece.
     pub fn new(pieces: u32, held_max: u32) -> MapLevel {
         assert!(held_max > 0, "a level holds a piece");
         MapLevel {
@@ -64,7 +64,7 @@ impl MapLevel {
         }
     }
 
-    /// Uses a piece; false where it had to be fetched.
+    /// Uses a piece; returns false if it had to be fetched.
     pub fn touch(&mut self, piece: Piece) -> bool {
         let hit = self.is_held[piece.0 as usize];
         if hit {

@@ -1,8 +1,9 @@
-//! Flash translation layers: where a unit of the host's data is in flash, and which flash operations a write costs.
+//! Flash translation layers: they map each unit of the host's data to flash, and report the flash operations
+//! of a write.
 //!
-//! A layer keeps the map and knows no time: it reports as [`Work`] what has to be read, programmed, copied and erased on
-//! which die, and [`crate::device::flash`] turns that into time. A merge of two blocks is one step with a count, so that
-//! its cost in the simulator does not grow with the size of an erase block.
+//! A layer keeps the map and has no clock: it reports as [`Work`] the reads, programs, copies and erases of
+//! each die, and [`crate::device::flash`] turns them into time. A merge of two blocks is one step with a
+//! count, so that its cost in the simulator does not grow with the size of an erase block.
 //!
 //! Addresses are in *units*, the piece that the layer maps: 4 KiB in a modern device, a page of all planes in a card.
 //! [`LogicalUnit`] is the host's number of a unit, [`PhysicalUnit`] its position in flash.
@@ -20,7 +21,7 @@ use fonio_core::Random;
 
 pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPage, PhysicalUnit};
 
-/// The flash under a layer, as far as the layer has to know it.
+/// The properties of the flash under a layer that the layer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Units that the host sees.
@@ -44,12 +45,12 @@ impl Geometry {
         PhysicalPage(unit.0 / self.units_per_page)
     }
 
-    /// The logical block of a unit, and where in it the unit is.
+    /// The logical block of a unit, and the unit's offset in it.
     fn logical_block(&self, unit: LogicalUnit) -> (LogicalBlock, Offset) {
         (LogicalBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
     }
 
-    /// The erase block of a unit, and where in it the unit is.
+    /// The erase block of a unit, and the unit's offset in it.
     fn erase_block(&self, unit: PhysicalUnit) -> (EraseBlock, Offset) {
         (EraseBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
     }
@@ -85,12 +86,13 @@ fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
     blocks.into()
 }
 
-/// What a host write costs in flash: steps in the order in which the firmware does them.
+/// The cost of a host write in flash: steps in the order in which the firmware does them.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Steps not yet turned into time.
     pub steps: Vec<Step>,
-    /// How many of the steps bring the host's data into flash. The steps after them are the layer's own housekeeping.
+    /// The number of steps that bring the host's data into flash. The steps after them are the layer's own
+    /// housekeeping.
     pub durable_after: usize,
     /// Sums since the device was made or its counters were reset.
     pub totals: Totals,
@@ -129,7 +131,7 @@ pub struct Totals {
 }
 
 impl Work {
-    /// Adds a step. It is joined to the last one where both are on one die.
+    /// Adds a step. It is joined to the last one if both are on one die.
     pub(crate) fn push(&mut self, step: Step) {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
@@ -179,7 +181,7 @@ pub trait Ftl: Send {
     ///
     /// # Panics
     ///
-    /// Where `unit` is not below [`Geometry::logical_units`].
+    /// If `unit` is not below [`Geometry::logical_units`].
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
     /// Programs a page that is not yet full, padded, because the host wants its data durable.
@@ -188,17 +190,17 @@ pub trait Ftl: Send {
     /// Forgets the data of `unit`, which the host no longer needs.
     fn discard(&mut self, unit: LogicalUnit);
 
-    /// The position of `unit` in flash; `None` where it was never written or was discarded.
+    /// The position of `unit` in flash; `None` if it was never written or was discarded.
     fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit>;
 
     /// The die that holds a unit.
     fn die_of(&self, unit: PhysicalUnit) -> Die;
 
-    /// What the erase blocks are used for.
+    /// Counts the erase blocks by their use.
     fn census(&self) -> Census;
 }
 
-/// How many erase blocks of a device are used for what.
+/// The number of erase blocks of a device by their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
     /// All erase blocks.
@@ -213,7 +215,7 @@ pub struct Census {
 
 /// Observes every flash operation of a layer, so that a test can repeat it on simulated flash and compare.
 pub trait Watch: Send {
-    /// False where the calls may be left out altogether.
+    /// False if the calls may be left out altogether.
     const ACTIVE: bool;
     /// The host's `unit` is programmed at `to`.
     fn program(&mut self, unit: LogicalUnit, to: PhysicalUnit);

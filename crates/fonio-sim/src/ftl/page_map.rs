@@ -1,9 +1,10 @@
-//! Page mapping: every unit can stand anywhere, and garbage collection gathers what is still valid.
+//! Page mapping: every unit can be anywhere, and garbage collection gathers the valid units.
 //!
 //! The erase blocks of all dies with the same number form a superblock, which is filled page by page across the dies. The
-//! host's data and the collector's copies go to different superblocks, so that data which survived a collection are kept
-//! apart from data which were just written. Collection is paced: while few superblocks are free, each page of the host is
-//! followed by so many copies that the victim is empty when the space it gains is used up.
+//! host's data and the collector's copies go to different superblocks. This keeps data that survived a
+//! collection apart from data that were just written. Collection is paced: while few superblocks are free,
+//! each page of the host is followed by copies, enough to empty the victim by the time the space that it
+//! gains is used up.
 //!
 //! The victim is chosen by one of two rules. *Greedy* takes the superblock with the fewest valid units; *cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share of valid
@@ -27,11 +28,11 @@ pub enum Collection {
     CostBenefit,
 }
 
-/// Superblocks beyond the logical ones that the layer needs in order to work at all: two being written, three held back
-/// for the collector, and two so that a closed one always has space to gain.
+/// The number of superblocks beyond the logical ones that the layer needs in order to work at all: two being
+/// written, three held back for the collector, and two so that a closed one always has space to gain.
 pub const SPARE_BLOCKS_MIN: u32 = 7;
 
-/// Collection begins when no more than this many superblocks are free: one for each stream and one in hand.
+/// Collection begins when at most this many superblocks are free: one for each stream and a spare one.
 const FREE_LOW: usize = 3;
 
 /// The page-mapping layer.
@@ -75,7 +76,7 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// Above any number of units; set while a superblock is free, being written or being collected.
+    /// A value above any number of units; set while a superblock is free, being written or being collected.
     const IN_USE: u32 = 1 << 31;
 
     /// None, in a superblock that may not be chosen.
@@ -89,12 +90,12 @@ impl ValidUnits {
         ValidUnits(self.0 - units)
     }
 
-    /// The same superblock once it is full and may be chosen.
+    /// Returns the count for the same superblock, once it is full and may be chosen.
     fn closed(self) -> ValidUnits {
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
-    /// The same superblock once it has been chosen.
+    /// Returns the count for the same superblock, once it has been chosen.
     fn chosen(self) -> ValidUnits {
         ValidUnits(self.0 + ValidUnits::IN_USE)
     }
@@ -116,11 +117,11 @@ struct Stream {
 #[derive(Clone, Copy, Debug)]
 struct Collecting {
     block: EraseBlock,
-    /// Where the search for the next valid unit goes on.
+    /// The unit at which the search for the next valid unit continues.
     next: Offset,
     /// Copies for each page of the host.
     copies_per_page: u32,
-    /// Pages before this one have been read if they had to be.
+    /// Pages before this one have been read, if a read was necessary.
     pages_read: u32,
 }
 
@@ -136,8 +137,8 @@ impl<W: Watch> PageMap<W> {
     ///
     /// # Panics
     ///
-    /// Where there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies or of
-    /// units in a page that is not a power of two.
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies
+    /// or of units in a page that is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,
@@ -201,7 +202,7 @@ impl<W: Watch> PageMap<W> {
         physical
     }
 
-    /// The same stream with room for one more unit, in the next superblock where this one is full.
+    /// The same stream with room for one more unit, in the next superblock if this one is full.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
         if stream.next < self.geometry.block_end() {
             return stream;
@@ -226,7 +227,7 @@ impl<W: Watch> PageMap<W> {
         (block, valid.expect("spare superblocks leave something to gain"))
     }
 
-    /// The closed superblock with the greatest benefit, the first of several.
+    /// The closed superblock with the greatest benefit, the first of several equal ones.
     fn most_beneficial(&self) -> Option<(EraseBlock, ValidUnits)> {
         let mut best = None;
         let mut most = f64::NEG_INFINITY;
@@ -268,8 +269,9 @@ impl<W: Watch> PageMap<W> {
         self.victim = Some(victim);
     }
 
-    /// Copies up to `copies` units of the 64 that the victim's next one is among, and says how many there were. Most of
-    /// the simulator's time is spent here, so bits and counts are updated for all of them at once.
+    /// Copies up to `copies` units of the 64 that include the victim's next one, and returns how many it
+    /// copied. The simulator spends most of its time here, so bits and counts are updated for all of them at
+    /// once.
     fn copy_from_word(&mut self, victim: &mut Collecting, copies: u32) -> u32 {
         let valid = self.valid.word_from(victim.block, victim.next);
         let word_start = Offset(victim.next.0 / 64 * 64);
@@ -330,13 +332,14 @@ impl<W: Watch> PageMap<W> {
         self.free.push_back(block);
     }
 
-    /// How many units fill the page of which the units before `next` are written; none where no page is partly written.
+    /// Returns how many units fill the page of which the units before `next` are written; `None` if no page
+    /// is partly written.
     fn padding(&self, next: Offset) -> Option<u32> {
         let filled = next.0 % self.geometry.units_per_page;
         (filled != 0).then(|| self.geometry.units_per_page - filled)
     }
 
-    /// Collects as much as is due after a page of the host.
+    /// Collects as many units as are due after a page of the host.
     fn collect_after_page(&mut self, work: &mut Work) {
         if self.victim.is_none() {
             if self.free.len() > FREE_LOW {

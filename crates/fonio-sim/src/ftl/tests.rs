@@ -205,7 +205,7 @@ fn greedy_write_amplification_is_the_formula() {
         let mut ftl = PageMap::new(geometry, spare, Collection::Greedy, 1, Unwatched);
         let totals = uniform(&mut ftl, 1 << 18, 3 << 18, 1 << 19);
         let given = 1.0 + totals.copy_programs as f64 / totals.host_programs as f64;
-        // The free and open superblocks hold next to no data: three free, two half full.
+        // The free and open superblocks hold almost no data: three are free, two half full.
         let usable = f64::from(geometry.logical_blocks() + spare) - 4.0;
         let u = f64::from(geometry.logical_blocks()) / usable;
         let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
@@ -230,7 +230,7 @@ fn the_miss_rate_of_bast_is_the_formula() {
         let given = merges as f64 / totals.host_programs as f64;
         let wanted = 1.0 - f64::from(logs) / f64::from(blocks);
         assert!((given / wanted - 1.0).abs() < 0.01, "{logs} logs, {blocks} blocks: {given}, not {wanted}");
-        // All but those that begin at the first unit copy a whole block.
+        // All merges except those that begin at the first unit copy a complete block.
         assert!(totals.full_merges as f64 > 0.95 * merges as f64);
         let copies = totals.copy_programs as f64 / merges as f64;
         assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies a merge");

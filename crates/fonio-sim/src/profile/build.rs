@@ -11,11 +11,11 @@ use crate::ftl::fast::Fast;
 use crate::ftl::page_map::{Collection, PageMap, SPARE_BLOCKS_MIN};
 use crate::ftl::{Ftl, Geometry, Unwatched};
 
-/// The least number of erase blocks of a device.
+/// The minimum number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
 
-/// The least number of superblocks of a page-mapped device that is smaller than its profile's, so that those reserved
-/// for garbage collection are a small part of it.
+/// The minimum number of superblocks of a page-mapped device that is smaller than its profile's. It keeps the
+/// superblocks that are reserved for garbage collection a small part of the device.
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// Reports every error that building the device could report.
@@ -97,7 +97,7 @@ pub(super) fn device(
         }
         kind => {
             let logs = profile.required("ftl.log_blocks")? as u32;
-            // Both layers keep one or two erase blocks beside data and logs.
+            // Both layers keep one or two erase blocks besides data and logs.
             let blocks = u64::from(geometry.logical_blocks()) + u64::from(logs) + 2;
             if blocks * u64::from(geometry.units_per_block) >= 1 << 32 {
                 return Err(too_large(profile, limits.capacity));
@@ -269,7 +269,7 @@ impl Profile {
         self.required(key).map(Nanos)
     }
 
-    /// Whether a key says yes; a profile without it says no.
+    /// Returns whether a key has the value yes; a profile without the key says no.
     fn yes(&self, key: &str) -> bool {
         self.word(key) == Some("yes")
     }

@@ -6,25 +6,25 @@ use thiserror::Error;
 
 use super::schema::Key;
 
-/// A profile that cannot be used. Every variant names the profile and, where there is one, the key.
+/// A profile that cannot be used. Every variant names the profile and, if there is one, the key.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// The text is not TOML.
     #[error("{place}: not TOML")]
     Toml {
-        /// Where the text stops being TOML.
+        /// The place at which the text stops being TOML.
         place: Place,
-        /// What the parser says, with line and column.
+        /// The parser's message, with line and column.
         #[source]
         source: Box<toml::de::Error>,
     },
     /// A key that no profile has.
     #[error("{place}: there is no key `{key}`{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
     UnknownKey {
-        /// Where the key is.
+        /// The place of the key.
         place: Place,
-        /// The key as it stands there.
+        /// The key as it is written there.
         key: String,
         /// A key with a similar name.
         nearest: Option<String>,
@@ -36,7 +36,7 @@ pub enum ProfileError {
         profile: String,
         /// The key.
         key: &'static str,
-        /// What it means.
+        /// The meaning of the key.
         meaning: &'static str,
         /// How the key is written.
         example: String,
@@ -44,24 +44,24 @@ pub enum ProfileError {
     /// A value of the wrong form.
     #[error("{place}: `{key}`: {problem}; write {wanted}")]
     Form {
-        /// Where the value is.
+        /// The place of the value.
         place: Place,
         /// The key.
         key: String,
-        /// What is wrong.
+        /// The mistake.
         problem: String,
-        /// What is right, with an example.
+        /// The right form, with an example.
         wanted: String,
     },
     /// A value outside its range.
     #[error("{place}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
         key.quantity.show(key.min), key.quantity.show(key.max))]
     Range {
-        /// Where the value is.
+        /// The place of the value.
         place: Place,
         /// The key.
         key: &'static Key,
-        /// The value, in what its quantity is kept in.
+        /// The value, in the unit of its quantity.
         value: u64,
     },
     /// Values that contradict each other.
@@ -69,7 +69,7 @@ pub enum ProfileError {
     Contradiction {
         /// The profile's name or file.
         profile: String,
-        /// Which values, and why.
+        /// The values, and the reason.
         what: String,
     },
 }
@@ -79,7 +79,7 @@ pub enum ProfileError {
 pub struct Place {
     /// The profile's name or file.
     pub profile: String,
-    /// The line, counted from one; absent where the value does not come from a text.
+    /// The line, counted from one; absent if the value does not come from a text.
     pub line: Option<usize>,
 }
 

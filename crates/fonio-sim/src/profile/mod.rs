@@ -1,4 +1,4 @@
-//! Device profiles: a device as a TOML file in which every number says where it comes from.
+//! Device profiles: a device as a TOML file that states the origin of every number.
 //!
 //! ```toml
 //! about = "what it is, in a line"
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Times, sizes and rates are spelled as [`fonio_core::quantity`] reads them. `docs/devices.md` explains the keys,
-//! [`schema::KEYS`] lists them. A value whose unit is its key (`{ us = 1950, source = … }`) is read too: profiles were
-//! written that way before.
+//! [`schema::KEYS`] lists them. A value whose unit is its key (`{ us = 1950, source = … }`) is also accepted,
+//! because earlier profiles were written that way.
 
 mod build;
 mod error;
@@ -27,14 +27,14 @@ use crate::device::{Device, Limits};
 use fonio_core::ByteCount;
 use schema::{Key, Quantity};
 
-/// Where a number comes from.
+/// The origin of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// It stands in a publication, a specification or a data sheet, which `to` names.
+    /// A publication, a specification or a data sheet states it; `to` names the source.
     Published,
-    /// It was solved for, so that the model gives the published or measured number that `to` names.
+    /// A fit solved for it, so that the model gives the published or measured number that `to` names.
     Fitted,
-    /// It was chosen among plausible values by somebody who knew the published number that `to` names.
+    /// Its author knew the published number that `to` names, and chose this one among plausible values.
     Chosen,
     /// It was measured on a device of this kind; `to` says how.
     Measured,
@@ -80,14 +80,14 @@ enum Value {
     Word(&'static str),
 }
 
-/// Where one number of a profile comes from.
+/// The origin of one number of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
     /// Table and name of the key, with a dot between.
     pub key: &'static str,
     /// The value with its unit.
     pub value: String,
-    /// Where it comes from.
+    /// The kind of origin.
     pub source: Source,
     /// The publication, the number it was fitted to or chosen for, the way it was measured, or why it was assumed. May
     /// be empty.
@@ -95,12 +95,12 @@ pub struct Provenance {
 }
 
 impl Profile {
-    /// Reads a profile. `name` is what errors call it: a name or a file.
+    /// Reads a profile. `name` is its name in errors: a name or a file.
     ///
     /// # Errors
     ///
-    /// Where the text is not TOML, a key is unknown, missing or of the wrong form, or values are out of range or do not
-    /// go together.
+    /// If the text is not TOML, a key is unknown, missing or of the wrong form, or values are out of range or
+    /// contradict each other.
     pub fn parse(name: &str, toml_text: &str) -> Result<Profile, ProfileError> {
         let profile = text::parse(name, toml_text)?;
         build::check(&profile)?;
@@ -114,24 +114,24 @@ impl Profile {
         Some(Profile::parse(name, text).expect("a shipped profile is in order"))
     }
 
-    /// What it is called.
+    /// The name of the profile.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is, in a line.
+    /// A description in one line.
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// The device, with another capacity than the profile's where one is given.
+    /// Builds the device, with another capacity than the profile's if one is given.
     ///
     /// The same seed gives the same device. The seed decides the order in which erase blocks are used. A page-mapped
     /// device with fewer than 128 superblocks gets smaller erase blocks; all other numbers stay.
     ///
     /// # Errors
     ///
-    /// Where the capacity is too large for the model or is not a whole number of sectors.
+    /// If the capacity is too large for the model or is not a multiple of the sector size.
     pub fn device(&self, capacity: Option<ByteCount>, seed: u64) -> Result<Box<dyn Device>, ProfileError> {
         build::device(self, capacity, seed)
     }
@@ -140,12 +140,12 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Where the capacity is not a whole number of sectors.
+    /// If the capacity is not a multiple of the sector size.
     pub fn limits(&self, capacity: Option<ByteCount>) -> Result<Limits, ProfileError> {
         build::limits(self, capacity)
     }
 
-    /// Where every number comes from, in the order of [`schema::KEYS`].
+    /// The origin of every number, in the order of [`schema::KEYS`].
     pub fn provenance(&self) -> Vec<Provenance> {
         self.in_order()
             .map(|(key, entry)| Provenance {
@@ -162,7 +162,7 @@ impl Profile {
         text::write(self)
     }
 
-    /// The number of a key in what its [`Quantity`] is kept in; `None` where the profile does not have it.
+    /// The number of a key, in the unit of its [`Quantity`]; `None` if the profile does not have the key.
     pub fn number(&self, key: &str) -> Option<u64> {
         match self.entries.get(key)?.value {
             Value::Number(number) => Some(number),
@@ -170,7 +170,7 @@ impl Profile {
         }
     }
 
-    /// The word of a key; `None` where the profile does not have it.
+    /// The word of a key; `None` if the profile does not have it.
     pub fn word(&self, key: &str) -> Option<&'static str> {
         match self.entries.get(key)?.value {
             Value::Word(word) => Some(word),
@@ -178,11 +178,11 @@ impl Profile {
         }
     }
 
-    /// Gives a key another number, in what its [`Quantity`] is kept in.
+    /// Gives a key another number, in the unit of its [`Quantity`].
     ///
     /// # Errors
     ///
-    /// Where there is no such key, it takes no number, or the number is out of its range.
+    /// If no key has this name, if the key takes no number, or if the number is out of the key's range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
         let place = Place { profile: self.name.clone(), line: None };
         let Some(known) = schema::find(key) else {

@@ -25,13 +25,13 @@ pub enum Quantity {
 pub struct Key {
     /// Table and name, with a dot between.
     pub path: &'static str,
-    /// What its value is.
+    /// The kind of its value.
     pub quantity: Quantity,
-    /// The least value, in what [`Quantity`] says it is kept in.
+    /// The minimum value, in the unit in which [`Quantity`] keeps it.
     pub min: u64,
     /// The greatest value.
     pub max: u64,
-    /// What it means.
+    /// The meaning of the key.
     pub meaning: &'static str,
 }
 
@@ -148,7 +148,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// The key whose name is most like `path`, if any is much like it.
+/// The key with the most similar name to `path`, if one is similar enough.
 pub fn nearest(path: &str) -> Option<&'static str> {
     let name = path.rsplit('.').next().unwrap_or(path);
     KEYS.iter()
@@ -158,7 +158,7 @@ pub fn nearest(path: &str) -> Option<&'static str> {
         .map(|(_, path)| path)
 }
 
-/// Letters to change, add or leave out to get from `left` to `right` (Levenshtein).
+/// The number of letters to change, add or leave out to get from `left` to `right` (Levenshtein).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
@@ -178,7 +178,7 @@ fn distance(left: &str, right: &str) -> usize {
 pub(super) struct WrittenUnit {
     /// Its name behind a number.
     pub(super) name: &'static str,
-    /// Its worth in what the value is kept in.
+    /// The factor from this unit to the unit in which the value is kept.
     pub(super) worth: u64,
     /// Its name as the key of a number, the only way in which profiles were written before: `{ us = 5 }`.
     pub(super) field: &'static str,
@@ -215,7 +215,8 @@ impl Quantity {
         }
     }
 
-    /// Reads a value from text such as `5 us`, `16 KiB` or `20 MB/s`; `None` where the text is something else.
+    /// Reads a value from a text of the form `5 us`, `16 KiB` or `20 MB/s`; `None` if the text has another
+    /// form.
     pub(super) fn read(self, text: &str) -> Option<u64> {
         let amount = |unit: Unit, worth: f64| {
             let amount: Amount = text.parse().ok()?;
@@ -242,8 +243,8 @@ impl Quantity {
         format!("{} {}", decimal(value, unit.worth), unit.name).trim_end().to_owned()
     }
 
-    /// The unit that suits a value best: the largest without a fraction for a size, with a digit before the point for all
-    /// others.
+    /// The most suitable unit for a value: the largest without a fraction for a size, with a digit before the
+    /// point for all others.
     fn unit_for(self, value: u64) -> Option<&'static WrittenUnit> {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.
@@ -255,7 +256,7 @@ impl Quantity {
     }
 }
 
-/// A `f64` holds every whole number up to here.
+/// A `f64` holds every integer up to here.
 pub(super) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// `value / worth` in decimal, without loss as far as nine digits behind the point go.

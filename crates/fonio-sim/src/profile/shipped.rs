@@ -2,7 +2,7 @@
 
 macro_rules! shipped {
     ($($name:literal: $about:literal,)*) => {
-        /// The name of every shipped profile, with what it is in a line.
+        /// The name of every shipped profile, with a description in one line.
         pub const SHIPPED: &[(&str, &str)] = &[$(($name, $about)),*];
 
         pub(super) fn text(name: &str) -> Option<&'static str> {

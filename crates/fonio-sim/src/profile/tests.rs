@@ -20,7 +20,7 @@ write_line = { value = "5 ns", source = "assumed" }
 command = { value = "1.5 us", source = "measured", to = "a loop" }
 "#;
 
-/// A profile's text as it was written before units were spelled as everywhere else: `{ us = 5 }`.
+/// A profile's text in the former spelling of units: `{ us = 5 }`.
 fn with_units_as_keys(text: &str) -> String {
     text.lines()
         .map(|line| {
@@ -267,7 +267,7 @@ proptest! {
         let mut text = shipped::text("sandisk").unwrap().as_bytes().to_vec();
         let at = at % text.len();
         if cut { text.truncate(at) } else { text[at] = byte }
-        // Either it still is a profile, or it says what is wrong; it never panics.
+        // The text is still a profile, or the error names the mistake; the parser never panics.
         if let Err(error) = Profile::parse("damaged", &String::from_utf8_lossy(&text)) {
             let text = error.to_string();
             prop_assert!(text.starts_with("damaged: ") || text.starts_with("damaged, line "), "{text}");

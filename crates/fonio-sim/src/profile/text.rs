@@ -38,7 +38,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
     Ok(Profile { name: name.to_owned(), about, entries })
 }
 
-/// A profile's text and the name that errors give it.
+/// A profile's text, and its name in errors.
 struct File<'a> {
     name: &'a str,
     text: &'a str,
@@ -58,7 +58,7 @@ impl File<'_> {
         }
     }
 
-    /// The error that `value` is something else than `wanted`.
+    /// The error that `value` is not of the form `wanted`.
     fn form(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: String) -> ProfileError {
         let written = self.text.get(value.span()).unwrap_or_default();
         ProfileError::Form {
@@ -116,7 +116,7 @@ impl File<'_> {
     }
 }
 
-/// Reads the field of an entry that holds its value; `None` where it does not fit the key.
+/// Reads the field of an entry that holds its value; `None` if it does not fit the key.
 fn read_value(key: &Key, name: &str, written: &DeValue<'_>) -> Option<Value> {
     match (key.quantity, written) {
         (Quantity::Word(words), DeValue::String(text)) if matches!(name, "value" | "is") => {
@@ -132,7 +132,7 @@ fn read_value(key: &Key, name: &str, written: &DeValue<'_>) -> Option<Value> {
     }
 }
 
-/// `number` times `worth`; `None` where it is not a number, negative or not exact.
+/// `number` times `worth`; `None` if it is not a number, negative or not exact.
 fn in_units_of(number: &DeValue<'_>, worth: u64) -> Option<u64> {
     match number {
         DeValue::Integer(integer) => {
@@ -162,7 +162,7 @@ fn for_example(key: &Key) -> String {
     format!("for example {}", example(key))
 }
 
-/// A line of a profile for a key, as it can be written.
+/// A line of a profile for a key, as an example.
 pub(super) fn example(key: &Key) -> String {
     let value = match key.quantity {
         Quantity::Word(words) => quoted(words[0]),

@@ -7,7 +7,8 @@
 //! Of each class, three groups of queues take turns, each for as long as its queues' slices together:
 //!
 //! - *sequential*: one queue at a time. If the queue is empty, the device stays idle for a moment
-//!   ([`Settings::slice_idle`]), because the process may continue; other queues would cost it its place.
+//!   ([`Settings::slice_idle`]), because the process may continue; if other queues got the device, the
+//!   process would lose its place.
 //! - *random*: queues of processes that make random requests, and of those that think for longer than the device would
 //!   idle. They are served together: an empty queue hands on to the next. The device idles only behind the last one.
 //! - *asynchronous*: while no synchronous request is in flight, and only a few at a time.
@@ -35,9 +36,9 @@ pub struct Settings {
     pub slice_async: Nanos,
     /// How long the device idles for the next request of a process. 0 turns idling off.
     pub slice_idle: Nanos,
-    /// The most requests of a queue in flight while another queue waits.
+    /// The maximum number of requests of a queue in flight while another queue waits.
     pub quantum: u32,
-    /// The most asynchronous requests of a queue in flight while another queue waits.
+    /// The maximum number of asynchronous requests of a queue in flight while another queue waits.
     pub slice_async_rq: u32,
     /// A request counts as random if it is smaller, as on flash. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,
@@ -58,8 +59,9 @@ impl Settings {
     };
 }
 
-/// May another request of a queue go to the device? Algorithm 6.2 of Nguyen et al. 2015, which CFQ and SmartIO share:
-/// a queue may have `quantum` requests in flight, and more if no other queue waits.
+/// Returns whether another request of a queue may go to the device. Algorithm 6.2 of Nguyen et al. 2015,
+/// which CFQ and SmartIO share: a queue may have `quantum` requests in flight, and more if no other queue
+/// waits.
 pub fn may_dispatch(in_flight: u32, busy_queues: u32, quantum: u32) -> bool {
     in_flight < quantum || busy_queues == 1
 }
@@ -78,11 +80,11 @@ pub struct Cfq {
     sync_in_flight: u32,
     /// Requests in flight that are not of the idle class.
     others_in_flight: u32,
-    /// When the next of the requests that are held back may go.
+    /// The instant at which the next of the held requests may go.
     held_until: Option<Timestamp>,
 }
 
-/// Whose requests a queue holds.
+/// The owner of a queue's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Sync(Priority, ProcessId),
@@ -209,7 +211,7 @@ impl Cfq {
         others as u32 + u32::from(own)
     }
 
-    /// The queue whose request goes next; `None` where the scheduler waits for the one that has the device.
+    /// The queue whose request goes next; `None` if the scheduler waits for the one that has the device.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some(turn) = self.turn {
             let queue = &self.queues[turn.queue];
@@ -241,7 +243,7 @@ impl Cfq {
         self.make_busy(turn.queue);
     }
 
-    /// Gives a queue that does not have the device its place among those that wait for it.
+    /// Adds a queue that does not have the device to those that wait for it.
     fn make_busy(&mut self, index: usize) {
         let queue = &self.queues[index];
         if !queue.requests.is_empty() {
@@ -250,7 +252,7 @@ impl Cfq {
         }
     }
 
-    /// The group whose turn it is; `None` where no queue waits.
+    /// The group whose turn it is; `None` if no queue waits.
     fn next_group(&self, now: Timestamp) -> Option<GroupTurn> {
         let class = Class::ALL.into_iter().find(|class| {
             let groups = &self.busy[*class as usize];
@@ -271,8 +273,8 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// How long the scheduler holds others back for the next request of the queue that has the device and is empty.
-    /// `None` where it does not.
+    /// Returns the instant until which the scheduler holds others back for the next request of the queue that
+    /// has the device and is empty. `None` if it does not hold them back.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;
@@ -294,7 +296,7 @@ impl Cfq {
         (until > now).then_some(until)
     }
 
-    /// Whether the queue that has the device may give another request now.
+    /// Returns whether the queue that has the device may give another request now.
     fn may_go(&self, index: usize) -> bool {
         let queue = &self.queues[index];
         if queue.priority().class == Class::Idle && self.others_in_flight > 0 {

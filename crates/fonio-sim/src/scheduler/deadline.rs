@@ -23,7 +23,7 @@ pub struct Settings {
     pub write_expire: Nanos,
     /// The requests of a batch.
     pub fifo_batch: u32,
-    /// How many batches of reads go before a batch of writes that wait. With 0, reads wait for all writes.
+    /// The number of batches of reads before a batch of waiting writes. With 0, reads wait for all writes.
     pub writes_starved: u32,
 }
 
@@ -79,7 +79,7 @@ impl Scheduler for Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Read,
-    /// Everything that is not a read.
+    /// Everything except reads.
     Write,
 }
 
@@ -153,7 +153,7 @@ impl Lists {
         self.sides.iter().map(|side| side.by_place.len()).sum()
     }
 
-    /// When the request that has waited longest was inserted.
+    /// The instant at which the request that has waited longest was inserted.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
         self.sides.iter().filter_map(Side::oldest).map(|(inserted, _)| inserted).min()
     }
@@ -163,7 +163,8 @@ impl Lists {
     }
 }
 
-/// Which direction has its batch. Several lists can share it: then a batch goes on with the requests of another one.
+/// The batch in progress and its direction. Several lists can share it: then a batch continues with the
+/// requests of another list.
 #[derive(Debug)]
 pub(super) struct Batches {
     settings: Settings,
@@ -178,8 +179,8 @@ impl Batches {
         Batches { settings, batch: None, starved: 0 }
     }
 
-    /// The request that goes next, with the instant of its insertion; `None` where none waits. If that request begins a
-    /// batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
+    /// The request that goes next, with the instant of its insertion; `None` if none waits. If that request
+    /// begins a batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
     pub(super) fn choose(&mut self, lists: &Lists, now: Timestamp) -> Option<(Chosen, Timestamp)> {
         let going_on = self.batch.filter(|(_, gone)| *gone < self.settings.fifo_batch);
         if let Some((direction, _)) = going_on
@@ -201,7 +202,7 @@ impl Batches {
         lists.sides[chosen.direction as usize].take(chosen.place)
     }
 
-    /// The direction of a new batch; `None` where no request waits.
+    /// The direction of a new batch; `None` if no request waits.
     fn next_direction(&mut self, lists: &Lists) -> Option<Direction> {
         let [reads, writes] =
             [Direction::Read, Direction::Write].map(|of| !lists.side(of).by_place.is_empty());
@@ -272,8 +273,8 @@ mod tests {
     }
 
     proptest! {
-        /// Once the oldest request of a direction has expired, the batch in progress goes before it, then at most those
-        /// batches of the other direction that the settings allow.
+        /// Once the oldest request of a direction has expired, only the batch in progress goes before it, and
+        /// then at most the batches of the other direction that the settings allow.
         #[test]
         fn the_oldest_waits_for_its_deadline_and_a_few_batches(seed in any::<u64>(), batch in 1u32..5, starved in 1u32..4) {
             let settings = Settings {

@@ -21,7 +21,7 @@ pub struct Settings {
     pub read_latency: Nanos,
     /// The target for writes, `write_lat_nsec`.
     pub write_latency: Nanos,
-    /// The most tokens, by [`Kind`].
+    /// The maximum number of tokens, by [`Kind`].
     pub tokens_max: [u32; 4],
     /// The requests of a batch, by [`Kind`].
     pub batch: [u32; 4],
@@ -202,7 +202,7 @@ mod tests {
             for (op, ms) in [(Op::Write, 5), (Op::Read, read_ms)] {
                 kyber.insert(request(step as u64, op), Timestamp(now));
                 let gone = kyber.dispatch(Timestamp(now), 0).expect("it may go");
-                // The period ends with the read, so that both count.
+                // The period ends with the read, so both requests count.
                 let end = now + ms * 1_000_000 + if op == Op::Read { 200_000_000 } else { 0 };
                 let issued = end - ms * 1_000_000;
                 kyber.period_ends = Timestamp(now + 100_000_000);

@@ -1,8 +1,8 @@
-//! I/O schedulers: which waiting request goes to the device next, and when none does.
+//! I/O schedulers: they decide which waiting request goes to the device next, and when no request does.
 //!
 //! A driver inserts requests, asks for one while the device has room, and reports completions. A scheduler may hold
-//! requests back: while others are in flight, or until an instant, which it then names. It knows no clock; the driver
-//! says what time it is, and time does not go backwards.
+//! requests back: while others are in flight, or until an instant, which it then names. It has no clock; the
+//! driver passes the time, which does not go backwards.
 //!
 //! The models were written from papers and documentation (`docs/scheduler-models.md` names them and says what each model
 //! lacks). Requests do not merge here: a recorded request is merged already. Flushes bypass schedulers, as in the kernel.
@@ -19,11 +19,11 @@ pub mod vectors;
 
 use fonio_core::{ByteCount, Op, Sector, Timestamp};
 
-/// The order in which requests were inserted; unique for one scheduler. Ties go to the smaller one.
+/// The order in which requests were inserted; unique for one scheduler. Ties go to the smaller number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The process whose request it is. Schedulers only compare it.
+/// The process that owns the request. Schedulers only compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
@@ -34,7 +34,7 @@ pub struct Request {
     pub id: RequestId,
     /// The operation; not a flush.
     pub op: Op,
-    /// Whether a program waits for it. Every read counts as synchronous, whatever this says.
+    /// Whether a program waits for it. Every read counts as synchronous, regardless of this value.
     pub is_sync: bool,
     /// The first sector.
     pub sector: Sector,
@@ -52,7 +52,7 @@ impl Request {
         self.is_sync || self.op == Op::Read
     }
 
-    /// The first sector behind it.
+    /// The first sector after the request.
     pub fn end(&self) -> Sector {
         self.sector.after(self.bytes)
     }
@@ -72,9 +72,9 @@ pub struct Priority {
 pub enum Class {
     /// Before all others.
     RealTime,
-    /// The class of processes that were given none.
+    /// The class of processes without a class of their own.
     BestEffort,
-    /// Only while nobody else uses the device.
+    /// Only while no other process uses the device.
     Idle,
 }
 
@@ -96,7 +96,7 @@ impl Priority {
     /// The lowest level of a class.
     pub const LEVEL_MAX: u8 = 7;
 
-    /// The priority of processes that were given none: level 4 of the best-effort class.
+    /// The priority of processes without a priority of their own: level 4 of the best-effort class.
     pub const DEFAULT: Priority = Priority { class: Class::BestEffort, level: 4 };
 
     /// The priority in a recorded `ioprio`: class in the top 3 of 16 bits, level in the lowest 3. No class is the
@@ -112,7 +112,7 @@ impl Priority {
     }
 }
 
-/// A policy: which waiting request goes next.
+/// A policy: it decides which waiting request goes next.
 ///
 /// Instants given to its functions must not go backwards. Each inserted request is dispatched once. While no request is
 /// in flight, a scheduler with waiting requests either dispatches one or names a later instant in
@@ -124,14 +124,15 @@ pub trait Scheduler: Send {
     /// Takes a request.
     fn insert(&mut self, request: Request, now: Timestamp);
 
-    /// Gives the request that goes to the device now, where `in_flight` requests are in progress. `None` where none
-    /// waits, or those that wait are held back.
+    /// Gives the request that goes to the device now, where `in_flight` requests are in progress. `None` if
+    /// none waits, or those that wait are held back.
     fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request>;
 
-    /// Learns that a request, which was dispatched at `issued`, has completed.
+    /// Notes that a request, which was dispatched at `issued`, has completed.
     fn complete(&mut self, request: &Request, issued: Timestamp, now: Timestamp);
 
-    /// The next instant after `now` at which requests that are held back may go without another insertion or completion.
+    /// The next instant after `now` at which requests that were held back may go without another insertion or
+    /// completion.
     fn next_timer(&self, now: Timestamp) -> Option<Timestamp>;
 
     /// The number of waiting requests.

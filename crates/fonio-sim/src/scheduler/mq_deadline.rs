@@ -4,12 +4,14 @@
 //! [`Settings::prio_aging_expire`]. The classes share one batch: it goes on with requests of another class, and `writes_starved`
 //! counts the batches of reads of all.
 //!
-//! While requests of several classes are unfinished, the scheduler first looks for one that has aged: in each lower class, at
-//! the request that would go next. A look that finds a new batch begins it, although the request does not go. So writes of a
-//! lower class that waits come to their batch sooner than `writes_starved` says.
+//! While requests of several classes are unfinished, the scheduler first looks for one that has aged: in each
+//! lower class, it looks at the request that would go next. If this look finds a new batch, the batch begins,
+//! although the request does not go. Therefore, waiting writes of a lower class get their batch sooner than
+//! `writes_starved` says.
 //!
 //! Sources: the kernel's `Documentation/block/deadline-iosched`; the commit messages that added I/O priorities in
-//! Linux 5.14; decisions of running kernels (`tests/vectors/observed`), for what the classes share, the look, and the tick.
+//! Linux 5.14; decisions of running kernels (`tests/vectors/observed`), for the shared state of the classes,
+//! the look, and the tick.
 
 use fonio_core::{Nanos, Timestamp};
 

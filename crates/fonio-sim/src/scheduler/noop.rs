@@ -1,6 +1,6 @@
 //! noop: in the order of insertion.
 //!
-//! The kernel's noop also merges neighbours; requests do not merge here.
+//! The kernel's noop also merges neighbours; this model does not merge requests.
 
 use std::collections::VecDeque;
 

@@ -6,7 +6,7 @@
 //! reads precede writes (section 5, Figure 9). From there, requests go to the device, and never more of a kind
 //! (sequential or random, read or write) than the device gains from (section 4.5).
 //!
-//! Where the study leaves a choice, this model
+//! For the choices that the study leaves open, this model
 //!
 //! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be ordered;
 //! - lets writes go when no read waits and no read is in flight ("delay writes as long as there are reads");
@@ -33,9 +33,10 @@ use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
 pub struct Settings {
     /// How long a queue is served before another one.
     pub slice: Nanos,
-    /// The most requests of a queue beyond it, in the dispatch queue and in flight, while another queue waits.
+    /// The maximum number of requests of a queue that have left it, for the dispatch queue or the device,
+    /// while another queue waits.
     pub quantum: u32,
-    /// The most requests in flight by [`Kind`]. None is 0.
+    /// The maximum number of requests in flight, by [`Kind`]. None is 0.
     pub limits: [u32; 4],
     /// How long writes are held back after the last read. Ours; the study has none.
     pub hold: Nanos,
@@ -99,7 +100,7 @@ pub struct SmartIo {
     in_flight: [u32; 4],
     /// The kinds of the requests in flight.
     kinds: BTreeMap<RequestId, Kind>,
-    /// Where the last request of a process ended, by direction.
+    /// The end of the last request of a process, by direction.
     ends: BTreeMap<(ProcessId, bool), Sector>,
     last_read: Option<Timestamp>,
     waiting: usize,
@@ -221,8 +222,8 @@ impl SmartIo {
         if may_write { self.oldest(section, Kind::WRITES, |_| true) } else { None }
     }
 
-    /// Of those of two kinds whose first request came at a `suitable` instant and is within the limit, the one whose
-    /// first request was inserted first.
+    /// Returns the kind whose first request was inserted first, of those of two kinds whose first request
+    /// came at a `suitable` instant and is within the limit.
     fn oldest(
         &self,
         section: &Section,

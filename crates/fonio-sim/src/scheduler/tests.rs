@@ -20,7 +20,7 @@ fn idle_max(policy: Policy) -> u64 {
     }
 }
 
-/// A driver that checks what every scheduler must do.
+/// A driver that checks the duties of every scheduler.
 struct Driver {
     scheduler: Box<dyn Scheduler>,
     idle_max: u64,
@@ -150,8 +150,8 @@ fn drive(driver: &mut Driver, seed: u64, depth: usize, mut check: impl FnMut(&Dr
 }
 
 proptest! {
-    /// No request is lost, changed or given twice, and no policy keeps an idle device from waiting requests for longer
-    /// than it may.
+    /// No request is lost, changed or dispatched twice, and no policy keeps an idle device from waiting
+    /// requests for longer than it may.
     #[test]
     fn every_request_goes_once_and_in_time(seed in any::<u64>(), depth in 1usize..40) {
         for policy in Policy::ALL {
@@ -237,7 +237,7 @@ proptest! {
             let waiting = driver.waiting.values().map(|(request, _)| request);
             let in_flight = driver.in_flight.iter().map(|(request, _)| request);
             let is_held = waiting.chain(in_flight).any(|other| other.priority.class < gone.priority.class);
-            // A batch that an aged request began may go on with younger ones.
+            // A batch that an aged request began may continue with younger ones.
             let oldest = driver.waiting.values().filter(|(other, _)| other.priority.class == gone.priority.class);
             let oldest = oldest.map(|(_, at)| *at).min().unwrap_or(inserted).min(inserted);
             assert!(!is_held || oldest.0 + 10_000_000_000 <= driver.now.0 + TICK);

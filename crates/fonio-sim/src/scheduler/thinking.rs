@@ -9,16 +9,16 @@ pub(super) struct ThinkTime {
     completed: Option<Timestamp>,
 }
 
-/// A new think time moves the mean by one part in this many of the difference.
+/// A new think time moves the mean by the difference divided by this number.
 const SHARE: u64 = 8;
 
 impl ThinkTime {
-    /// Learns that the last request of a process in flight has completed.
+    /// Notes that the last request of a process in flight has completed.
     pub(super) fn completed(&mut self, now: Timestamp) {
         self.completed = Some(now);
     }
 
-    /// Learns of a new request of a process that had none. Think times above `sample_max` count as that much.
+    /// Notes a new request of a process that had none. Think times above `sample_max` count as `sample_max`.
     pub(super) fn continued(&mut self, now: Timestamp, sample_max: Nanos) {
         if let Some(thought) = self.completed.and_then(|completed| now.since(completed)) {
             let sample = thought.0.min(sample_max.0);

@@ -29,7 +29,8 @@ use super::mq_deadline::{self, MqDeadline};
 use super::smartio::{self, SmartIo};
 use super::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 
-/// The longest setting in milliseconds, a day: long enough for any, short enough for nanoseconds.
+/// The maximum of a setting in milliseconds, a day: long enough for any setting, short enough for
+/// nanoseconds.
 const MILLIS_MAX: u64 = 86_400_000;
 
 /// A line that is not a valid input.
@@ -38,15 +39,15 @@ const MILLIS_MAX: u64 = 86_400_000;
 pub struct VectorError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it, and what it should be.
+    /// The mistake, and the right form.
     pub what: String,
 }
 
-/// Gives the inputs of a vector to its scheduler, and returns the vector with that scheduler's answers.
+/// Passes the inputs of a vector to its scheduler, and returns the vector with that scheduler's answers.
 ///
 /// # Errors
 ///
-/// Where a line is not a valid input.
+/// If a line is not a valid input.
 pub fn answer(text: &str) -> Result<String, VectorError> {
     let mut state = State { scheduler: None, now: 0, waiting: BTreeMap::new(), issued: BTreeMap::new() };
     let mut answered = String::new();

@@ -23,24 +23,24 @@ use crate::study::Setup;
 /// A published number or statement and the model's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
-    /// What was published, with its unit.
+    /// The published number or statement, with its unit.
     pub published: String,
     /// The model's answer.
     pub given: String,
-    /// The published and the given number, where both have the same unit.
+    /// The published and the given number, if both have the same unit.
     pub numbers: Option<(f64, f64)>,
-    /// How the number came to be.
+    /// The origin of the number.
     pub origin: Origin,
     /// Whether the model's answer is within the tolerance.
     pub within: bool,
-    /// The largest deviation allowed, and how the number was measured where that matters.
+    /// The largest deviation allowed, and the measurement, where it matters.
     pub tolerance: String,
 }
 
 impl Check {
-    /// The given number over the published one, where both are numbers.
+    /// The given number over the published one, if both are numbers.
     pub fn ratio(&self) -> Option<f64> {
         self.numbers.map(|(published, given)| given / published)
     }
@@ -65,12 +65,12 @@ pub enum Outcome {
     Differs,
     /// The fit used the number.
     Fitted,
-    /// The number follows from others, or somebody who chose numbers of the profile knew it.
+    /// The number follows from others, or the author of the profile knew it when choosing numbers.
     Derived,
 }
 
 impl Outcome {
-    /// As tables and JSON write it.
+    /// Returns its name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Agrees => "agrees",
@@ -106,7 +106,7 @@ impl Tally {
 /// The largest deviation of a number. Three digits are published, and runs of one card differ by a few percent.
 const TOLERANCE: f64 = 0.05;
 
-/// For a number that a scheduler in front of the device decides as well.
+/// The tolerance for a number that a scheduler in front of the device also determines.
 const SCHEDULER_TOLERANCE: f64 = 0.15;
 
 /// The cards' desktop over phone ratios differ among themselves by about this much.
@@ -118,11 +118,11 @@ const ROUNDING_MB_S: f64 = 0.005;
 /// Below this a published rate has one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
-/// Compares a profile with all published numbers of the device of its name. Empty where none are published.
+/// Compares a profile with all published numbers of the device of its name. Empty if none are published.
 ///
 /// # Errors
 ///
-/// Where the profile gives no device.
+/// If the profile gives no device.
 pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     let mut checks = Vec::new();
     if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
@@ -212,9 +212,9 @@ fn phone(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     Ok(())
 }
 
-/// The desktop's host is not in a card's profile. What it changes is taken from the other seven cards: the median of
-/// their published desktop over phone numbers. The phone's number was fitted, so the two tables and that ratio give the
-/// desktop's number without the simulator.
+/// The desktop's host is not in a card's profile. Its effect is taken from the other seven cards: the median
+/// of their published desktop over phone numbers. The phone's number was fitted, so the two tables and that
+/// ratio give the desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let published = all(card.desktop);
@@ -242,7 +242,7 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
 ///
 /// # Errors
 ///
-/// Where the profile gives no device.
+/// If the profile gives no device.
 pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>, ProfileError> {
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
@@ -322,11 +322,12 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
     }
 }
 
-/// The gain of RAID-0 over two such devices for 4 KiB random writes over `range`, with `depth` of them in flight.
+/// The gain of RAID-0 over two devices of this kind for 4 KiB random writes over `range`, with `depth` of
+/// them in flight.
 ///
 /// # Errors
 ///
-/// Where the profile gives no device.
+/// If the profile gives no device.
 pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64, ProfileError> {
     let protocol = Protocol { depth, ..Protocol::kim_random(Op::Write, range) };
     let alone = protocol.run(profile)?;
@@ -338,7 +339,7 @@ pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64,
 }
 
 fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
-    // At depth 1 only one of the two devices works at a time: what is gained comes from the halved range alone.
+    // At depth 1 only one of the two devices works at a time: the gain comes from the halved range alone.
     let mut best = (0.0, ByteCount(0));
     for range in ranges().into_iter().take(8) {
         let gain = raid_gain(profile, range, 1)?;
@@ -425,7 +426,7 @@ fn under_cfq(
     Ok(())
 }
 
-/// A speedup this close to the best counts as the best. The study's runs repeat within about 3 %.
+/// A speedup this close to the maximum counts as the best. The study's runs repeat within about 3 %.
 const SAME_SPEEDUP: f64 = 0.99;
 
 /// The best number of concurrent processes for sequential reads, sequential writes, random reads and random writes.
@@ -445,7 +446,7 @@ fn peaks(
         let tried = [2, 4, 8, 16, 32];
         let mut speedups = Vec::new();
         for processes in tried {
-            // A quarter of the study's 32 MB each tells the peak as well.
+            // A quarter of the study's 32 MB each shows the peak as well.
             let full = Protocol::concurrency(op, order, processes);
             let shorter = Protocol { count: full.count / 4, ..full };
             speedups.push(shorter.run(profile)?);

@@ -1,8 +1,8 @@
-//! The origin of a check's number, which decides whether agreement says anything about the model.
+//! The origin of a check's number, which decides whether agreement is evidence for the model.
 
 use crate::profile::{Profile, Source};
 
-/// How a published number and the model's are related before they are compared.
+/// The relation of a published number to the model's before they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// No fit and no choice used the published number, and it does not follow from numbers that were used.
@@ -13,7 +13,7 @@ pub enum Origin {
     Derived(Derivation),
 }
 
-/// Why a derived number is not a prediction.
+/// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
     /// Another column of the same table times one ratio gives it, without the simulator.
@@ -24,13 +24,13 @@ pub enum Derivation {
     Plateau,
     /// It is another published number in another unit.
     Restated,
-    /// Somebody who knew it chose numbers of the profile among plausible ones.
+    /// The author of the profile knew it, and chose numbers of the profile among plausible ones.
     ChosenInView,
     /// It was measured under a scheduler whose model was written by people who had read the study.
     StudyInView,
 }
 
-/// The classes by which checks are counted.
+/// The classes that group checks for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Agreement shows that the model predicts.
@@ -45,7 +45,7 @@ impl Class {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Class; 3] = [Class::Predicted, Class::Fitted, Class::Derived];
 
-    /// As tables and JSON write it.
+    /// Returns its name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::Predicted => "predicted",
@@ -54,7 +54,7 @@ impl Class {
         }
     }
 
-    /// What belongs to it, for people.
+    /// Describes the numbers of this class, for people.
     pub fn meaning(self) -> &'static str {
         match self {
             Class::Predicted => {
@@ -67,7 +67,7 @@ impl Class {
 }
 
 impl Origin {
-    /// The class that it is counted in.
+    /// The class under which it is counted.
     pub fn class(self) -> Class {
         match self {
             Origin::Predicted => Class::Predicted,
@@ -76,7 +76,7 @@ impl Origin {
         }
     }
 
-    /// The condition or derivation, as JSON writes it. `None` where the class says all.
+    /// The condition or derivation, as JSON writes it. `None` if the class says all.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Origin::Predicted | Origin::Fitted => None,
@@ -111,8 +111,8 @@ impl Origin {
         }
     }
 
-    /// That of the number which is called `what`, by the profile's own account. A number that the profile does not name
-    /// is predicted.
+    /// Returns the origin of the number called `what`, by the profile's own account. A number that the
+    /// profile does not name is predicted.
     pub(super) fn by_profile(profile: &Profile, what: &str) -> Origin {
         let names =
             |source| profile.provenance().iter().any(|number| number.source == source && number.to == what);

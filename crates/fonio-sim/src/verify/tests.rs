@@ -40,7 +40,7 @@ fn all_checks() -> Vec<Check> {
     SHIPPED.iter().flat_map(|(name, _)| of(name)).collect()
 }
 
-/// A change of these counts is a change of what the models are worth: read each check before you accept it.
+/// A change of these counts changes the value of the models: read each check before you accept it.
 #[test]
 fn what_the_models_are_worth() {
     let checks = all_checks();
@@ -96,7 +96,8 @@ fn no_slowdown_under_a_scheduler_is_scored() {
     }
 }
 
-/// The profile decides: what it does not say to be used is predicted, and only that is scored.
+/// The profile decides: a number that it does not mark as used is predicted, and only predicted numbers are
+/// scored.
 #[test]
 fn a_number_is_scored_where_the_profile_does_not_name_it() {
     let what = "kim-t3 kingston phone seq_write";

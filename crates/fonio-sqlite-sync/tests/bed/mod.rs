@@ -31,12 +31,12 @@ impl Bed {
             fonio_testing::skip(Need::Sqlite3, "strace counts the system calls, and is not installed");
             return None;
         }
-        // In the target folder: some machines have /tmp in memory, whose fsync is none.
+        // The target folder is used because some machines have /tmp in memory, where fsync does nothing.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
         Some(Bed { dir, made: Cell::new(0) })
     }
 
-    /// A path where no database is yet.
+    /// The path of a database that does not exist yet.
     pub fn new_path(&self) -> PathBuf {
         self.made.set(self.made.get() + 1);
         self.dir.path().join(format!("{}.db", self.made.get()))
@@ -68,13 +68,13 @@ impl Bed {
         fs::write(self.policy_file(), rule.unwrap_or_default()).expect("write");
     }
 
-    /// Runs SQL in sqlite3; returns the number of syncs, and what the library said.
+    /// Runs SQL in sqlite3; returns the number of syncs, and the library's messages.
     pub fn complete(&self, loaded: Loaded, database: &Path, sql: &str) -> (u64, String) {
         let (syncs, out) = self.traced(&sqlite3(loaded, database, sql));
         (syncs, String::from_utf8_lossy(&out.stderr).into_owned())
     }
 
-    /// The number of syncs of SQL.
+    /// The number of syncs that some SQL causes.
     pub fn syncs(&self, loaded: Loaded, database: &Path, sql: &str) -> u64 {
         self.complete(loaded, database, sql).0
     }
@@ -85,7 +85,8 @@ impl Bed {
         lines(&out)
     }
 
-    /// Runs a script of Debian's Python with the path of a database; `None` if there is no such Python.
+    /// Runs a script of Debian's Python with the path of a database; `None` if the machine has no Python of
+    /// Debian's.
     pub fn python(&self, script: &str, database: &Path) -> Option<(u64, Vec<String>)> {
         if !Path::new("/usr/bin/python3").exists() {
             fonio_testing::skip(Need::Sqlite3, "Debian's python3 is not installed");

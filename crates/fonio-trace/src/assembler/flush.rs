@@ -9,7 +9,7 @@ use super::pick::move_median;
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// The most data requests of one device remembered as waiting for a flush.
+/// The maximum number of data requests of one device remembered as waiting for a flush.
 const PARENTS_MAX: usize = 256;
 
 /// The requests for which a device's next flush is, and the expected ends of the last flushes.

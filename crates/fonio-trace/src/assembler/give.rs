@@ -181,8 +181,8 @@ impl Assembler {
         sink.link(&Link { kind, parent_table, parent, child_table, child })
     }
 
-    /// Whether a request has been in flight for longer than any other of its device, and longer than a device may
-    /// pause.
+    /// Returns whether a request has been in flight for longer than any other of its device, and longer than
+    /// a device may pause.
     fn is_overdue(&self, entry: &Entry) -> bool {
         let longest = self.devices[entry.key.device as usize].service_max;
         self.latest.saturating_sub(entry.began()) > longest.max(PAUSE_MAX)

@@ -63,7 +63,7 @@
 //! # Requests that are never issued
 //!
 //! They are emitted when the trace ends, with the size at their insertion and with the bios that were merged into them
-//! (M, F). They are counted apart from requests in flight. Those in turn are counted apart from requests that were in
+//! (M, F). They are counted separately from requests in flight. A third count has the requests that were in
 //! flight for longer than any other and longer than a second: the completion of such a request was not seen.
 //!
 //! # Flushes
@@ -72,9 +72,9 @@
 //! in old kernels `FWS`, all without data) takes every waiting flush bio of its device: those are its bios, and the
 //! first one gives the thread that queued it. Its parents in `links` are the data requests that wait for their
 //! preflush, or that ended and need a flush because they asked for FUA and were issued without it; their thread is its
-//! `cause_tid`. The completion without data that ends such a sequence (`WS 0 + 0`) belongs to no request and is only
-//! counted. Kernels that do not show the completion of the flush request itself do show that one: it then replaces the
-//! missing completion, and that is counted.
+//! `cause_tid`. The completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is
+//! only counted. Kernels that do not show the completion of the flush request itself do show that one: it
+//! then replaces the missing completion, and that is counted.
 //!
 //! # Queue time
 //!
@@ -117,7 +117,7 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// The most completions kept for an issue that is earlier in time but later in the input.
+/// The maximum number of completions kept for an issue that is earlier in time but later in the input.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.
@@ -125,7 +125,8 @@ const ORPHANS_MAX: usize = 64;
 pub struct AssemblerOptions {
     /// A request open for longer than this is emitted without a completion.
     pub horizon: Nanos,
-    /// The most requests and bios open at once; if there are more, the oldest are emitted incomplete.
+    /// The maximum number of requests and bios open at once; if there are more, the oldest are emitted
+    /// incomplete.
     pub open_max: usize,
     /// How late an event may come and still find its rows in order: [`RowSink::settled`] stays this far behind.
     pub disorder: Nanos,
@@ -434,8 +435,8 @@ impl Assembler {
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut before = self.latest.saturating_sub(self.options.disorder.0);
         if let Some(whole) = self.latest_whole {
-            // Such sources list requests when they complete, so an earlier request can be late by the time that it
-            // took.
+            // These sources list requests when they complete, so an earlier request can come late, by as much
+            // as the time that it took.
             let whole = whole.saturating_sub(self.options.horizon.0);
             before = if self.latest == 0 { whole } else { before.min(whole) };
         }
@@ -492,7 +493,7 @@ impl Assembler {
 }
 
 impl Device {
-    /// Whether the device shows the end of any request.
+    /// Returns whether the device shows the end of any request.
     fn shows_end(&self) -> bool {
         self.shows_completion || self.shows_done
     }

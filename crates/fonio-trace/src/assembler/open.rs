@@ -16,8 +16,8 @@ pub(super) const NIL: u32 = u32::MAX;
 pub(super) const NEVER: u64 = u64::MAX;
 /// The sector for all flushes without data. Kernels show such a request at sector 0, at `u64::MAX`, or at both in turn.
 pub(super) const FLUSH_SECTOR: u64 = u64::MAX;
-/// The most entries under one key. No device has so many requests in flight for one sector; the oldest are emitted
-/// first.
+/// The maximum number of entries under one key. No device has this many requests in flight for one sector;
+/// the oldest are emitted first.
 pub(super) const CHAIN_MAX: usize = 256;
 
 /// The key of an entry: the index of its device and its current first sector.
@@ -149,7 +149,7 @@ impl Entry {
         }
     }
 
-    /// Whether any of these bits is set.
+    /// Returns whether any of these bits is set.
     pub fn has(&self, any: u16) -> bool {
         self.seen & any != 0
     }
@@ -179,7 +179,7 @@ pub(super) struct Open {
 
 /// The initial number of buckets.
 const BUCKETS_FIRST: usize = 256;
-/// The least number of buckets per slot.
+/// The minimum number of buckets per slot.
 const BUCKETS_PER_SLOT: usize = 2;
 
 impl Open {

@@ -12,8 +12,8 @@ use super::{Assembler, Step};
 /// first out.
 const STALE_RATIO: u64 = 4;
 
-/// Whether the older of two equal candidates is probably stale, given the time from each to the event and the typical
-/// time. See the rules in [`super`].
+/// Returns whether the older of two equal candidates is probably stale, given the time from each to the event
+/// and the typical time. See the rules in [`super`].
 pub(super) fn is_stale(older: u64, newer: u64, typical: u64) -> bool {
     older / STALE_RATIO > newer && u128::from(older) * u128::from(newer) > u128::from(typical).pow(2)
 }

@@ -12,13 +12,14 @@ use super::{Assembler, Step};
 /// If this many bios of a device moved on and did not complete, the source probably shows no completions of bios. No
 /// stacked device has as many in flight.
 const PASSED_MAX: u64 = 1024;
-/// The most bios remembered for each device that moved on in part.
+/// The maximum number of bios remembered for each device that moved on in part.
 const PARTLY_PASSED_MAX: usize = 64;
 
-/// The most front merges remembered for requests that are never issued.
+/// The maximum number of front merges remembered for requests that are never issued.
 const FRONTS_MAX: usize = 4096;
 
-/// The most waiting discards remembered for each device. The largest limit on ranges in one command is 256 (NVMe).
+/// The maximum number of waiting discards remembered for each device. The largest limit on ranges in one
+/// command is 256 (NVMe).
 const DISCARDS_MAX: usize = 256;
 
 /// A bio that moved on to the device below in part, although no split was seen.
@@ -240,7 +241,8 @@ impl Assembler {
         newest.map(|(index, _)| index)
     }
 
-    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen such an event yet.
+    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen an event of this
+    /// kind yet.
     fn find_waiting(
         &mut self,
         step: &Step<'_>,
@@ -471,7 +473,7 @@ impl Assembler {
     }
 }
 
-/// Whether an entry is a bio of more than `bytes` and can be split there.
+/// Returns whether an entry is a bio of more than `bytes` and can be split there.
 pub(super) fn is_larger_bio(entry: &Entry, bytes: u64) -> bool {
     // A part that does not end at a sector boundary cannot be followed.
     entry.has(seen::BIO)

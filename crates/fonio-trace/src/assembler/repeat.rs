@@ -14,11 +14,11 @@ use super::open::{FLUSH_SECTOR, NEVER, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// The most time from an issue to an equal one of the same request, and the time to wait for another completion after
-/// the first. Drivers are tried again within milliseconds, or when something in flight completes; an issue that is open
-/// for longer has probably lost its completion.
+/// The maximum time from an issue to an equal one of the same request, and the time to wait for another
+/// completion after the first. Drivers are tried again within milliseconds, or when something in flight
+/// completes; an issue that is open for longer has probably lost its completion.
 pub(super) const REPEAT_WITHIN: u64 = 1_000_000_000;
-/// The most repeats kept for a request.
+/// The maximum number of repeats kept for a request.
 pub(super) const REPEATS_MAX: usize = 256;
 
 /// The issues of a request after its first.
@@ -39,7 +39,7 @@ struct Repeat {
 }
 
 impl Assembler {
-    /// Whether an issue without a waiting entry can belong to the equal request in flight at `index`.
+    /// Returns whether an issue without a waiting entry can belong to the equal request in flight at `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
         // Passthrough commands show neither sector nor size when they are issued.
         let has_place = step.bytes > 0 || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;

@@ -166,7 +166,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Whether [`find_grown_or_split`](Assembler::find_grown_or_split) would find a bio or request for an issue.
+    /// Returns whether [`find_grown_or_split`](Assembler::find_grown_or_split) would find a bio or request
+    /// for an issue.
     fn finds_grown_or_split(&self, step: &Step<'_>) -> bool {
         let smaller_or_larger = |entry: &Entry| entry.bytes < step.bytes || is_larger_bio(entry, step.bytes);
         self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
@@ -607,12 +608,12 @@ impl Assembler {
     }
 }
 
-/// Whether a completion may belong to a repeat of a held request, which ended in one piece.
+/// Returns whether a completion may belong to a repeat of a held request, which ended in one piece.
 fn is_held_for(entry: &Entry, step: &Step<'_>) -> bool {
     entry.bytes == step.bytes && entry.issued_bytes == step.bytes && is_recent(entry, step)
 }
 
-/// Whether a held request ended so recently that its repeats may still end.
+/// Returns whether a held request ended so recently that its repeats may still end.
 fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
     step.time - entry.latest <= REPEAT_WITHIN
 }

@@ -7,7 +7,7 @@
 //! The widths are only minima, so blanks separate the columns. After the columns come the fields in this table, with
 //! `[…]` for the thread's name and, in `-t` listings, `(…)` for the duration of the step:
 //!
-//! | action | file system request | command (`SG_IO` and the like) |
+//! | action | file system request | command (such as `SG_IO`) |
 //! |---|---|---|
 //! | C R | `sector + sectors (…) [error]`, `sector (…) [error]` | `(hex) [error]` |
 //! | D I Q B | `sector + sectors (…) […]`, `(…) […]` | `bytes (hex) […]` |
@@ -45,7 +45,7 @@ pub(super) enum Parsed<'a> {
     NotShown,
 }
 
-/// Whether the line begins like an event line: with a device.
+/// Returns whether the line begins like an event line: with a device.
 pub(super) fn begins_with_device(line: &[u8]) -> bool {
     let mut rest = Rest(line);
     rest.device().is_some() && rest.0.first() == Some(&b' ')

@@ -22,10 +22,10 @@ use crate::lines::{Line, Lines};
 
 /// The number of lines after which a batch ends, although it is not full.
 const LINES_MAX: usize = 64 * 1024;
-/// The most processors whose last device is remembered.
+/// The maximum number of processors whose last device is remembered.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
-/// Whether `head` begins a file in blkparse's default text: one of its first lines is an event.
+/// Returns whether `head` begins a file in blkparse's default text: one of its first lines is an event.
 pub fn recognise(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').take(100);
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
@@ -198,8 +198,8 @@ impl State {
     }
 }
 
-/// Whether the line begins the summary: `CPU0 (sda):`, or, if `-s` was given, a program's name and id: `cp (123)`,
-/// `cp (123, ...)`.
+/// Returns whether the line begins the summary: `CPU0 (sda):`, or, if `-s` was given, a program's name and
+/// id: `cp (123)`, `cp (123, ...)`.
 fn begins_summary(line: &[u8]) -> bool {
     let end = line.strip_suffix(b":").unwrap_or(line);
     let Some(inner) = end.strip_suffix(b")").and_then(|end| {
@@ -211,7 +211,7 @@ fn begins_summary(line: &[u8]) -> bool {
     end.len() < line.len() || inner.first().is_some_and(u8::is_ascii_digit)
 }
 
-/// Whether the line is other known output of blkparse.
+/// Returns whether the line is other known output of blkparse.
 fn is_known(line: &[u8]) -> bool {
     line.trim_ascii().is_empty() || line.starts_with(b"Input file ")
 }

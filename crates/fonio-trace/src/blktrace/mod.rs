@@ -24,8 +24,8 @@ use self::window::Window;
 use crate::complaints::Place;
 use crate::input::Input;
 
-/// Whether `head` begins a blktrace binary of a version that [`BlktraceReader`] reads: it begins with a record, for
-/// which four bytes suffice, or its beginning is damaged and a record is found later.
+/// Returns whether `head` begins a blktrace binary of a version that [`BlktraceReader`] reads: it begins with
+/// a record, for which four bytes suffice, or its beginning is damaged and a record is found later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()

@@ -196,13 +196,14 @@ impl Header {
         }
     }
 
-    /// Whether this is a note about the trace, not an event.
+    /// Returns whether this is a note about the trace, not an event.
     #[inline]
     pub fn is_note(&self) -> bool {
         self.action & TC_NOTIFY != 0
     }
 
-    /// Whether the fields can be those of a record. This distinguishes a header from chance in damaged bytes.
+    /// Returns whether the fields can be those of a record. This distinguishes a header from chance in
+    /// damaged bytes.
     pub fn is_plausible(&self) -> bool {
         let action = self.action & 0xff;
         if self.is_note() { action <= TN_MESSAGE } else { (1..=TA_ZONE_UNPLUG).contains(&action) }
@@ -213,7 +214,7 @@ impl Header {
         if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
     }
 
-    /// Whether [`plain_event`](Header::plain_event) has everything that the event needs.
+    /// Returns whether [`plain_event`](Header::plain_event) has everything that the event needs.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let action = (self.action & 0xff) as u32;

@@ -8,8 +8,8 @@
 use fonio_core::{LostEvents, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// The most combinations of device and processor whose numbers are followed; more than any machine has, so that a
-/// hostile input cannot fill memory.
+/// The maximum number of combinations of device and processor whose numbers are followed; more than any
+/// machine has, so that a hostile input cannot fill memory.
 const KEYS_MAX: usize = 16 * 1024;
 /// The number of records of a key before its gaps can count as too many.
 const TRUST_AFTER: u64 = 1000;
@@ -72,7 +72,7 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
-    /// Whether this is the next number of that device and processor.
+    /// Returns whether this is the next number of that device and processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }

@@ -21,9 +21,9 @@ use crate::input::Input;
 /// The buffer of each input; a trace has one input per processor. Larger buffers leave less of the second-level cache
 /// to others.
 const BUFFER: usize = 128 * 1024;
-/// With this many bytes in the buffer, a record and the header after it are complete.
+/// The number of bytes in the buffer at which a record and the header after it are complete.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
-/// The most rows other than events in a batch.
+/// The maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
 
 /// The output of streams other than events.
@@ -363,7 +363,7 @@ impl Stream {
 
     /// blkparse makes the times of events relative to the first, but leaves those of thread and clock notes unchanged.
     /// A note is written directly before the event that caused it, so a note that is later than the event after it has
-    /// such an unchanged time.
+    /// an unchanged time.
     fn first_event_after_notes(&mut self, time: u64, beside: &mut Beside) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
@@ -500,8 +500,8 @@ fn word(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|raw| u32::from_le_bytes(*raw))
 }
 
-/// Whether a record begins at `at`, or the input ends there or within the magic. `bytes` is longer than `at`, except at
-/// the end of the input.
+/// Returns whether a record begins at `at`, or the input ends there or within the magic. `bytes` is longer
+/// than `at`, except at the end of the input.
 fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
     match bytes.get(at..) {
         Some(next) => word(next).is_none_or(|w| Layout::of(w).is_some()),

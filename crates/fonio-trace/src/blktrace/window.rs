@@ -99,7 +99,7 @@ impl Window {
         HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
     }
 
-    /// Whether there are enough events for a batch.
+    /// Returns whether there are enough events for a batch.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.events.len() >= self.enough

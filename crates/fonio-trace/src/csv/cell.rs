@@ -4,7 +4,7 @@ use fonio_core::{ByteCount, DeviceId, Flags, Op, Timestamp, parse_rwbs};
 
 use super::mapping::{OpWords, SizeUnit, TimeUnit};
 
-/// From Windows' epoch, 1601, to Unix', 1970, in units of 100 ns.
+/// The time from Windows' epoch, 1601, to Unix', 1970, in units of 100 ns.
 const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
 
 /// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, times `unit`; fractions of the result are cut
@@ -57,7 +57,7 @@ pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     u64::try_from(value).ok()
 }
 
-/// Whether a cell means that there is no value.
+/// Returns whether a cell means that there is no value.
 pub(super) fn absent(text: &[u8]) -> bool {
     text.is_empty()
         || [b"-".as_slice(), b"na", b"n/a", b"nan", b"null", b"none"]

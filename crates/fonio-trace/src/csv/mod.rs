@@ -46,7 +46,7 @@ use fields::{Fields, Splitter};
 /// The number of rows after which a batch ends.
 const BATCH_ROWS: usize = 4096;
 
-/// The most names of devices, and of processes, that are numbered.
+/// The maximum number of device names, and of process names, that get a number.
 const NAMES_MAX: usize = 1024;
 
 /// The reason why a table cannot be read.

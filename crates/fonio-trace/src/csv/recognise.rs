@@ -56,7 +56,7 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     if time.contains(&b'.') { TimeUnit::Milliseconds } else { TimeUnit::Nanoseconds }
 }
 
-/// Whether all complete lines among the first satisfy `row`, and there is at least one.
+/// Returns whether all complete lines among the first satisfy `row`, and there is at least one.
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;

@@ -10,7 +10,7 @@ use fonio_core::{LostEvents, Timestamp};
 
 use super::line::number;
 
-/// The most processors; no kernel has more.
+/// The maximum number of processors; no kernel has more.
 const CPUS_MAX: u64 = 8192;
 
 /// A gap whose end is not yet known.

@@ -10,13 +10,14 @@ use rustc_hash::FxHashMap;
 
 use super::line::number;
 
-/// The most open spans of one thread; deeper ones are not kept.
+/// The maximum number of open spans of one thread; deeper ones are not kept.
 const DEPTH_MAX: usize = 64;
 
-/// The most threads with open spans, and the most open spans between threads; further ones are not kept.
+/// The maximum number of threads with open spans, and of open spans between threads; further ones are not
+/// kept.
 const OPEN_MAX: usize = 4096;
 
-/// The most bytes of a name that are kept.
+/// The maximum number of bytes of a name that are kept.
 const NAME_BYTES_MAX: usize = 256;
 
 /// Spans that have begun and not yet ended.

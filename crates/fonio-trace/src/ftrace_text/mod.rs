@@ -29,7 +29,7 @@ use marks::Marks;
 const BATCH_EVENTS: usize = 4096;
 const BATCH_LINES: usize = 32 * 1024;
 
-/// Whether the beginning of a file looks like ftrace text.
+/// Returns whether the beginning of a file looks like ftrace text.
 pub fn recognise(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     lines.by_ref().take(1000).any(|line| {
@@ -78,7 +78,7 @@ struct State {
     shows: KindSet,
     counter: bool,
     unix_ns_at_zero: Option<i64>,
-    /// The number of lines that are neither events nor comments, and the first such line.
+    /// The number of lines that are neither events nor comments, and the first of these lines.
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,

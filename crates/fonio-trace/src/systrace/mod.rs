@@ -34,7 +34,7 @@ const PREAMBLE_BYTES_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 const STEP_BYTES: usize = 4 * 1024;
 
-/// Whether the beginning of a file looks like one of these formats.
+/// Returns whether the beginning of a file looks like one of these formats.
 pub fn recognise(head: &[u8]) -> bool {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let begins = |word: &[u8]| text.len() >= word.len() && text[..word.len()].eq_ignore_ascii_case(word);

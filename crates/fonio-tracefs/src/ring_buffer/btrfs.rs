@@ -7,7 +7,7 @@ use fonio_core::DeviceId;
 pub struct Btrfs {
     /// Its id (`fsid`), which its own events show.
     pub id: [u8; 16],
-    /// The number that the kernel made up for it, which the events of the page cache and of direct I/O show.
+    /// The number that the kernel assigned to it, which the events of the page cache and of direct I/O show.
     pub fs: DeviceId,
     /// The number of its unit of write-back: 1 for `btrfs-1`.
     pub unit: u32,

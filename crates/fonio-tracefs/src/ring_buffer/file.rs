@@ -1,7 +1,7 @@
 //! Decodes the events of file systems, the page cache and write-back that show whose data a bio carries.
 //!
-//! The kernels differ in the events that they have. A missing event, or one without a needed field, is left out; what it
-//! would have shown then stays unknown.
+//! The kernels differ in the events that they have. A missing event, or one without a needed field, is left
+//! out; the facts that it would have shown stay unknown.
 
 use std::str;
 
@@ -308,7 +308,7 @@ impl FileDecoder {
         FileDecoder { btrfs, ..self }
     }
 
-    /// Whether it decodes the event with this name.
+    /// Returns whether it decodes the event with this name.
     pub fn decodes(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }

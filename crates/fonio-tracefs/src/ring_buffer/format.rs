@@ -6,7 +6,7 @@ use super::ByteOrder;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A line that every such text must have is missing.
+    /// A line that every format text must have is missing.
     #[error("there is no `{what}` line")]
     Missing {
         /// `name:`, `ID:`, or the name of a field.

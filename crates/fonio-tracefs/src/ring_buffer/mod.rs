@@ -1,7 +1,7 @@
 //! ftrace's binary ring buffer: its pages, its records, and the `format` files that describe the records.
 //!
-//! The same decoder serves live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and files that hold such pages. The caller
-//! supplies texts and pages:
+//! The same decoder serves live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and files that hold pages of it. The
+//! caller supplies texts and pages:
 //!
 //! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.
 //! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; [`BlockDecoder`] then turns records into

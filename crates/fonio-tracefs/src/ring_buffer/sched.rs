@@ -36,7 +36,8 @@ const STATE_IDLE: u64 = 0x400;
 pub struct SchedRecord<'r> {
     /// The thread that was running.
     pub current: u32,
-    /// The interrupt in which the event happened, if any. The running thread did not cause such an event.
+    /// The interrupt in which the event happened, if any. The running thread did not cause an event in an
+    /// interrupt.
     pub interrupt: Option<Interrupt>,
     /// The event itself.
     pub event: SchedEvent<'r>,
@@ -72,10 +73,11 @@ pub enum SchedEvent<'r> {
     /// A thread that was blocked is able to run. The event can come on another processor than that of the waker, and never
     /// comes before the event by which the thread left its processor; `Waking` can.
     Woken { tid: u32 },
-    /// Where in the kernel a thread that is being woken was blocked uninterruptibly, and whether for I/O.
+    /// The place in the kernel where a thread that is being woken was blocked uninterruptibly, and whether
+    /// for I/O.
     BlockedReason { tid: u32, caller: u64, is_io: bool },
     /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it came there or since the last
-    /// such event. The kernel emits one at each timer tick and just before the thread leaves.
+    /// `Ran` event. The kernel emits one at each timer tick and just before the thread leaves.
     Ran { tid: u32, ns: u64 },
     /// The current thread created another thread.
     Fork { parent: u32, child: u32 },

@@ -1,4 +1,4 @@
-//! Finds which request completed when, and on which processor.
+//! Finds the time and the processor of each request's completion.
 
 use fonio_core::{BlockEvent, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -313,7 +313,7 @@ impl<T: Copy> Functions<T> {
         Functions(found)
     }
 
-    /// Whether no function was found.
+    /// Returns whether no function was found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -351,8 +351,8 @@ impl Reasons {
         }
     }
 
-    /// Whether no function was found, because the kernel hides its addresses (`kernel.kptr_restrict`) or lists no
-    /// symbols.
+    /// Returns whether no function was found, because the kernel hides its addresses (`kernel.kptr_restrict`)
+    /// or lists no symbols.
     pub fn is_empty(&self) -> bool {
         self.blocked_in.is_empty() || self.woken_by.is_empty()
     }

@@ -1,8 +1,8 @@
-//! Whose the bios above mapped devices are: of device mapper (LVM, LUKS) and of RAID.
+//! Finds the owners of bios above mapped devices: of device mapper (LVM, LUKS) and of RAID.
 //!
 //! A mapped device passes a bio on in one piece or in parts, at once or much later, and from any thread: dm-crypt's workers
-//! encrypt parts of 128 KiB on several processors. The event says from which sector of the device above each part came. So
-//! for each sector of a mapped device, the last bio that was queued there is remembered.
+//! encrypt parts of 128 KiB on several processors. The event states the sector of the device above for each
+//! part. Therefore, the last queued bio is remembered for each sector of a mapped device.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use rustc_hash::FxHashSet;
 
 use super::{Attribution, FLUSH, Whose, place};
 
-/// The most pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
+/// The maximum number of pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
 const PIECES_MAX: usize = 32 * 1024;
 
 /// A bio that moved to the device below: from a partition to its disk, or from a mapped device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassedOn {
     pub(super) now: (DeviceId, Sector),
-    /// Where it was first.
+    /// The device and sector on which it was queued first.
     pub(super) first: (DeviceId, Sector),
     /// Whose it is, if it was queued on a device above.
     pub(super) whose: Option<Whose>,
@@ -46,7 +46,7 @@ impl Above {
         }
         let (device, first) = (event.device, event.sector.0);
         let end = first.saturating_add(event.bytes.0.div_ceil(SECTOR_BYTES));
-        // What lies under the new bio is gone. Of an older one, the front or the end can remain.
+        // The new bio replaces the pieces under it. The front or the end of an older piece can remain.
         while let Some((&(of, begin), &(until, older))) = self.young.range(..(device, end)).next_back()
             && of == device
             && until > first

@@ -1,4 +1,5 @@
-//! The journal of a file system: who syncs, who changed metadata, and for whom it is written.
+//! The journal of a file system: the threads that sync, that changed metadata, and for which the journal is
+//! written.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,8 @@ use super::Contributors;
 
 /// A file system has one running transaction and one that is being committed.
 const TRANSACTIONS_MAX: usize = 4;
-/// The most commits remembered for the rows of their flushes, which come later than their events.
+/// The maximum number of commits remembered for the rows of their flushes, which come later than their
+/// events.
 const COMMITS_MAX: usize = 4096;
 
 /// The journal of a file system.

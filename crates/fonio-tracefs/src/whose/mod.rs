@@ -17,11 +17,11 @@
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that it syncs.
 //! - A bio at a place to which the kernel swaps is swap. The cause is the thread itself: it needs the page, or the memory.
-//! - A bio that moved here from a device above (device mapper, RAID) has what the bio above has, whichever thread passes it
-//!   on: dm-crypt's workers do that after they have encrypted the data.
+//! - A bio that moved here from a device above (device mapper, RAID) gets the attribution of the bio above,
+//!   whichever thread passes it on: dm-crypt's workers do that after they have encrypted the data.
 //!
-//! What the events do not show stays unknown. Tables have a fixed size and forget the entries that were not used for
-//! longest; [`Attribution::forgotten`] counts these.
+//! Facts that the events do not show stay unknown. Tables have a fixed size and forget the entries that were
+//! not used for the longest time; [`Attribution::forgotten`] counts these.
 
 mod above;
 mod journal;
@@ -39,18 +39,20 @@ use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;
 
-/// The most files whose dirty pages are remembered, in each of two generations. At 60 bytes each, 4 MB in all.
+/// The maximum number of files whose dirty pages are remembered, in each of two generations. At 60 bytes
+/// each, 4 MB in all.
 const FILES_MAX: usize = 32 * 1024;
-/// The most places of dirty metadata that are remembered, in each of two generations. ext4's largest journal holds
-/// 262,144 blocks.
+/// The maximum number of places of dirty metadata that are remembered, in each of two generations. ext4's
+/// largest journal holds 262,144 blocks.
 const PLACES_MAX: usize = 128 * 1024;
-/// The most threads remembered, in each of two generations.
+/// The maximum number of threads remembered, in each of two generations.
 const THREADS_MAX: usize = 16 * 1024;
-/// The most bios that wait for their row. The assembler keeps as many open.
+/// The maximum number of bios that wait for their row. The assembler keeps as many open.
 const BIOS_MAX: usize = 1 << 20;
 /// The largest number of threads distinguished for one file or one transaction.
 const WRITERS_MAX: usize = 8;
-/// The most file systems with a journal, and the most threads of one of them that are in fsync at the same time.
+/// The maximum number of file systems with a journal, and of threads in fsync on one of them at the same
+/// time.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The unit in which the page cache keeps a file system's metadata, in sectors.
@@ -165,7 +167,7 @@ pub struct Attribution {
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
     writers: Recent<(WritebackUnit, u64), Writers>,
-    /// Who caused the metadata in a page of a device's page cache.
+    /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
     journals: FxHashMap<DeviceId, Journal>,
     /// When a file with this inode was deleted last.
@@ -367,8 +369,8 @@ impl Attribution {
         Some(Whose { cause: journal.commits[at].1, content: Content::FsJournal, file: None })
     }
 
-    /// Entries that the tables had no room for: of files, of places of metadata, of threads, and of bios. What they would
-    /// have shown is unknown.
+    /// The number of entries that the tables had no room for: of files, of places of metadata, of threads,
+    /// and of bios. The facts that these entries would have shown are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten

@@ -1,4 +1,4 @@
-//! A map of bounded size that forgets the entries that were not used for longest.
+//! A map of bounded size that forgets the entries that were not used for the longest time.
 
 use std::hash::Hash;
 

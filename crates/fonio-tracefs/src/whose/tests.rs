@@ -221,7 +221,7 @@ fn xfs_shows_its_log_and_the_files_that_it_writes() {
     trace.at(1, FileEvent::WritesLog { fs: FS });
     assert_eq!(trace.bio(1, "FWFSM", 800), (None, Some(1), Content::FsJournal));
     assert_eq!(trace.bio(1, "WM", 400), (None, None, Content::FsMetadata));
-    // A worker writes the log for somebody.
+    // A worker writes the log on behalf of an unknown thread.
     trace.at(WORKER, FileEvent::WritesLog { fs: FS });
     assert_eq!(trace.bio(WORKER, "FWFSM", 800), (None, None, Content::FsJournal));
     // On another file system, the thread writes something else.

@@ -13,11 +13,12 @@ pub use wear::{
 };
 
 impl History {
-    /// All spans since an instant, the finest there are of each time: minutes, before them hours, before them days.
+    /// All spans since an instant, in the finest resolution for each time: minutes, before them hours, before
+    /// them days.
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
-        // A span that began and ended in one second is not before itself.
+        // A span that began and ended in one second must not count as before itself.
         let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
         let days = self.days.iter().filter(|day| is_before(day, hours));
         let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));

@@ -1,4 +1,4 @@
-//! What stalled, who, in what, and why.
+//! The stalls: who was blocked, in what, and why.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{BlockedIn, Op};
@@ -9,22 +9,22 @@ use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
 
-/// What stalled since an instant.
+/// The stalls since an instant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StallsAnswer {
     /// The answer in one sentence.
     pub verdict: String,
     /// Whether something stalled.
     pub is_problem: bool,
-    /// Since when, by the question.
+    /// The instant in the question.
     pub since: UnixSeconds,
-    /// For how many seconds the machine was watched since then.
+    /// The seconds for which the machine was watched since then.
     pub watched_s: u64,
     /// Each stall that the history still lists, the longest first.
     pub stalls: Vec<ToldStall>,
-    /// All stalls, also those that it only counts.
+    /// The number of all stalls, also of those that it only counts.
     pub stalls_in_all: u64,
-    /// What a reader should know, each in one sentence.
+    /// Notes for the reader, each in one sentence.
     pub notes: Vec<String>,
 }
 
@@ -33,18 +33,18 @@ pub struct StallsAnswer {
 pub struct ToldStall {
     /// When it began, in UTC.
     pub began_utc: String,
-    /// Who was blocked in what, for how long, and why.
+    /// A sentence that says who was blocked in what, for how long, and why.
     pub sentence: String,
     /// The same for programs.
     #[serde(flatten)]
     pub stall: Stall,
 }
 
-/// Answers what stalled since an instant.
+/// Answers which stalls happened since an instant.
 pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let sum = history.sum_since(since);
     let mut stalls: Vec<Stall> = sum.stalls.iter().filter(|stall| stall.began >= since).cloned().collect();
-    // Longer spans list what shorter ones did, if the clock was set back.
+    // Longer spans list the stalls of shorter ones too, if the clock was set back.
     stalls.sort_by(|a, b| b.lasted_ms.cmp(&a.lasted_ms).then(a.began.cmp(&b.began)));
     stalls.dedup();
     let in_all = sum.stalls_in_all.max(stalls.len() as u64);
@@ -112,7 +112,7 @@ pub fn stall_sentence(stall: &Stall) -> String {
     )
 }
 
-/// Why it stalled; `None` if requests were not seen.
+/// The reason of the stall; `None` if requests were not seen.
 pub fn stall_reason(stall: &Stall) -> Option<String> {
     let bytes = |bytes: fonio_core::ByteCount| Unit::Bytes.format(bytes.0 as f64);
     Some(match &stall.why {
@@ -170,7 +170,7 @@ pub fn party_name(party: &Party) -> String {
     }
 }
 
-/// In what it was blocked longest.
+/// Returns the operation in which it was blocked longest.
 pub fn stall_operation(stall: &Stall) -> &'static str {
     match stall.blocked_in {
         BlockedIn::Read => "read",
@@ -187,7 +187,7 @@ pub fn stall_operation(stall: &Stall) -> &'static str {
     }
 }
 
-/// What a reader of a span should know.
+/// Returns the notes for a reader of a span.
 pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     let mut notes = Vec::new();
     for event in &sum.events {

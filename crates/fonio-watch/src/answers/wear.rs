@@ -1,7 +1,8 @@
-//! Who wears a device out, and when it will be worn out.
+//! The parties that wear a device out, and the time until it is worn out.
 //!
-//! The rate is what the kernel's counters counted. How much a device endures comes from the best source there is, and the answer
-//! says which: what its maker states (the user's settings), the wear that it reports itself, or an assumption with a wide range.
+//! The rate comes from the kernel's counters. The endurance of a device comes from the best available source,
+//! and the answer names it: the maker's statement (the user's settings), the device's own report of its wear,
+//! or an assumption with a wide range.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +17,30 @@ use crate::times;
 
 const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
-/// A rate over less than this is not one of a usual day.
+/// A rate over a shorter time is not that of a usual day.
 const WATCHED_MIN_S: u64 = 3600;
-/// Without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the flash programs 1 to 5 times what
-/// the host writes. So a device endures 100 to 3000 times its size.
+/// The assumption without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the
+/// flash programs 1 to 5 times the data that the host writes. Therefore, a device endures 100 to 3000 times
+/// its size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
 /// Devices report their wear in steps of 10 %.
 const STEP: f64 = 10.0;
-/// More than this is no prediction any more.
+/// A longer time is no prediction any more.
 const YEARS_MAX: f64 = 100.0;
 const ROWS_MAX: usize = 12;
 
-/// Who wears out the devices.
+/// The wear of the devices, and the parties that cause it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WearAnswer {
     /// The answer in one sentence for each device.
     pub verdict: String,
     /// Since when.
     pub since: UnixSeconds,
-    /// For how many seconds the machine was watched since then.
+    /// The seconds for which the machine was watched since then.
     pub watched_s: u64,
     /// Each device that was written.
     pub devices: Vec<WornDevice>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
@@ -53,11 +55,11 @@ pub struct WornDevice {
     /// `None` if too little was watched.
     pub written_per_day: Option<ByteCount>,
     pub health: Option<HealthReading>,
-    /// Who wrote, the most first.
+    /// The parties that wrote, those with the most bytes first.
     pub parties: Vec<PartyShare>,
-    /// What was written, the most first.
+    /// The written files, those with the most bytes first.
     pub files: Vec<FileShare>,
-    /// Written for the journal and the metadata of file systems, as a part of what was attributed.
+    /// The share of the journal and the metadata of file systems in all attributed bytes.
     pub file_system_share: f64,
     /// `None` if too little was watched, or nothing is known.
     pub estimate: Option<Estimate>,
@@ -89,18 +91,18 @@ pub struct Estimate {
     pub years_at_least: f64,
     /// At most; `None` if there is no bound.
     pub years_at_most: Option<f64>,
-    /// What it rests on.
+    /// The basis of the estimate.
     pub basis: Basis,
 }
 
-/// What an estimate rests on.
+/// The basis of an estimate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
 pub enum Basis {
     /// The maker's statement, from the settings.
     Stated { endurance: ByteCount },
-    /// The wear that the device reports rose while it was watched.
+    /// The increase of the wear that the device reports while it was watched.
     Observed { from_percent: u32, to_percent: u32, seconds: u64 },
     /// The wear that it reports, and its age.
     Age { used_percent: u32, made: String },
@@ -108,7 +110,7 @@ pub enum Basis {
     Assumed { size: ByteCount },
 }
 
-/// Answers who wears out the devices since an instant.
+/// Answers which parties wear out the devices since an instant.
 pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
     let sum = history.sum_since(since);
     let mut devices: Vec<WornDevice> = Vec::new();
@@ -226,13 +228,14 @@ fn estimate(
     })
 }
 
-/// By the wear that the device reports: how fast it rose while watched; else by its age.
+/// Estimates from the wear that the device reports: from its increase while watched; else from the device's
+/// age.
 fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<Estimate> {
     let (first_at, first) = readings.first().and_then(|(at, health)| Some((*at, used_percent(health)?)))?;
     let (last_at, last) = readings.last()?;
     let seconds = u64::try_from(last_at - first_at).unwrap_or(0);
     if used > first && seconds > 0 {
-        // Between the two steps, at least one step less and at most one more was used.
+        // Between the two steps, the device used at least one step less and at most one more.
         let rate = |percent: f64| percent / (seconds as f64 / YEAR_S);
         let (fast, slow) = (rate(used - first + STEP), rate((used - first - STEP).max(0.0)));
         return Some(Estimate {
@@ -290,7 +293,7 @@ pub fn wear_sentence(device: &WornDevice) -> String {
     format!("{written}{}.{when}", who.unwrap_or_default())
 }
 
-/// What a device reports of its health, in words.
+/// Describes a device's health report in words.
 pub fn health_facts(health: &HealthReading) -> Vec<String> {
     let mut facts = Vec::new();
     let life = health.life_used_percent.max(health.life_used_b_percent);

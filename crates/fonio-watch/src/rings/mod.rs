@@ -8,9 +8,10 @@
 //! | week | the same added together | 170 | 4 KiB |
 //! | year | those of 24 hours added together | 367 | 4 KiB |
 //!
-//! One write overwrites one slot of the day and one of the week, in place: a file system then writes these 8 to 20 KiB, the
-//! inode and its journal's record of it, and nothing else. Only a new file is synced, once: two hours of figures are worth less
-//! than a flush; a torn slot fails its checksum and is left out, the others stay.
+//! One write overwrites one slot of the day and one of the week, in place. A file system then writes only
+//! these 8 to 20 KiB, the inode and its journal's record of it. Only a new file is synced, once, because two
+//! hours of figures are worth less than a flush. A torn slot fails its checksum and is left out; the others
+//! stay.
 //!
 //! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
 //! parties and files are added together, then neighbouring minutes.
@@ -32,13 +33,13 @@ const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
 /// The file begins with the magic number and the version, alone in a page.
 const PAGE: u64 = 4096;
-/// How long a day is for the year's ring: 24 hours, less half an hour, since a day ends with a write.
+/// The length of a day for the year's ring: 24 hours, less half an hour, since a day ends with a write.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
 /// A ring in the file.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
-    /// Where its first slot is.
+    /// The position of its first slot.
     at: u64,
     slots: u64,
     slot_bytes: u64,
@@ -48,10 +49,10 @@ const DAY: Ring = Ring { at: PAGE, slots: 26, slot_bytes: 4 * PAGE };
 const WEEK: Ring = Ring { at: DAY.at + DAY.slots * DAY.slot_bytes, slots: 170, slot_bytes: PAGE };
 const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367, slot_bytes: PAGE };
 
-/// The greatest size of the file.
+/// The maximum size of the file.
 pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
 
-/// How much a summary of each ring keeps at most; less if it does not fit.
+/// The bounds of a summary of each ring; it has fewer rows if they do not fit.
 const MINUTE_BOUNDS: Bounds = Bounds { parties: 24, files: 20, stalls: 20, events: 20 };
 const HOUR_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 10, events: 10 };
 const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5 };
@@ -67,10 +68,10 @@ pub struct Rings {
     day: Summary,
 }
 
-/// All that a file of rings holds, in order of time.
+/// The contents of a file of rings, in order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The minutes of the last day, or more where minutes were joined.
+    /// The minutes of the last day, or longer spans where minutes were joined.
     pub minutes: Vec<Summary>,
     /// The hours of the last week.
     pub hours: Vec<Summary>,
@@ -81,7 +82,7 @@ pub struct History {
 }
 
 impl Rings {
-    /// Opens the file, or begins one.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
     /// [`WatchError`], if the file cannot be opened or is another one.
@@ -106,7 +107,7 @@ impl Rings {
         }
         hours.sort_by_key(|hour: &Summary| hour.ended);
         let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
-        // A watch that was off for long begins a new day.
+        // If the watch was off for a long time, a new day begins.
         since.iter().for_each(|hour| rings.day.merge(hour));
         Ok(rings)
     }
@@ -131,10 +132,11 @@ impl Rings {
             written += self.write(YEAR, 2, days)?;
             day = Summary::default();
         }
-        // Only now, so that a failed write can be repeated without counting twice.
+        // This comes last, so that a failed write can be repeated without counting twice.
         self.day = day;
         if header > 0 {
-            // A journal then has the new file and its first blocks in one transaction instead of two. It is no harm if that fails.
+            // A journal then has the new file and its first blocks in one transaction instead of two. A
+            // failure does no harm.
             let _ = self.file.sync_data();
         }
         Ok(ByteCount(written))
@@ -160,7 +162,7 @@ impl Rings {
         Ok(slot.len() as u64)
     }
 
-    /// Has the kernel write everything to the device.
+    /// Makes the kernel write everything to the device.
     ///
     /// # Errors
     /// [`WatchError::File`].
@@ -196,7 +198,7 @@ impl History {
                     None => history.damaged += 1,
                 }
             }
-            // By their numbers: the wall clock may have been set in between.
+            // The order is that of their numbers: the wall clock may have been set in between.
             read.sort_by_key(|(number, _)| *number);
             rows.extend(read.into_iter().flat_map(|(_, summaries)| summaries));
         }
@@ -204,7 +206,7 @@ impl History {
     }
 }
 
-/// Whether the file has begun. Fails if it is another one.
+/// Returns whether the file has a header. Fails if it is another file.
 fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     let mut header = [0; MAGIC.len() + 4];
     let length = file.metadata().map_err(WatchError::file(path, "read"))?.len();

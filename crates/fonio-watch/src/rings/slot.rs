@@ -15,11 +15,12 @@ use flate2::write::DeflateEncoder;
 use crate::summary::{Bounds, Summary};
 
 pub(super) const HEADER_BYTES: usize = 16;
-/// The most bytes that a slot can decompress to: a full one has about 100 KiB.
+/// The maximum number of bytes that a slot can decompress to: a full one has about 100 KiB.
 const DECODED_MAX: u64 = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Encodes summaries as they are. The result is filled up to a whole page, so that the file system need not read the rest.
+/// Encodes summaries as they are. The result is padded to full pages, so that the file system need not read
+/// the rest.
 pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     let plain = postcard::to_stdvec(summaries).expect("summaries can be encoded");
     let mut slot = vec![0; HEADER_BYTES];
@@ -49,7 +50,7 @@ pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     Some((number, postcard::from_bytes(&plain).ok()?))
 }
 
-/// Encodes summaries so that they fit into `bytes`: with fewer rows, then with neighbours joined, until they do.
+/// Encodes summaries in at most `bytes`: first with fewer rows, then with neighbours joined, until they fit.
 pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number: u64) -> Vec<u8> {
     let mut summaries = summaries.to_vec();
     let mut bounds = bounds;
@@ -75,7 +76,7 @@ pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number:
             });
             summaries = joined.collect();
         } else {
-            // Names are bounded where they are made, so this is left for devices without number.
+            // Names are bounded where they are made, so only very many devices can lead here.
             let summary = &mut summaries[0];
             summary.devices.truncate(summary.devices.len() / 2);
             summary.parties.truncate(summary.parties.len() / 2);

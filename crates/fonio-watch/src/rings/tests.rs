@@ -10,7 +10,7 @@ fn party(name: String) -> Party {
     Party { name, kind: PartyKind::Unit }
 }
 
-/// A minute in which so many units wrote.
+/// A minute in which `units` units wrote.
 fn minute(number: i64, units: u64) -> Summary {
     let mut writes = Histogram::default();
     (1..40).for_each(|n: u64| writes.add(Nanos(n * n * (1000 + number as u64 * 37))));
@@ -116,7 +116,7 @@ fn a_torn_slot_is_left_out_and_told() {
     let history = History::read(&path).unwrap();
     let began: Vec<i64> = history.minutes.iter().map(|row| row.began).collect();
     assert_eq!((began, history.damaged), (vec![0, 120], 1));
-    // What was torn is overwritten in its turn, and nothing else.
+    // The torn slot is overwritten in its turn, and no other slot.
     Rings::open(&path).unwrap().append(&[minute(3, 2)]).unwrap();
     assert_eq!(History::read(&path).unwrap().minutes.len(), 3);
 }

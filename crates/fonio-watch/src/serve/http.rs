@@ -1,4 +1,4 @@
-//! What the HTTP server gives: `/metrics` for Prometheus, `/api/status` for Home Assistant and others.
+//! The answers of the HTTP server: `/metrics` for Prometheus, `/api/status` for Home Assistant and others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

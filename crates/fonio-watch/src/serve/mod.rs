@@ -1,5 +1,6 @@
-//! Gives the figures to other programs while the watch runs: over HTTP for Prometheus and Home Assistant's REST sensor, and by
-//! MQTT with Home Assistant's discovery. Both are off unless the settings name an address or a broker.
+//! Serves the figures to other programs while the watch runs: over HTTP for Prometheus and Home Assistant's
+//! REST sensor, and by MQTT with Home Assistant's discovery. Both are off unless the settings name an address
+//! or a broker.
 
 mod http;
 mod mqtt;

@@ -1,8 +1,9 @@
 //! Publishes the figures to a broker of MQTT 3.1.1 each minute, and describes them to Home Assistant by its MQTT discovery
 //! (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
 //!
-//! All messages are at most once (QoS 0): the next minute repeats what is lost. If the connection breaks, it is made again after a
-//! pause, and the sensors are described again. The broker says "offline" if the watch ends without a word.
+//! All messages are sent at most once (QoS 0): the next minute repeats a lost one. If the connection breaks,
+//! it is made again after a pause, and the sensors are described again. The broker publishes "offline" if the
+//! watch ends without disconnecting.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -23,7 +24,7 @@ use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The broker waits for one and a half of this for the next message; there is one each minute.
+/// The broker waits one and a half times this long for the next message; there is one each minute.
 const KEEP_ALIVE_S: u16 = 120;
 /// The pause before a connection is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -234,7 +235,7 @@ impl Publisher {
             "state_topic": self.topic("state"),
             "value_template": template,
             "availability_topic": self.topic("availability"),
-            // Three minutes without figures mean that there are none.
+            // After three minutes without figures, the sensor is unavailable.
             "expire_after": 180,
             "device": {
                 "identifiers": [format!("fonio_{}", self.id)],

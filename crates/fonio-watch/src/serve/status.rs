@@ -25,9 +25,10 @@ pub(super) struct Status {
     pub blocked_most: Option<String>,
     pub blocked_most_percent: f64,
     pub longest_wait_ms: f64,
-    /// Of the last minute: the time in which some task stood still for I/O. `None` if the kernel does not say.
+    /// Of the last minute: the time in which some task was stalled for I/O. `None` if the kernel does not
+    /// report it.
     pub io_pressure_percent: Option<f64>,
-    /// What the watch itself wrote to the medium in the last 24 hours.
+    /// The bytes that the watch itself wrote to the medium in the last 24 hours.
     pub own_written_bytes: u64,
     pub devices: BTreeMap<String, DeviceStatus>,
 }

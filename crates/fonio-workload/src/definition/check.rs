@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use super::{Database, Files, Phase, Sizes, Step, Workload};
 use crate::error::WorkloadError;
 
-/// The most operations of one step, including repeats. At a microsecond each, they take eleven days.
+/// The maximum number of operations of one step, including repeats. At a microsecond each, they take eleven
+/// days.
 const OPERATIONS_MAX: u64 = 1_000_000_000_000;
 
 /// The deepest nesting of steps. It bounds the recursion.

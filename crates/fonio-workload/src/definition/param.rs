@@ -14,8 +14,8 @@ use super::quantity::{Sizes, as_string};
 /// | `next:NAME` | 1, 2, 3 …: increments the counter NAME |
 /// | `last:NAME` | the current value of the counter |
 /// | `pick:NAME` | a number from 1 to the counter, all equally likely |
-/// | `int:A..B` | a whole number, both ends included |
-/// | `real:A..B` | a fraction between the whole numbers A and B |
+/// | `int:A..B` | an integer, both ends included |
+/// | `real:A..B` | a fraction between the integers A and B |
 /// | `text:SIZE` | words |
 /// | `blob:SIZE` | incompressible bytes |
 /// | `spelled:A..B` | a number in English words, as on SQLite's old speed page |

@@ -36,7 +36,7 @@ impl Workload {
     /// Loads the shipped workload of that name, or the workload in that file.
     ///
     /// # Errors
-    /// If there is no such name, if the file cannot be read, and the errors of [`Workload::parse`].
+    /// If no workload has this name, if the file cannot be read, and the errors of [`Workload::parse`].
     pub fn load(name_or_path: &str) -> Result<Self, WorkloadError> {
         if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name_or_path) {
             return Workload::parse(shipped.text, shipped.name, None);
@@ -127,7 +127,7 @@ mod tests {
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(error);
         while let Some(source) = cause {
-            // Where the message quotes the cause, the text already contains it.
+            // If the message quotes the cause, the text already contains it.
             if !text.contains(source.to_string().trim()) {
                 write!(text, ": {source}").unwrap();
             }

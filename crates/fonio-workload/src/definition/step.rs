@@ -74,7 +74,7 @@ pub enum Step {
         count: u64,
         /// Bytes of each call; random offsets are multiples of it.
         size: Sizes,
-        /// Which files and offsets to write.
+        /// The files and offsets to write.
         #[serde(default)]
         order: Order,
         /// When to sync.
@@ -94,7 +94,7 @@ pub enum Step {
         /// Bytes of each read call.
         #[serde(default = "request_default")]
         size: Bytes,
-        /// Which files and offsets to read.
+        /// The files and offsets to read.
         #[serde(default)]
         order: Order,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -217,7 +217,7 @@ fn request_default() -> Bytes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncPolicy {
-    /// Left to the kernel's write-back.
+    /// The kernel's write-back writes the data later.
     #[default]
     None,
     /// `fsync` after a file is written; for calls on open files, after the last call of the step.

@@ -8,7 +8,7 @@ const ALIGNMENT: usize = 4096;
 pub(super) struct AlignedBuffer(Vec<u8>);
 
 impl AlignedBuffer {
-    /// Room for this many bytes, with what was there before.
+    /// Room for this many bytes, with the former contents.
     pub(super) fn get(&mut self, bytes: u64) -> &mut [u8] {
         let bytes = bytes as usize;
         if self.0.len() < bytes + ALIGNMENT {

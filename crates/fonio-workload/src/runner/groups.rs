@@ -1,4 +1,4 @@
-//! Which files of each group exist, so that steps can choose among them.
+//! The existing files of each group, among which steps choose.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(super) struct Entry {
 pub(super) struct Group {
     pub(super) entries: VecDeque<Entry>,
     next_number: u64,
-    /// Where the last sequential call ended: position in `entries`, offset in bytes.
+    /// The end of the last sequential call: position in `entries`, offset in bytes.
     cursor: (usize, u64),
 }
 
@@ -56,9 +56,10 @@ impl Group {
         }
     }
 
-    /// The next sequential call of at most `bytes`: files shorter than that are taken whole. `None` without a byte.
+    /// The next sequential call of at most `bytes`; it ends at the latest at the end of a file. `None` if no
+    /// file has a byte.
     pub(super) fn sequential(&mut self, bytes: u64) -> Option<Call> {
-        // Once round: a file may be empty, and the cursor may stand at an end.
+        // One round: a file may be empty, and the cursor may be at an end.
         for _ in 0..=self.entries.len() {
             let (at, offset) = self.cursor;
             let Some(&entry) = self.entries.get(at) else {

@@ -33,11 +33,12 @@ use crate::scale::{self, Planned};
 use groups::Group;
 use worker::Worker;
 
-/// How to run.
+/// The options of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Share of the full amount, above 0 and at most 1000. See `docs/workloads.md` for what it shrinks.
+    /// Share of the full amount, above 0 and at most 1000. `docs/workloads.md` lists the steps that it
+    /// shrinks.
     pub scale: f64,
     /// Seed of all content and choices.
     pub seed: u64,
@@ -133,7 +134,7 @@ impl Runner {
         &self.workload
     }
 
-    /// Where each place is, overrides applied.
+    /// Returns the directory of each place, overrides applied.
     #[must_use]
     pub fn places(&self) -> &BTreeMap<String, PathBuf> {
         &self.places
@@ -460,7 +461,7 @@ fn file_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Erro
     move |source| WorkloadError::File { operation, path, source }
 }
 
-/// A thread that panicked has already ended the run, so what it left behind is not read as a result.
+/// A thread that panicked has already ended the run, so its incomplete values are not read as a result.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -115,8 +115,9 @@ fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-/// The name of an opened file, relative to the place of the replay; `None` where it is not a file on the device. A file
-/// that the trace does not name gets a name of its thread, its descriptor and the count of openings of the descriptor.
+/// The name of an opened file, relative to the place of the replay; `None` if it is not a file on the device.
+/// A file that the trace does not name gets a name of its thread, its descriptor and the count of openings of
+/// the descriptor.
 fn file_name(target: &Target, thread: u64, descriptor: i64, openings: u64) -> Option<String> {
     match target {
         Target::Named(path) if path == "." || NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
@@ -137,7 +138,8 @@ struct FilesBefore {
     initial: BTreeMap<String, u64>,
     /// Names that the trace creates before it uses them.
     created: BTreeSet<String>,
-    /// Name and position of each open file, by thread and descriptor; `None` where it is not a file on the device.
+    /// Name and position of each open file, by thread and descriptor; `None` if it is not a file on the
+    /// device.
     open: BTreeMap<(u64, i64), Option<(String, u64)>>,
     /// How often each descriptor was opened.
     openings: BTreeMap<(u64, i64), u64>,
@@ -233,7 +235,7 @@ struct Replayer<'a> {
     thread: u64,
     pace: f64,
     start_ns: u64,
-    /// The open files by descriptor; `None` where it is not a file on the device.
+    /// The open files by descriptor; `None` if it is not a file on the device.
     open: BTreeMap<i64, Option<OpenFile>>,
     /// How often each descriptor was opened.
     openings: BTreeMap<i64, u64>,
@@ -360,8 +362,8 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// The open file of a descriptor; `None` where it is not a file on the device. A descriptor that the trace did not open
-    /// becomes an unnamed file.
+    /// The open file of a descriptor; `None` if it is not a file on the device. A descriptor that the trace
+    /// did not open becomes an unnamed file.
     fn file(&mut self, descriptor: i64) -> Result<Option<&mut OpenFile>, WorkloadError> {
         if !self.open.contains_key(&descriptor) {
             self.open(&Target::Unnamed, descriptor, false)?;

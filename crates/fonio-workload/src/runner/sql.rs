@@ -1,4 +1,4 @@
-//! Databases: opened with the workload's settings and the fix's, and every setting read back.
+//! Databases: opened with the settings of the workload and the fix; every setting is read back.
 
 use fonio_core::Random;
 use rusqlite::types::Value;
@@ -153,7 +153,7 @@ pub(super) fn statements(
     while left > 0 {
         let now = left.min(batch);
         begin(worker, name)?;
-        // The commit belongs to the batch's last statement, whose time would else be nobody's.
+        // The commit belongs to the batch's last statement; otherwise its time would belong to no statement.
         worker.each(now - 1, |worker| one(worker, name, statement, params))?;
         worker.each(1, |worker| {
             one(worker, name, statement, params)?;
@@ -182,7 +182,7 @@ fn one(worker: &mut Worker<'_, '_>, name: &str, text: &str, params: &[Param]) ->
         let mut rows = statement.query(params_from_iter(values.iter()))?;
         let mut seen = 0;
         while let Some(row) = rows.next()? {
-            // SQLite reads a long value only when somebody asks for it, and an app does.
+            // SQLite reads a long value only on request, and an app requests it.
             for column in 0..columns {
                 std::hint::black_box(row.get_ref(column)?);
             }

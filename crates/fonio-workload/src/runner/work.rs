@@ -12,7 +12,8 @@ use crate::content::Content;
 use crate::definition::{Bytes, Work};
 use crate::error::WorkloadError;
 
-/// Without `bytes`, work is done on the data that the thread fetched or read last; with `bytes`, on new data.
+/// Does work for the processor: without `bytes`, on the data that the thread fetched or read last; with
+/// `bytes`, on new data.
 pub(super) fn work(
     worker: &mut Worker<'_, '_>,
     kind: Work,

@@ -241,7 +241,8 @@ fn tests_table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Wri
     Ok(())
 }
 
-/// Prints the time of n processes one after the other over that of all at once (Nguyen et al., section 4.5).
+/// Prints the time of n processes one after the other, relative to the time of all at once (Nguyen et al.,
+/// section 4.5).
 fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     let tests: Vec<&TestResult> = benchmark.of(Set::Concurrency).collect();
     let alone = |result: &TestResult| {
@@ -265,7 +266,7 @@ fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the response time beside the other op over that alone.
+/// Prints the response time during the other op, relative to the response time alone.
 fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     if benchmark.slowdowns.is_empty() {
         return Ok(());

@@ -1,4 +1,5 @@
-//! What a benchmark measures: a directory or block device of this machine, or an emulated device that exists only for it.
+//! The target of a benchmark: a directory or block device of this machine, or an emulated device that exists
+//! only for the benchmark.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -13,7 +14,7 @@ use fonio_sim::profile::SHIPPED;
 use crate::cli::EmulatedTarget;
 use crate::commands::emulate;
 
-/// What a benchmark measures.
+/// The target of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
     /// A directory or block device of this machine.
@@ -52,7 +53,7 @@ pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     bail!("{name} is neither a directory nor a block device; {reason}")
 }
 
-/// Whether `place` names something of this machine, which a guest does not have.
+/// Returns whether `place` names something of this machine, which a guest does not have.
 pub fn is_real(place: &Path) -> bool {
     let kind = fs::metadata(place).ok().map(|metadata| metadata.file_type());
     place.starts_with("/dev") || kind.is_some_and(|kind| kind.is_dir() || kind.is_block_device())
@@ -98,7 +99,7 @@ mod tests {
         let wanted = EmulatedTarget { size: 64 << 20, scheduler: "none".to_owned(), guest: None };
         let of = |target: &'static str| Subject::of(Path::new(target), &wanted);
         assert_eq!(of("/tmp").expect("it is there"), Subject::Real(Path::new("/tmp")));
-        // Opening it says why it cannot be measured.
+        // Opening it gives the reason why it cannot be measured.
         assert_eq!(of("/dev/no-such").expect("it is named"), Subject::Real(Path::new("/dev/no-such")));
         for profile in ["ridata", "raid0:ridata+kingston"] {
             assert_eq!(of(profile).expect("it is shipped"), Subject::Profile(profile));

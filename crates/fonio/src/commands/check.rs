@@ -92,8 +92,8 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     Ok((summary.out, temporary))
 }
 
-/// Whether looks at `/proc` can stand in for the events that the kernel does not give. Calls and a chosen way of recording
-/// cannot be had so.
+/// Returns whether samples of `/proc` can replace the events that the kernel does not give. They can replace
+/// neither calls nor a chosen way of recording.
 fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
     let extras = &arguments.extras;
     let is_about_tracing = error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing);

@@ -1,4 +1,5 @@
-//! `fonio bench concurrency`: how many requests at once are enough, and the settings that follow from it.
+//! `fonio bench concurrency`: the number of concurrent requests that is enough, and the settings that follow
+//! from it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::output;
 /// Schedulers that heed I/O classes.
 const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
 
-/// The measurement and what was set, for `--json`.
+/// The measurement and the applied setting, for `--json`.
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
@@ -91,7 +92,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     Ok(Exit::Fine)
 }
 
-/// Refuses a folder in memory: what is measured there are not requests of a device.
+/// Refuses a folder in memory: I/O there makes no requests of a device.
 fn refuse_memory(target: &Path) -> Result<()> {
     let place = Place::of(target);
     match place.file_system.as_deref() {
@@ -149,7 +150,7 @@ fn apply_unless_shorter(disk: &Disk, setting: &Setting) -> Result<Applied> {
     }
 }
 
-/// Says what was set, and what else can be done on this machine.
+/// Says which setting was applied, and which others are possible on this machine.
 fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> Result<()> {
     let Applied { target, old, new } = applied;
     let node = disk.node();

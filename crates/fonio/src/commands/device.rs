@@ -80,7 +80,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     for (done, name) in names.iter().enumerate() {
         progress.set(format!("Comparing {name}"), Done::Steps(done as u64, names.len() as u64));
         let mut profile = load(name)?;
-        // A changed file is a profile of the device that it is named after.
+        // A changed file is a profile of the device whose name it has.
         if let Some(stem) = Path::new(name).file_stem().and_then(|stem| stem.to_str()) {
             let about = profile.about().to_owned();
             profile.rename(stem, &about);

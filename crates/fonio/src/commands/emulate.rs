@@ -216,7 +216,7 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Where the words about a device go: to standard error if standard output is the workload's.
+/// Returns the output for messages about a device: standard error if standard output is the workload's.
 fn words(arguments: &Emulate) -> Box<dyn Write> {
     if arguments.json || arguments.workload.is_empty() {
         Box::new(output::screen())

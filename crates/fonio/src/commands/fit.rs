@@ -57,7 +57,8 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     let name = out.file_stem().map_or_else(|| "fitted".into(), |stem| stem.to_string_lossy().into_owned());
     let progress = Progress::phase("Fitting");
     let fitted = fit::fit(&benchmark, &name, arguments.resamples, |what| {
-        // The measurement before took over the signals. Nothing is made here that would have to be undone.
+        // The measurement has installed the signal handlers. Nothing is made here that would have to be
+        // undone.
         if let Some(code) = signals::exit_code() {
             std::process::exit(code.into());
         }

@@ -1,4 +1,4 @@
-//! `fonio folder`: what the units of `fonio fix folder-in-ram` run.
+//! `fonio folder`: the command that the units of `fonio fix folder-in-ram` run.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,7 @@ pub fn run(command: &Folder) -> Result<Exit> {
         Folder::WriteOut { dir } => {
             let dir = found(dir)?;
             let Some(Mirrored { written, bytes, removed }) = write_out_folder(&dir)? else {
-                // Also a unit that is stopped after `fonio fix undo` asks for it.
+                // A unit that is stopped after `fonio fix undo` also asks for it.
                 writeln!(output::screen(), "{} is not in memory: nothing to write out.", dir.display())?;
                 return Ok(Exit::Fine);
             };

@@ -51,7 +51,7 @@ fn guest_has(what: &str) -> bool {
 /// Returns the command line for a shell that runs fonio with `words` in a guest; `None` if they name a guest already.
 fn in_guest(words: &[OsString]) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    // What follows `--` is the arguments of another command.
+    // The words after `--` are the arguments of another command.
     let own = words.iter().position(|word| word == "--").unwrap_or(words.len());
     if words[..own].iter().any(|word| word == IN || word.starts_with("--in=")) {
         return None;

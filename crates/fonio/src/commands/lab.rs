@@ -47,7 +47,7 @@ fn announce(text: &str) {
 /// `fonio lab list --json`.
 #[derive(Serialize)]
 struct Listing<'a> {
-    /// Where fetched files are.
+    /// The folder of fetched files.
     folder: &'a Path,
     kernels: &'a [fonio_lab::Kernel],
 }
@@ -111,9 +111,9 @@ fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
 #[derive(Serialize)]
 struct Ran<'a> {
     architecture: Architecture,
-    /// What `uname -r` prints in the guest.
+    /// The output of `uname -r` in the guest.
     kernel: &'a str,
-    /// What executed its instructions.
+    /// The accelerator that executed the guest's instructions.
     accelerator: Option<Accelerator>,
     exit_code: u8,
     /// Seconds from the start of the guest to the command.

@@ -1,4 +1,4 @@
-//! `fonio launch`: how long a command takes, and what it waits for.
+//! `fonio launch`: the time that a command takes, and the causes of its waits.
 
 use std::io::{self, Write};
 

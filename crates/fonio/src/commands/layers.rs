@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
 
-/// From the study's baseline to the default of `fonio mount`.
+/// The modes from the study's baseline to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
 /// The seed of emulated devices.

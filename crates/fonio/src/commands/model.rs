@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::Progress;
 
-/// What a place that is a model begins with.
+/// The prefix of a place that is a model.
 pub const PREFIX: &str = "model:";
 
 /// Replays a recording, and shows the times.

@@ -22,7 +22,7 @@ pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
     if name.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
         arguments.splice(1..1, ["mount", "--as-helper"].map(OsString::from));
-        // mount(8) has a word of its own for them.
+        // mount(8) passes them in another form.
         for word in arguments.iter_mut().filter(|word| *word == "-o") {
             *word = "--mount-options".into();
         }
@@ -59,7 +59,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
                 say!("fonio: {error}");
             }
         })?;
-        // SIGTERM is how systemd ends it, and no failure.
+        // systemd ends the mount by SIGTERM, which is no failure.
         return Ok(Exit::Command(0));
     } else {
         let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);

@@ -1,4 +1,4 @@
-//! `fonio replay`: the I/O of a recording again, on other storage or with other settings.
+//! `fonio replay`: repeats the I/O of a recording on other storage or with other settings.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     run_and_publish(&arms, &options, at, colour)
 }
 
-/// Says what is replayed, and what is not.
+/// Says which requests are replayed, and which are not.
 fn tell(plan: &replay::Plan) {
     let room = output::bytes(plan.room());
     match plan {

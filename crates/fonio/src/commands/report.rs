@@ -77,7 +77,7 @@ fn explain_redacted(
 ) -> Result<Explained> {
     let subject = Subject::resolve(input)?;
     let mut filter = filter::options(filters, &subject)?;
-    // The filter stays before the tokens are made; the report only tells that there is one.
+    // Rows are filtered before the tokens are made; this filter only makes the report say that there is one.
     for names in
         filter.iter_mut().flat_map(|filter| [&mut filter.comms, &mut filter.units, &mut filter.files])
     {

@@ -183,7 +183,7 @@ impl Tried<'_> {
     }
 }
 
-/// What to do with a fix that does not apply to a setup.
+/// The treatment of a fix that does not apply to a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Error,

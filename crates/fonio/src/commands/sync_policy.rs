@@ -1,4 +1,5 @@
-//! `fonio sync-policy`: checks a policy, and does what the unit fonio-sync-policy.service does at each start and shutdown.
+//! `fonio sync-policy`: checks a policy, and does the work of the unit fonio-sync-policy.service at each
+//! start and shutdown.
 
 use std::fmt::Display;
 use std::fs;
@@ -103,7 +104,7 @@ fn name(class: Class) -> &'static str {
     }
 }
 
-/// What a class means, in words.
+/// Describes a class in words.
 fn about(class: Class) -> String {
     match class {
         Class::Durable => "durable: synced as its program asks for".to_owned(),

@@ -1,4 +1,4 @@
-//! B-WF2Q+ for the queues of a class: which one has its turn next.
+//! B-WF2Q+ for the queues of a class: it chooses the queue whose turn is next.
 //!
 //! A queue's turn has a virtual start and a virtual finish; the class's virtual time passes with its service, more
 //! slowly the more weight its queues have. Of the queues whose start has come, the one with the earliest finish is next.
@@ -19,12 +19,13 @@ fn virtual_of(sectors: u64, weight: u64) -> u64 {
 pub(super) struct ClassQueues {
     /// The virtual time.
     now: u64,
-    /// Those that wait for their turn.
+    /// The queues that wait for their turn.
     busy: Vec<usize>,
-    /// Those that are empty, but whose last turn has not finished in virtual time: their weights still count.
+    /// The queues that are empty, but whose last turn has not finished in virtual time: their weights still
+    /// count.
     retained: Vec<usize>,
-    /// Chosen when a queue began or lost its turn or became busy, not when the turn comes: a queue whose virtual start
-    /// comes in the meantime does not replace it.
+    /// The next queue. It is chosen when a queue began or lost its turn or became busy, not when the turn
+    /// comes: a queue whose virtual start comes in the meantime does not replace it.
     next: Option<usize>,
 }
 
@@ -56,7 +57,7 @@ impl ClassQueues {
         }
     }
 
-    /// Ends the turn of a queue. Its virtual finish follows from what it used.
+    /// Ends the turn of a queue. Its virtual finish follows from its service.
     pub(super) fn end_turn(&mut self, queues: &mut [Queue], at: usize) {
         let queue = &mut queues[at];
         queue.finish = queue.start + virtual_of(queue.used, queue.weight());

@@ -8,7 +8,8 @@
 //!   that gets its first request ends the turn, and the next queue is chosen anew.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights that follow from levels.
 //! - *Budgets.* The first is two thirds of [`Settings::max_budget`]. A queue that used its budget up gets four times as much
-//!   next, up to `max_budget`; one that became empty gets what it used, but at least a share of `max_budget`.
+//!   next, up to `max_budget`; one that became empty gets the sectors that it used, but at least a share of
+//!   `max_budget`.
 //! - *Asynchronous requests* are charged several times.
 //!
 //! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente and F.
@@ -31,10 +32,10 @@ use super::{Class, Priority, Request, Scheduler};
 /// The tunables, under the kernel's names, and properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The most budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes it measure the
-    /// device, is not modelled.
+    /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes
+    /// it measure the device, is not modelled.
     pub max_budget: u64,
-    /// The longest that a queue has the device.
+    /// The maximum time for which a queue has the device.
     pub timeout_sync: Nanos,
     /// How long the device idles for the next request of a process. 0 turns idling off.
     pub slice_idle: Nanos,
@@ -59,7 +60,7 @@ impl Settings {
 const BUDGET_DEFAULT: u64 = 16 * 1024;
 /// Turns before budgets follow [`Settings::max_budget`]; before, they follow the default. Observed: 9 to 20 fit.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
-/// The least budget is this part of the most. Observed.
+/// The minimum budget is the maximum budget divided by this number. Observed.
 const BUDGET_MIN_PART: u64 = 32;
 /// How often an asynchronous request is charged. Observed: at least 3.
 const ASYNC_CHARGE: u64 = 3;
@@ -124,7 +125,7 @@ impl Bfq {
         }
     }
 
-    /// The budget from which first and least budgets follow.
+    /// The budget from which first and minimum budgets follow.
     fn budget_base(&self) -> u64 {
         if self.turns < TURNS_BEFORE_MAX_BUDGET { BUDGET_DEFAULT } else { self.settings.max_budget }
     }
@@ -172,7 +173,7 @@ impl Bfq {
         self.classes[class].end_turn(&mut self.queues, index);
     }
 
-    /// The queue whose request goes next; `None` where none waits or the device idles.
+    /// The queue whose request goes next; `None` if none waits or the device idles.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some((index, ends)) = self.turn {
             let queue = &self.queues[index];
@@ -201,7 +202,7 @@ impl Bfq {
         Some(index)
     }
 
-    /// Whether the device idles when this queue is empty.
+    /// Returns whether the device idles when this queue is empty.
     fn may_idle(&self, index: usize) -> bool {
         let queue = &self.queues[index];
         if self.settings.slice_idle.0 == 0 {
@@ -220,7 +221,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// How long the device idles for the queue that has it and is empty. `None` where it does not.
+    /// Returns the instant until which the device idles for the queue that has it and is empty. `None` if it
+    /// does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

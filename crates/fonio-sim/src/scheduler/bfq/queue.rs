@@ -8,12 +8,12 @@ use fonio_core::{Nanos, SECTOR_BYTES, Sector, Timestamp};
 use super::super::thinking::ThinkTime;
 use super::super::{Priority, ProcessId, Request, RequestId};
 
-/// Where a request is, and which of several at one place comes first.
+/// The place of a request, and the order among several requests at one place.
 type Place = (u64, RequestId);
 
-/// How far behind the head a request may be and still go before one ahead: `back_seek_max`.
+/// The maximum distance behind the head at which a request can go before one ahead: `back_seek_max`.
 const BACK_SECTORS_MAX: u64 = (16 << 20) / SECTOR_BYTES;
-/// How many times as far a request ahead may be: `back_seek_penalty`.
+/// A request ahead can be this many times as far: `back_seek_penalty`.
 const BACK_PENALTY: u64 = 2;
 
 /// Whose requests a queue holds.
@@ -99,7 +99,7 @@ impl Queue {
         self.key.priority().class as usize
     }
 
-    /// Ten for each level above the lowest, and ten more: 80 to 10.
+    /// The weight: ten for each level above the lowest, and ten more: 80 to 10.
     pub(super) fn weight(&self) -> u64 {
         10 * (8 - u64::from(self.key.priority().level.min(Priority::LEVEL_MAX)))
     }
@@ -139,7 +139,7 @@ impl Queue {
         }
         let above = self.waiting.range((Bound::Excluded(place), Bound::Unbounded)).next();
         let ahead = above.or_else(|| self.waiting.first_key_value()).map(|(at, _)| *at);
-        // Of several at one place, the first one.
+        // Of several requests at one place, the first one goes.
         let mut below = self.waiting.range(..place).rev().map(|(at, _)| *at);
         let nearest = below.next();
         let behind = below
@@ -176,7 +176,7 @@ mod tests {
             (1000, 1100, 1200, 1100),
             (1000, 1100, 960, 960),
             (1000, 1100, 940, 1100),
-            // Too far behind: after all ahead, the lowest first.
+            // A place too far behind: it comes after all places ahead, the lowest first.
             (100_000, 900_000, 10, 900_000),
             (100_000, 20, 10, 10),
         ] {

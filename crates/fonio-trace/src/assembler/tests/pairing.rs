@@ -1,4 +1,4 @@
-//! Bios, requests, and which completion belongs to which issue.
+//! Bios, requests, and the pairing of completions with issues.
 
 use expect_test::expect;
 
@@ -521,7 +521,7 @@ fn discards_of_several_ranges() {
     );
 }
 
-/// The kernel does not show such merges.
+/// The kernel does not show these merges.
 #[test]
 fn discards_of_several_ranges_that_do_not_touch() {
     check(

@@ -1,26 +1,27 @@
 //! Finds the uninterruptible waits of all threads, from `sched_switch`, `sched_waking` and `sched_wakeup`.
 //!
-//! The recorder reads the processors' buffers one after the other. So an event can come after later ones of other
-//! processors. Events are kept until [`BlockedThreads::until`] says up to which instant all have come; then they are
-//! handled in order of time.
+//! The recorder reads the processors' buffers one after the other. Therefore, an event can come after later
+//! ones of other processors. Events are kept until [`BlockedThreads::until`] states the instant up to which
+//! all have come; then they are handled in order of time.
 //!
 //! A wait begins with the `sched_switch` by which the thread leaves its processor, and ends with the next `sched_wakeup`. Its
 //! `sched_waking` comes just before that and shows who woke the thread. It can even come before the `sched_switch`, if
-//! another processor wakes the thread while it is leaving; so it cannot show alone that a wait ended.
+//! another processor wakes the thread while it is leaving; so it cannot show by itself that a wait ended.
 
 use fonio_core::Timestamp;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
-/// The most threads whose waits can be open at once.
+/// The maximum number of threads whose waits can be open at once.
 const OPEN_MAX: usize = 1 << 16;
-/// The most events that are kept until they can be handled: 24 MiB at 24 bytes each, without stacks.
+/// The maximum number of events that are kept until they can be handled: 24 MiB at 24 bytes each, without
+/// stacks.
 const EVENTS_MAX: usize = 1 << 20;
 /// How long before a wait a thread can have been woken out of it, while it was leaving.
 const WOKEN_WHILE_LEAVING_NS: u64 = 1_000_000;
 
-/// What woke a thread.
+/// The cause of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeUp {
     /// When.
@@ -46,7 +47,7 @@ pub struct BlockedThread {
     pub began_before: bool,
     /// When it was woken; `None` if that has not happened.
     pub ended: Option<Timestamp>,
-    /// What woke it; `None` if that is not known.
+    /// The cause of its wake-up; `None` if that is not known.
     pub woken_by: Option<WakeUp>,
     /// The functions of the kernel in which it was blocked, innermost first; empty if there was no stack.
     pub stack: Vec<u64>,
@@ -80,7 +81,8 @@ enum Kind {
     },
 }
 
-/// What is known of a thread that left its processor. Few events have this, so they keep it elsewhere.
+/// The command and stack of a thread that left its processor. Few events have them, so they are kept
+/// elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     comm: Vec<u8>,

@@ -76,7 +76,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Emits the run time since the last such event, as the kernel does, unless it is zero.
+    /// Emits the run time since the last event of this kind, as the kernel does, unless it is zero.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -194,8 +194,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((1..10_u64, step), 0..120)
 }
 
-/// Whether the event is a switch from the idle thread of any processor except the first. Some kernels do not trace
-/// these.
+/// Returns whether the event is a switch from the idle thread of any processor except the first. Some kernels
+/// do not trace these.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }

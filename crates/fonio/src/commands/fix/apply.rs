@@ -14,7 +14,7 @@ use crate::commands::run;
 use crate::exit::Exit;
 use crate::output;
 
-/// What was trimmed, for `--json`.
+/// The result of a trim, for `--json`.
 #[derive(Serialize)]
 struct Trimmed<'a> {
     /// `trimmed` or `would_trim`.

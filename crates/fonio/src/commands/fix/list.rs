@@ -51,7 +51,7 @@ struct Described {
     /// The device, the mount or `the machine` where it can be applied now; empty if it cannot, or if it changes one unit,
     /// folder or database that the user names.
     suits: Vec<String>,
-    /// The same where its value is in force already.
+    /// The places where its value is in force already.
     in_force: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ fn place(scope: Scope) -> &'static str {
     }
 }
 
-/// What a fix changes; `None` if it is made by hand.
+/// Returns the scope that a fix changes; `None` if the fix is made by hand.
 fn scope_of(fix: &Listed) -> Option<Scope> {
     match fix.real {
         Real::Trim => Some(Scope::Mount),
@@ -97,14 +97,14 @@ fn scope_of(fix: &Listed) -> Option<Scope> {
     }
 }
 
-/// What to write in place of a missing path.
+/// Returns the text to write in place of a missing path.
 pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     let (what, example) = object(scope);
     let keep = if keep { " --keep" } else { "" };
     format!("{name} changes one {what}. Name it, such as `fonio fix apply {name} {example}{keep}`")
 }
 
-/// How to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
+/// Returns how to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
 fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;
@@ -120,7 +120,7 @@ fn visible<R>(record: Result<R, HostError>) -> Result<Option<R>, HostError> {
     }
 }
 
-/// What fonio has changed on this machine; `None` if this user may not see it.
+/// Returns fonio's changes on this machine; `None` if this user may not see them.
 fn here() -> Result<Option<Vec<Here>>> {
     let files = KeptFiles::of_machine();
     let Some(applied) = visible(Settings::on_record(&Ledger::default_dir()))? else { return Ok(None) };
@@ -140,7 +140,7 @@ fn here() -> Result<Option<Vec<Here>>> {
     Ok(Some(here))
 }
 
-/// Where a fix can be made on this machine.
+/// The places on this machine where a fix can be made.
 #[derive(Default)]
 struct Suits {
     /// The places where it can be applied now.

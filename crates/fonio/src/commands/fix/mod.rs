@@ -32,7 +32,7 @@ struct Done<'a> {
     outcome: &'a str,
     #[serde(flatten)]
     setting: &'a Applied,
-    /// The current value, if somebody else has changed it.
+    /// The current value, if it is no longer the value that fonio set.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
     /// The files that keep the setting across reboots, with the lines or the option that each gets; on undoing, those that

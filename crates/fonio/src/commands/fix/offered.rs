@@ -7,9 +7,10 @@ use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;
 
-/// Returns the commands to try first: one that applies the fix of the most important finding with one, among those that users
-/// may notice, and one that measures such a fix while everything runs on. Only if this is the machine that was recorded, and
-/// the fix can still be made on it.
+/// Returns up to two commands to try first, for the findings that users may notice. The first command applies
+/// the fix of the most important finding that has one. The second measures the first fix that can be switched
+/// while programs run. Both are returned only if this is the machine that was recorded, and the fix can still
+/// be made on it.
 pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     if meta.host.name.as_deref() != rustix::system::uname().nodename().to_str().ok() {
         return Vec::new();
@@ -26,7 +27,7 @@ pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     first.into_iter().chain(live).collect()
 }
 
-/// The unit of the program that was blocked for longest, if it is one of systemd.
+/// The unit of the program that was blocked for the longest time, if systemd started it.
 fn blocked_unit(analysis: &Analysis) -> Option<&str> {
     let mut programs = analysis.blocked.iter().flat_map(|blocked| &blocked.programs);
     let unit = programs.find(|program| program.role == Role::OfInterest)?.unit.as_deref();

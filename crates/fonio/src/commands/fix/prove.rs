@@ -16,7 +16,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     let proof = arguments.proof()?;
     let (candidates, refusal) = match proof.names {
         Some(Candidates(names)) => (names, Refusal::Error),
-        // Of all fixes, those that cannot be tried here are left out.
+        // If all fixes are tried, those that cannot be tested here are left out.
         None => (super::chosen(arguments.choice).map(Candidate::Listed).collect(), Refusal::LeaveOut),
     };
     let tried = Tried { candidates: &candidates, refusal, best: arguments.best, verbose: arguments.verbose };

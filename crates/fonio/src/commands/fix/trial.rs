@@ -107,7 +107,8 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
     publish(outcome, arguments, &folder, listed.loses.sentence())
 }
 
-/// The folder and the plan of the test that goes on: that of `--resume`, or of a folder for the output that holds a test.
+/// The folder and the plan of the test to continue: that of `--resume`, or of an output folder that holds a
+/// test.
 fn earlier(arguments: &FixTrial) -> Result<Option<(PathBuf, LivePlan)>> {
     let resume = arguments.resume.as_ref();
     let Some(folder) = resume.or(arguments.out.as_ref()) else { return Ok(None) };
@@ -169,7 +170,7 @@ fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &st
                 result.plan.setting.old,
                 folder.display()
             );
-            // The signal decides the code.
+            // The signal determines the exit code.
             Ok(Exit::NotValid)
         }
         Ended::Error(error) => Err(error).context("the test ended early"),

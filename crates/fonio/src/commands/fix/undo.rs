@@ -12,7 +12,7 @@ use crate::commands::run;
 use crate::exit::Exit;
 use crate::output;
 
-/// Restores what was there before, and takes kept settings out of the files.
+/// Restores the former settings, and removes kept settings from the files.
 pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     if !arguments.dry_run {
         run::recover()?;
@@ -58,7 +58,7 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
             }
         }
     }
-    // The others were undone, and said so.
+    // The other settings were undone, and were reported.
     if let Some(last) = failed.pop() {
         failed.iter().for_each(|error| say!("error: {error:#}"));
         return Err(last);

@@ -52,7 +52,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     };
     let room = match subject {
         Subject::Real(path) => room_bytes(path)?,
-        // The rest is for the file system itself.
+        // The rest of the space is for the file system itself.
         Subject::Profile(_) => arguments.emulated.size / 10 * 9,
     };
     let plan = Plan::within(&settings, room);
@@ -143,7 +143,7 @@ fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
     text
 }
 
-/// Measures what is missing. Returns the parts, and the error that ended the run.
+/// Measures the missing parts. Returns the parts, and the error that ended the run.
 fn measure(
     arguments: &StoreBenchRun,
     new: Kept,

@@ -1,7 +1,8 @@
 //! Speaks to a results service over HTTP, with TLS for addresses that begin with `https://`.
 //!
-//! Servers are trusted by the authorities that browsers trust, which are built in: a board may have no such list, or an old one.
-//! As with OpenSSL, the variable `SSL_CERT_FILE` names a file with other ones.
+//! A server's certificate is checked against the authorities that browsers trust. Their list is built in,
+//! because a board may have no list, or an old one. As with OpenSSL, the variable `SSL_CERT_FILE` names a
+//! file with other ones.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -116,7 +117,7 @@ impl Server {
     fn answer(&self, sent: Result<Response<ureq::Body>, ureq::Error>) -> Result<Value> {
         let mut answer = match sent {
             Ok(answer) => answer,
-            // What rustls refuses.
+            // rustls refused the connection.
             Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(error).with_context(|| {
                     format!(
@@ -147,7 +148,7 @@ impl Server {
         if status.is_success() {
             return value.with_context(|| self.unexpected());
         }
-        // Only what a terminal can show safely, and not a whole page.
+        // Keeps only text that a terminal can show safely, and not a complete page.
         let said = value.and_then(|value| {
             let error = value.get("error")?.as_str()?.to_owned();
             let places = value.get("problems").and_then(Value::as_array).into_iter().flatten();

@@ -68,13 +68,13 @@ const LEADING: [&str; 16] = [
     "cpu.iowait",
 ];
 
-/// Where the figures of a result stand among others.
+/// The ranks of a result's figures among other results.
 pub struct Others {
-    /// Who they are, for the heading of the column.
+    /// A description of these results, for the heading of the column.
     words: String,
     /// Hundredths of the others that are worse, by figure.
     better_than_percent: BTreeMap<String, f64>,
-    /// What is missing.
+    /// Notes on missing figures.
     notes: Vec<String>,
 }
 
@@ -102,7 +102,8 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted; the share at the first value that is not smaller is that of smaller values.
+            // The points are sorted. The share at the first value that is at least as large belongs to the
+            // smaller values.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,
                 None if ecdf.points.is_empty() => continue,
@@ -204,7 +205,7 @@ fn is_missing(result: &Document, part: Part) -> bool {
 /// A value with half of its interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
-    // The ends of a parameter's interval are whole numbers.
+    // The ends of a parameter's interval are integers.
     if value.unit == Unit::Count && value.high > value.value {
         return format!("{text} to {:.0}", value.high);
     }

@@ -1,4 +1,4 @@
-//! `fonio watch`: the watch that runs always, and what it has seen.
+//! `fonio watch`: the service that watches storage continuously, and its reports.
 
 mod report;
 mod service;
@@ -54,7 +54,7 @@ fn watch(place: &Place) -> Result<Exit> {
     let ended = watch.run(&stop);
     drop(servers);
     if let Err(error) = ended {
-        // It was asked to end by a signal, which is no reason to be silent about this.
+        // A signal asked the watch to end, but this is still worth a message.
         tell(&format!(
             "{error}; the last minutes stay in memory, and the next watch before a reboot takes them up"
         ));

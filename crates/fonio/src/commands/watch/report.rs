@@ -179,7 +179,7 @@ fn print_stalls(
 
 fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
     for device in &answer.devices {
-        // Without BPF, nobody knows who writes.
+        // Without BPF, the writers are unknown.
         if !device.parties.is_empty() {
             writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
         }
@@ -254,7 +254,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             )?;
         }
     }
-    // Times are whole seconds, too coarse for shares of less than a minute.
+    // Times are in full seconds, too coarse for shares of less than a minute.
     if let Some(pressure) = load.pressure.filter(|_| load.watched_s >= 60) {
         writeln!(
             out,

@@ -1,4 +1,4 @@
-//! Starts and stops the watch: as a service of systemd, or as a process of its own where there is none.
+//! Starts and stops the watch: as a service of systemd, or as a separate process on machines without systemd.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ pub fn install(place: &Place) -> Result<Exit> {
     if place.run.is_some() {
         bail!("the service keeps its folder in /run; leave --run out");
     }
-    // A mistake in the settings is told now, and not in the journal.
+    // Reports a mistake in the settings now, not in the journal.
     fonio_watch::Settings::read(place.config.as_deref())?;
     let own = std::env::current_exe().context("cannot find the own program")?;
     let is_packaged = Path::new(PACKAGED).exists() && own == Path::new(PROGRAM);
@@ -206,7 +206,7 @@ fn end(folders: &Folders) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the service runs, or waits to be started again.
+/// Returns whether the service runs, or waits to be started again.
 fn is_waiting() -> bool {
     let state = Command::new("systemctl").args(["is-active", UNIT]).output();
     let state = state.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
@@ -231,7 +231,7 @@ pub fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
     if purge {
         for folder in [&folders.state, &folders.run] {
             remove(folder)?;
-            // The folder of everything that is fonio's, such as /var/lib/fonio; it stays if there is more in it.
+            // The folder of all of fonio's files, such as /var/lib/fonio; it stays if it holds more.
             if let Some(parent) = folder.parent().filter(|parent| parent.ends_with("fonio")) {
                 let _ = fs::remove_dir(parent);
             }
@@ -256,7 +256,7 @@ fn remove(folder: &Path) -> Result<()> {
     for (path, _) in fonio_watch::folders::kept_in(&kept) {
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
-    // What is not ours stays, and keeps the folder.
+    // Files of others stay, and keep the folder.
     let _ = fs::remove_dir(&kept);
     let _ = fs::remove_dir(folder);
     Ok(())

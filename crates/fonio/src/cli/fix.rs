@@ -168,8 +168,10 @@ pub struct FixProve {
     /// Run every fix once, then measure only the N fastest.
     #[arg(long, value_name = "N")]
     pub best: Option<usize>,
-    /// Name each fix that is left out, with the reason.
-    #[arg(short, long)]
+    /// Print more.
+    ///
+    /// Each fix that is left out, with the reason.
+    #[arg(short)]
     pub verbose: bool,
     /// Run this line of the shell before each measurement of a command, to bring its files into the same state.
     ///

@@ -48,7 +48,9 @@ pub struct Mount {
     /// Accepted from mount(8) and ignored.
     #[arg(short = 'n', hide = true)]
     pub no_mtab: bool,
-    /// From mount(8): print what was mounted.
+    /// Print more.
+    ///
+    /// From mount(8): what was mounted.
     #[arg(short = 'v', hide = true)]
     pub verbose: bool,
     /// Accepted from mount(8) and ignored.

@@ -214,7 +214,7 @@ impl LeftOut {
             }
         } else if !self.0.is_empty() {
             let fixes: BTreeSet<&String> = self.0.iter().flat_map(|(_, fixes)| fixes).collect();
-            say!("{} fixes cannot be tried here; --verbose lists the reasons", fixes.len());
+            say!("{} fixes cannot be tried here; -v lists the reasons", fixes.len());
         }
     }
 }

@@ -142,7 +142,11 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     nothing_is_left(state.path(), &device);
 
     let mut owner = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "a_killed_server_and_a_killed_owner_leave_nothing_behind", "--nocapture"])
+        .args([
+            "--exact",
+            "block_device::a_killed_server_and_a_killed_owner_leave_nothing_behind",
+            "--nocapture",
+        ])
         .env("FONIO_TEST_STATE", state.path())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::piped())

@@ -186,7 +186,7 @@ impl Other {
     fn command(role: &str) -> Command {
         // Another user may not be allowed to enter the folder of this program.
         let mut command = Command::new("/proc/self/exe");
-        command.args(["--exact", "blocked::tests::other_process", "--nocapture", "--test-threads=1"]);
+        command.args(["--exact", "probes::blocked::tests::other_process", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         command
     }

@@ -292,7 +292,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     nothing_is_left(dir.path(), &device);
 
     let mut owner = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "a_killed_server_and_a_killed_owner_leave_nothing_behind", "--nocapture"])
+        .args(["--exact", "ublk::a_killed_server_and_a_killed_owner_leave_nothing_behind", "--nocapture"])
         .env("FONIO_TEST_STATE", dir.path())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::piped())

@@ -606,7 +606,7 @@ impl Recorder {
     /// The same with further variables.
     fn start_with(out: &Path, command: Option<&str>, variables: &[(&str, &str)]) -> Option<Recorder> {
         let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", "as_a_process", "--nocapture"]).env("FONIO_TEST_OUT", out);
+        program.args(["--exact", "live::as_a_process", "--nocapture"]).env("FONIO_TEST_OUT", out);
         program.envs(variables.iter().copied());
         if let Some(command) = command {
             program.env("FONIO_TEST_COMMAND", command);

@@ -505,7 +505,7 @@ mod tests {
     #[test]
     fn the_published_numbers_are_complete() {
         let folder = crate::process::root();
-        let shared = folder.join("../shared/studies/published.toml");
+        let shared = folder.join("../shared/papers/published.toml");
         let Ok(shared) = std::fs::read_to_string(&shared) else {
             fonio_testing::skip(fonio_testing::Need::Shared, format!("there is no {}", shared.display()));
             return;

@@ -30,14 +30,11 @@ use fonio_analysis::waits::outstanding::{
     LongResponses, Outstanding, OutstandingProcess, OutstandingRow, TimeShare,
 };
 use fonio_analysis::waits::queueing::{DeviceDepth, QueueRow, Queueing, Requeues};
-use fonio_analysis::{
-    Analyser, Analysis, AnalysisOptions, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span,
-    SpanSource,
-};
+use fonio_analysis::{Analysis, Cdf, Class, DeviceInfo, Distribution, Figure, Group, Span, SpanSource};
 use fonio_analysis::{Answer, Change, Unknown};
 use fonio_core::meta::{Clock, Device, Host, Lost, Mount, Source};
-use fonio_core::units::{ByteCount, DeviceId, Sector, Timestamp};
-use fonio_core::{Better, Flags, Meta, Op, Request, RowSink as _, Unit};
+use fonio_core::units::{ByteCount, DeviceId, Timestamp};
+use fonio_core::{Better, Meta, Unit};
 
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;
@@ -817,35 +814,4 @@ pub fn comparison() -> Comparison {
             ),
         ],
     }
-}
-
-/// The analysis of `count` invented requests by the real analyser.
-pub fn analysed(count: u64, meta: &Meta) -> std::io::Result<Analysis> {
-    let mut dice = Dice(11);
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    let device = DeviceId::new(179, 0);
-    analyser.began(Timestamp(1_000 * SECOND))?;
-    for request_id in 0..count {
-        let issued = 1_000 * SECOND + LENGTH / count * request_id;
-        let (op, flags) = match dice.below(10) {
-            0..=2 => (Op::Read, Flags::NONE),
-            3..=6 => (Op::Write, Flags::SYNC),
-            7..=8 => (Op::Write, Flags::NONE),
-            _ => (Op::Flush, Flags::PREFLUSH),
-        };
-        let bytes = if op == Op::Flush { 0 } else { 4096 << dice.below(6) };
-        let service = dice.long_tailed(if op == Op::Read { 40_000 } else { 90_000 });
-        analyser.request(&Request {
-            request_id,
-            flags,
-            flags_known: Flags::KNOWN_FROM_RWBS,
-            sector: (op != Op::Flush).then(|| Sector(8 * dice.below(7_000_000))),
-            queued: Some(Timestamp(issued - dice.below(30_000))),
-            issued: Some(Timestamp(issued)),
-            completed: Some(Timestamp(issued + service)),
-            tid: Some(100 + dice.below(6) as u32),
-            ..Request::new(device, op, ByteCount(bytes))
-        })?;
-    }
-    Ok(analyser.finish(meta))
 }

@@ -1,13 +1,12 @@
-//! Fills an empty SQLite database with generated results, in the order of its tables, for benchmarks: `seed DIR RESULTS`.
+//! Fills an empty SQLite database with generated results, in the order of its tables.
 //!
-//! The rows are those that submissions would have made: `--check` submits the same documents to a second database and
-//! compares every table.
+//! The rows are those that submissions would have made; [`compare`] checks this.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use fonio_core::Random;
 use fonio_results::database::{Connection, Location};
 use fonio_results::entry::Entry;
 use fonio_results::figures;
@@ -33,43 +32,18 @@ const SHARES: [(&str, u32, u32); 8] = [
 const MODELS: u64 = 400;
 const REVISIONS: u64 = 3;
 
-fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, results, check @ ..] = words.as_slice() else {
-        anyhow::bail!("usage: seed DIR RESULTS [--check]");
-    };
-    let results: u64 = results.parse().context("RESULTS is a number")?;
-    let folder = PathBuf::from(folder);
-    let began = Instant::now();
-    seed(&folder, results)?;
-    println!("seeded {results} results in {:.0} s", began.elapsed().as_secs_f64());
-    if check == ["--check"] {
-        compare(&folder, results)?;
-    }
-    Ok(())
-}
-
-/// A repeatable sequence of 64 random bits (splitmix64).
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// A factor around 1, spread over about two octaves on both sides: the sum of uniform numbers.
-fn spread(state: &mut u64) -> f64 {
-    let sum: f64 = (0..4).map(|_| (random(state) >> 11) as f64 / (1u64 << 53) as f64).sum();
+fn spread(random: &mut Random) -> f64 {
+    let sum: f64 = (0..4).map(|_| random.uniform()).sum();
     // Between 1/4 and 4, without a platform's power function.
     if sum >= 2.0 { 1.0 + (sum - 2.0) * 1.5 } else { 1.0 / (1.0 + (2.0 - sum) * 1.5) }
 }
 
 /// The document with a number.
 fn document(base: &Document, number: u64) -> Document {
-    let mut state = number.wrapping_mul(0x1234_5678_9abc_def1);
+    let mut random = Random::new(number);
     let mut document = base.clone();
-    let mut left = (random(&mut state) % 100) as u32;
+    let mut left = random.below(100) as u32;
     let key = SHARES.iter().find(|(.., share)| {
         let is_in = left < *share;
         left = left.wrapping_sub(*share);
@@ -80,16 +54,16 @@ fn document(base: &Document, number: u64) -> Document {
     document.key.size_class_gb = gb;
     document.device.capacity_bytes = u64::from(gb) * 1_000_000_000;
     // Some models are common.
-    let model = (random(&mut state) % MODELS) * (random(&mut state) % MODELS) / MODELS;
+    let model = random.below(MODELS) * random.below(MODELS) / MODELS;
     document.device.model = Some(format!("M{model}"));
-    document.device.hardware = Some(format!("0x{}", random(&mut state) % REVISIONS));
+    document.device.hardware = Some(format!("0x{}", random.below(REVISIONS)));
     document.device.bus_limit_mb_s = Some(985.0);
-    document.began_unix_s = sample::BEGAN_UNIX_S + random(&mut state) % 20_000_000 / 86_400 * 86_400;
-    let device = spread(&mut model.wrapping_mul(977));
+    document.began_unix_s = sample::BEGAN_UNIX_S + random.below(20_000_000) / 86_400 * 86_400;
+    let device = spread(&mut Random::labelled(model, "model"));
     let mut total = 0.0;
     for figure in ["bandwidth.seq_read", "bandwidth.seq_write", "bandwidth.rand_read", "bandwidth.rand_write"]
     {
-        total += scale(&mut document, figure, device * spread(&mut state));
+        total += scale(&mut document, figure, device * spread(&mut random));
     }
     set(&mut document, "bandwidth.total", total);
     for figure in figures::ranked() {
@@ -97,10 +71,10 @@ fn document(base: &Document, number: u64) -> Document {
             name if name.starts_with("bandwidth.") => {}
             // The percentiles of a result must stay in their order.
             "cpu.iowait" => {
-                scale(&mut document, "cpu.iowait", spread(&mut state).min(3.5));
+                scale(&mut document, "cpu.iowait", spread(&mut random).min(3.5));
             }
             name => {
-                scale(&mut document, name, spread(&mut state));
+                scale(&mut document, name, spread(&mut random));
             }
         }
     }
@@ -152,7 +126,8 @@ const WITHOUT_LOG: &str =
 /// The service's mode again.
 const WITH_LOG: &str = "PRAGMA journal_mode = WAL;";
 
-fn seed(folder: &Path, results: u64) -> Result<()> {
+/// Fills the database of a folder.
+pub fn seed(folder: &Path, results: u64) -> Result<()> {
     let mut connection = Location::Folder(folder.to_owned()).open_writer()?;
     connection.script(WITHOUT_LOG)?;
     let base = base();
@@ -197,7 +172,7 @@ fn seed(folder: &Path, results: u64) -> Result<()> {
 }
 
 /// Compares the seeded tables with those of submissions.
-fn compare(folder: &Path, results: u64) -> Result<()> {
+pub fn compare(folder: &Path, results: u64) -> Result<()> {
     let other = tempfile::tempdir()?;
     let location = Location::Folder(other.path().to_owned());
     let mut connection = location.open_writer()?;

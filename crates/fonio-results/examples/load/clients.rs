@@ -1,10 +1,4 @@
-//! Puts load on a service on this machine, for `cargo xtask bench results`; prints one JSON object. It
-//! connects to 127.0.0.1 only.
-//!
-//! - `load ranking PORT RATE SECONDS`: asks for pages of rankings at a constant rate, whether or not answers are late
-//! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE
-//! - `load check PORT FILE`: asks for each result of FILE
-//! - `load query DIR SECONDS`: asks the SQLite database alone for pages of rankings
+//! The clients of a service.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use fonio_core::Random;
 use fonio_results::database::Location;
 use fonio_results::figures;
 use fonio_results::store::read::{self, Of};
@@ -27,24 +22,6 @@ const CONNECTIONS: u64 = 64;
 
 /// Rates above this are a mistake.
 const RATE_MAX: f64 = 20_000.0;
-
-fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let printed = match words.as_slice() {
-        ["ranking", port, rate, seconds] => ranking(port.parse()?, rate.parse()?, seconds.parse()?)?,
-        ["submit", port, rate, seconds, file] => {
-            submit(port.parse()?, rate.parse()?, seconds.parse()?, file)?
-        }
-        ["check", port, file] => check(port.parse()?, file)?,
-        ["query", folder, seconds] => query(PathBuf::from(folder), seconds.parse()?)?,
-        _ => bail!(
-            "usage: load ranking PORT RATE SECONDS | submit PORT RATE SECONDS FILE | check PORT FILE | query DIR SECONDS"
-        ),
-    };
-    println!("{printed}");
-    Ok(())
-}
 
 /// A connection that is kept open.
 struct Client {
@@ -99,12 +76,14 @@ impl Client {
     }
 }
 
-/// Sends requests at a constant rate from many connections. Times count from the instant at which a request is due.
-fn at_rate(
+/// Sends requests at a constant rate from many connections, until the service is gone. Times count from the instant at which a
+/// request is due. `make` makes the function that sends one with a client, and returns whether the answer is as it should be.
+fn at_rate<Act: FnMut(&mut Client, u64) -> Result<bool>>(
+    port: u16,
     rate: f64,
     seconds: f64,
-    make: impl Fn() -> Box<dyn FnMut(u64) -> Result<bool>> + Sync,
-) -> Result<(Vec<f64>, u64, f64)> {
+    make: impl Fn() -> Act + Sync,
+) -> Result<Value> {
     ensure!(
         rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
         "the rate or the time is not possible"
@@ -116,7 +95,7 @@ fn at_rate(
     std::thread::scope(|scope| {
         for _ in 0..CONNECTIONS {
             scope.spawn(|| {
-                let mut act = make();
+                let (mut act, mut client) = (make(), Client { port, stream: None });
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     if at >= total {
@@ -124,24 +103,29 @@ fn at_rate(
                     }
                     let due = began + Duration::from_secs_f64(at as f64 / rate);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    match act(at) {
+                    match act(&mut client, at) {
                         Ok(true) => {
                             times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3)
                         }
-                        Ok(false) | Err(_) => {
+                        answer => {
                             failed.fetch_add(1, Ordering::Relaxed);
+                            if answer.is_err() {
+                                client.stream = None;
+                                if TcpStream::connect(("127.0.0.1", port)).is_err() {
+                                    return;
+                                }
+                            }
                         }
                     }
                 }
             });
         }
     });
-    let mut times = times.into_inner()?;
-    times.sort_by(f64::total_cmp);
-    Ok((times, failed.into_inner(), began.elapsed().as_secs_f64()))
+    Ok(summary(times.into_inner()?, failed.into_inner(), began.elapsed().as_secs_f64()))
 }
 
-fn summary(times: &[f64], failed: u64, took_s: f64) -> Value {
+fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
+    times.sort_by(f64::total_cmp);
     let at =
         |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
     json!({
@@ -154,13 +138,8 @@ fn summary(times: &[f64], failed: u64, took_s: f64) -> Value {
     })
 }
 
-/// A repeatable random number below a limit.
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % below
-}
-
-fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
+/// Asks for pages of rankings.
+pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
     ensure!(status == 200, "the service has no keys: {status}");
     let answer: Value = serde_json::from_slice(&body)?;
@@ -170,23 +149,21 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     };
     let (keys, figures) = (names("keys", "key"), names("figures", "name"));
     ensure!(!keys.is_empty(), "the service has no results");
-    let make = || -> Box<dyn FnMut(u64) -> Result<bool>> {
-        let (keys, figures) = (keys.clone(), figures.clone());
-        let mut client = Client { port, stream: None };
+    let (keys, figures) = (&keys, &figures);
+    let make = || {
         let mut next: Option<String> = None;
-        Box::new(move |at| {
-            let mut state = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            random(&mut state, 2);
+        move |client: &mut Client, at: u64| {
+            let mut random = Random::new(at);
             // Every second request continues with the next page, as long as there is one.
-            let path = match next.take().filter(|_| random(&mut state, 2) == 0) {
+            let path = match next.take().filter(|_| random.below(2) == 0) {
                 Some(path) => path,
                 None => {
-                    let key = &keys[random(&mut state, keys.len() as u64) as usize];
-                    let figure = &figures[random(&mut state, figures.len() as u64) as usize];
+                    let key = &keys[random.below(keys.len() as u64) as usize];
+                    let figure = &figures[random.below(figures.len() as u64) as usize];
                     // Some begin anywhere in the ranking: at a random value of the sample's size.
-                    let behind = match random(&mut state, 4) {
+                    let behind = match random.below(4) {
                         0 => {
-                            let value = (random(&mut state, 40_000) + 1) as f64 / 1000.0;
+                            let value = (random.below(40_000) + 1) as f64 / 1000.0;
                             let is_higher =
                                 figure.starts_with("bandwidth") || figure.starts_with("sustained");
                             let score = if is_higher { -value } else { value };
@@ -202,77 +179,40 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
             let link = page.split("rel=\"next\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
             next = link.map(|link| link.replace("&amp;", "&").replace("&#38;", "&"));
             Ok(status == 200 && page.ends_with("</html>"))
-        })
+        }
     };
-    let (times, failed, took_s) = at_rate(rate, seconds, make)?;
-    Ok(summary(&times, failed, took_s))
+    at_rate(port, rate, seconds, make)
 }
 
-fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
+/// Submits results, and keeps the ids of those that are acknowledged in a file.
+pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
     let bodies: Vec<Vec<u8>> = (0..50)
         .map(|at| serde_json::to_vec(&sample::scaled(0.5 + f64::from(at) * 0.03)))
         .collect::<Result<_, _>>()?;
     let acknowledged = Mutex::new(File::options().create(true).append(true).open(file)?);
     let (refused, words) = (AtomicU64::new(0), Mutex::new(String::new()));
-    let (acknowledged, refused, words) = (&acknowledged, &refused, &words);
-    let bodies = &bodies;
-    let begun = Instant::now();
-    let total = (rate * seconds) as u64;
-    ensure!(
-        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
-        "the rate or the time is not possible"
-    );
-    let next = AtomicU64::new(0);
-    let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..CONNECTIONS {
-            scope.spawn(|| {
-                let mut client = Client { port, stream: None };
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= total {
-                        return;
-                    }
-                    let due = begun + Duration::from_secs_f64(at as f64 / rate);
-                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let body = &bodies[at as usize % bodies.len()];
-                    let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
-                    // A submission is never sent twice: its first attempt may have been stored.
-                    let Ok((status, answer)) = client.try_ask(head, body) else {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        client.stream = None;
-                        if TcpStream::connect(("127.0.0.1", port)).is_err() {
-                            return;
-                        }
-                        continue;
-                    };
-                    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-                    match (status, answer["id"].as_str()) {
-                        (201, Some(id)) => {
-                            let line = format!("{id}\n");
-                            acknowledged
-                                .lock()
-                                .expect("no thread panics")
-                                .write_all(line.as_bytes())
-                                .expect("the file can be written");
-                            times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3);
-                        }
-                        _ => {
-                            refused.fetch_add(1, Ordering::Relaxed);
-                            let error = answer["error"].as_str().unwrap_or_default();
-                            *words.lock().expect("no thread panics") = format!("{status}: {error}");
-                        }
-                    }
-                }
-            });
+    let send = |client: &mut Client, at: u64| {
+        let body = &bodies[at as usize % bodies.len()];
+        let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
+        // A submission is never sent twice: its first attempt may have been stored.
+        let (status, answer) = client.try_ask(head, body)?;
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        if let (201, Some(id)) = (status, answer["id"].as_str()) {
+            let line = format!("{id}\n");
+            acknowledged.lock().expect("no thread panics").write_all(line.as_bytes())?;
+            return Ok(true);
         }
-    });
-    let mut times = times.into_inner()?;
-    times.sort_by(f64::total_cmp);
-    let mut printed = summary(&times, failed.into_inner(), begun.elapsed().as_secs_f64());
+        refused.fetch_add(1, Ordering::Relaxed);
+        let error = answer["error"].as_str().unwrap_or_default();
+        *words.lock().expect("no thread panics") = format!("{status}: {error}");
+        Ok(false)
+    };
+    let mut printed = at_rate(port, rate, seconds, || &send)?;
+    let refused = refused.into_inner();
+    printed["failed"] = (printed["failed"].as_u64().unwrap_or(0) - refused).into();
+    printed["refused"] = refused.into();
+    printed["words"] = words.into_inner()?.into();
     printed["processor_s"] = processor_s()?.into();
-    printed["refused"] = refused.load(Ordering::Relaxed).into();
-    printed["words"] = words.lock().expect("no thread panics").clone().into();
     Ok(printed)
 }
 
@@ -290,7 +230,8 @@ fn processor_s() -> Result<f64> {
     Ok(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
-fn check(port: u16, file: &str) -> Result<Value> {
+/// Asks for each result of a file.
+pub fn check(port: u16, file: &str) -> Result<Value> {
     let ids: Vec<String> = BufReader::new(File::open(file)?).lines().collect::<Result<_, _>>()?;
     let mut client = Client { port, stream: None };
     let mut lost = 0;
@@ -302,18 +243,18 @@ fn check(port: u16, file: &str) -> Result<Value> {
 }
 
 /// The time of the database alone, for the first pages of rankings.
-fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
+pub fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
     let mut connection = Location::Folder(folder).open_reader()?;
     let connection = connection.as_mut();
     let summaries = Summaries::default();
     let keys = read::keys(connection, 100)?;
     ensure!(!keys.is_empty(), "the database has no results");
     let mut times = Vec::new();
-    let mut state = 1;
+    let mut random = Random::new(1);
     let began = Instant::now();
     while began.elapsed().as_secs_f64() < seconds {
-        let key = &keys[random(&mut state, keys.len() as u64) as usize];
-        let at = random(&mut state, figures::ranked().len() as u64) as usize;
+        let key = &keys[random.below(keys.len() as u64) as usize];
+        let at = random.below(figures::ranked().len() as u64) as usize;
         let figure = &figures::ranked()[at];
         let ids = connection
             .query("SELECT figure_id FROM figures WHERE name = $1", &[figure.name.as_str().into()])?;
@@ -324,12 +265,7 @@ fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
         times.push(asked.elapsed().as_secs_f64() * 1e3);
         ensure!(!page.places.is_empty(), "a ranking is empty");
     }
-    times.sort_by(f64::total_cmp);
-    let mut printed = summary_of(&times, began.elapsed().as_secs_f64());
+    let mut printed = summary(times, 0, began.elapsed().as_secs_f64());
     printed["results"] = keys.iter().map(|key| key.results).sum::<i64>().into();
     Ok(printed)
-}
-
-fn summary_of(times: &[f64], took_s: f64) -> Value {
-    summary(times, 0, took_s)
 }

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use fonio_core::statistics::sample;
 use fonio_host::Ledger;
 use xtask::results::{Cell, StudyResult};
 
@@ -117,18 +118,8 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     let figures: [(&str, &str, Figure, usize); 4] = [
         ("fuse-memory", "seconds of file operations over tmpfs", |sample| Some(sample.seconds), 3),
         ("fuse-memory-cpu", "processor seconds of the daemon", |sample| Some(sample.used.cpu_seconds), 3),
-        (
-            "fuse-memory-switches",
-            "context switches of the daemon",
-            |sample| Some(sample.used.switches as f64),
-            0,
-        ),
-        (
-            "fuse-memory-writes",
-            "write calls of the daemon",
-            |sample| Some(sample.used.write_calls? as f64),
-            0,
-        ),
+        ("fuse-memory-switches", "context switches of the daemon", |of| Some(of.used.switches as f64), 0),
+        ("fuse-memory-writes", "write calls of the daemon", |of| Some(of.used.write_calls? as f64), 0),
     ];
     for (at, (id, title, figure, decimals)) in figures.into_iter().enumerate() {
         println!("\n{title}\n");
@@ -166,7 +157,5 @@ fn measure(work: &Work, scale: u64, mounted: &Mounted) -> Result<Sample> {
 }
 
 fn median<T>(samples: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    sample::median(&samples.iter().map(of).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
 }

@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use fonio_core::statistics::sample::median;
 use sha2::{Digest, Sha256};
 
 pub use self::goals::interval;
@@ -71,10 +72,9 @@ pub fn short(bytes: &[u8]) -> String {
 
 /// Minimum, median and maximum.
 pub fn points(values: &[f64]) -> Option<[f64; 3]> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
+    let all = values.iter().copied();
+    let (least, most) = (all.clone().fold(f64::INFINITY, f64::min), all.fold(f64::NEG_INFINITY, f64::max));
+    Some([least, median(values)?, most])
 }
 
 /// Returns the given build of fonio, or builds it.

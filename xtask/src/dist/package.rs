@@ -65,7 +65,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 /// The units of systemd, which fonio starts itself when they are needed. Each goes to `usr/lib/systemd/system` under its name.
 const UNITS: &[&str] =
-    &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio/fonio-watch.service"];
+    &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio-watch/fonio-watch.service"];
 
 /// Makes the package of fonio: a built program and, if there is one for the target, the library of the sync policy.
 pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Result<PathBuf> {

@@ -21,7 +21,7 @@ pub struct Emulate {
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
     /// The device and the command: lab:6.12, lab:newest.
-    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = super::run::parse_kernel)]
+    #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<fonio_lab::Wanted>,
     /// Size of the emulated device.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]

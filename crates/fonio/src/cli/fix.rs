@@ -4,16 +4,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Subcommand};
 use fonio_core::quantity::parse_duration;
 use fonio_experiment::Candidate;
 
-use super::parse_time;
 use super::run::{Candidates, SetupArgs, WorkArgs};
+use super::{Cli, parse_time};
 
 /// `fonio fix`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = crate::commands::fix::groups())]
+#[command(args_conflicts_with_subcommands = true, after_help = groups())]
 pub struct Fix {
     /// What to do with a fix.
     #[command(subcommand)]
@@ -87,6 +88,16 @@ pub enum FixCommand {
     ///
     /// Example: sudo fonio fix trial bfq /mnt/sd --for 10m
     Trial(FixTrial),
+}
+
+/// The names of the fixes by what they change, for the help.
+fn groups() -> String {
+    let mut text = "Fixes, by what they change:\n".to_owned();
+    for group in fonio_host::Group::ALL {
+        let names: Vec<&str> = fonio_experiment::Fix::of_group(group).map(|fix| fix.name).collect();
+        text.push_str(&format!("  {:<21} {}\n", group.heading(), names.join(", ")));
+    }
+    text
 }
 
 /// `fonio fix show`.
@@ -277,6 +288,17 @@ pub struct FixTrial {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Points from a fix's name without a verb, as in `fonio fix bfq`, to the verb that shows it.
+pub fn with_verb(error: clap::Error) -> clap::Error {
+    let name = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if Candidate::parse(name).is_ok() => name,
+        _ => return error,
+    };
+    let said =
+        format!("{name} is a fix; `fonio fix show {name}` describes it, and names the commands for it");
+    Cli::command().error(ErrorKind::InvalidSubcommand, said)
 }
 
 /// Parses the time of a slice.

@@ -158,7 +158,7 @@ pub enum Command {
     Role {
         /// The role.
         #[command(subcommand)]
-        role: crate::commands::run::Role,
+        role: run::Role,
     },
     /// Print shell completions.
     ///
@@ -399,7 +399,7 @@ pub enum SyncPolicy {
         /// The policy's file.
         ///
         /// Default: the one that programs follow in this shell (`FONIO_SYNC_POLICY`).
-        #[arg(long, value_name = "FILE", default_value_os_t = crate::commands::sync_policy::of_shell(), hide_default_value = true)]
+        #[arg(long, value_name = "FILE", default_value_os_t = policy_of_shell(), hide_default_value = true)]
         policy: PathBuf,
         /// The databases. They need not exist yet.
         databases: Vec<PathBuf>,
@@ -410,7 +410,7 @@ pub enum SyncPolicy {
     /// Remove the caches of boots that did not end cleanly, as fonio-sync-policy.service does before programs start (root).
     Boot {
         /// The policy's file.
-        #[arg(long, value_name = "FILE", default_value = crate::commands::sync_policy::POLICY)]
+        #[arg(long, value_name = "FILE", default_value = fonio_sync_policy::DEFAULT)]
         policy: PathBuf,
     },
     /// Record that this boot ended cleanly, as fonio-sync-policy.service does after programs have ended (root).
@@ -539,7 +539,7 @@ pub struct EmulatedTarget {
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
     /// lab:6.12, lab:newest. Its clock does not depend on other load of this machine.
-    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = run::parse_kernel, help_heading = EMULATED)]
+    #[arg(long = "in", value_name = "lab:KERNEL", help_heading = EMULATED)]
     pub guest: Option<fonio_lab::Wanted>,
 }
 
@@ -715,6 +715,12 @@ pub struct Output {
     /// Exit code 1 if it does not.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
+}
+
+/// The policy that programs follow which this shell starts.
+fn policy_of_shell() -> PathBuf {
+    std::env::var_os(fonio_sync_policy::VARIABLE)
+        .map_or_else(|| fonio_sync_policy::DEFAULT.into(), PathBuf::from)
 }
 
 fn parse_set(text: &str) -> Result<Set, String> {

@@ -1,7 +1,5 @@
 //! `fonio replay RECORDING --on model:PROFILE`: a recording in virtual time, under models of schedulers.
 
-use std::io::{self, Write};
-
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
 use fonio_experiment::replay::model::{
@@ -53,7 +51,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let replay = replay_in_model(&arguments.recording, &model, &schedulers)?;
     drop(progress);
     if at.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&replay)?)?;
+        output::json(&replay)?;
     } else {
         output::show_on_terminal(&model_document(&replay), colour)?;
     }

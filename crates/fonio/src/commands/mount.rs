@@ -89,12 +89,10 @@ fn announcement(mounted: &Mounted) -> String {
 
 fn stats(dir: &Path, as_json: bool) -> Result<Exit> {
     let found = report(dir)?;
-    let mut out = output::screen_unless(as_json);
     if as_json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&found)?)?;
-    } else {
-        print(&mut out, &found)?;
+        return output::json(&found);
     }
+    print(&mut output::screen(), &found)?;
     Ok(Exit::Fine)
 }
 

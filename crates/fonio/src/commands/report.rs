@@ -23,12 +23,11 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
         Some(key) => explain_redacted(&arguments.input, &arguments.reading, &arguments.filter, &key)?,
     };
     if arguments.figures {
-        let mut out = output::screen_unless(arguments.output.json);
         let figures = explained.analysis.figures();
         if arguments.output.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&figures)?)?;
-            return Ok(Exit::Fine);
+            return output::json(&figures);
         }
+        let mut out = output::screen();
         for figure in figures {
             writeln!(out, "{:<48} {:>12}  {}", figure.name, figure.text, figure.label)?;
         }

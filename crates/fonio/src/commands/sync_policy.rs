@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use fonio_sync_policy::{Boots, Class, DEFAULT, Policy, VARIABLE, caches_below, network_filesystem};
+use fonio_sync_policy::{Boots, Class, Policy, caches_below, network_filesystem};
 use serde::Serialize;
 
 use crate::cli::SyncPolicy;
@@ -57,11 +57,10 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     } else {
         databases.iter().map(|database| of_database(&policy, database)).collect::<Result<_>>()?
     };
-    let mut out = output::screen_unless(as_json);
     if as_json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&shown)?)?;
-        return Ok(Exit::Fine);
+        return output::json(&shown);
     }
+    let mut out = output::screen();
     if databases.is_empty() {
         let rules = policy.rules().len();
         writeln!(out, "{}: {rules} rules; the first one that matches a database counts", path.display())?;
@@ -178,12 +177,4 @@ fn stop() -> Result<Exit> {
     Boots::read()?.record(true)?;
     writeln!(output::screen(), "Recorded that this boot ended cleanly.")?;
     Ok(Exit::Fine)
-}
-
-/// The policy's file, if none is named.
-pub const POLICY: &str = DEFAULT;
-
-/// The policy that programs follow which this shell starts.
-pub fn of_shell() -> PathBuf {
-    std::env::var_os(VARIABLE).map_or_else(|| PathBuf::from(POLICY), PathBuf::from)
 }

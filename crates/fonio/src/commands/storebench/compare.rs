@@ -1,6 +1,5 @@
 //! `fonio storebench compare`.
 
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -27,11 +26,7 @@ pub fn run(files: [&Path; 2], across_keys: bool, shown: &ResultOutput, colour: C
         );
     }
     if shown.json {
-        let mut out = BufWriter::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, &comparison)?;
-        writeln!(out)?;
-        out.flush()?;
-        return Ok(Exit::Fine);
+        return output::json(&comparison);
     }
     let report = report(&comparison, &first, &second);
     output::show_document(&report, &shown.as_report(), Extent::All, colour)?;

@@ -1,7 +1,6 @@
 //! `fonio storebench show`, and the report on a result.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Result;
@@ -32,11 +31,7 @@ pub fn run(
 ) -> Result<Exit> {
     let result = results::read(file)?;
     if shown.json {
-        let mut out = BufWriter::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, &result)?;
-        writeln!(out)?;
-        out.flush()?;
-        return Ok(Exit::Fine);
+        return output::json(&result);
     }
     let others = match server {
         None => Others::models(&result),

@@ -43,10 +43,10 @@ pub struct Screen {
 /// A choice of fixes.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Choice {
-    /// Only fixes that lose at most the last seconds of synced data at a power cut.
+    /// Choose only fixes that lose at most the last seconds of synced data at a power cut.
     #[arg(long)]
     pub safe: bool,
-    /// Only fixes that need no new hardware.
+    /// Choose only fixes that need no new hardware.
     #[arg(long)]
     pub no_hardware: bool,
 }
@@ -75,8 +75,8 @@ pub enum FixCommand {
     /// Measure what fixes gain, on a workload or on a command of yours.
     ///
     /// Runs it with and without each fix, in rounds, and reports each gain with its interval. Writes recordings and a page. A
-    /// command runs on your own disk: --on names a folder on it, and the setting is changed for each measurement and restored
-    /// after it.
+    /// command runs on your own disk: name a folder on it with --on. The setting is changed before each measurement and
+    /// restored after it.
     ///
     /// Example: fonio fix prove --safe webbench --on ridata
     Prove(Box<FixProve>),
@@ -134,9 +134,9 @@ pub struct FixApply {
     /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Change a folder also if programs have files in it open for writing.
+    /// Change a folder even if programs have files in it open for writing.
     ///
-    /// Restart them at once.
+    /// Restart these programs at once.
     #[arg(long)]
     pub force: bool,
     /// Print JSON.
@@ -253,7 +253,7 @@ pub struct FixTrial {
     pub target: Option<PathBuf>,
     /// End after this time.
     ///
-    /// The test ends earlier when the answer is clear. A test that goes on (--resume) gets this time anew.
+    /// The test ends earlier when the answer is clear. A resumed test (--resume) gets the full time again.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub lasting: Duration,
     /// Look only at this systemd unit, container or Android package.
@@ -263,7 +263,7 @@ pub struct FixTrial {
     pub unit: Option<String>,
     /// The measured time of a slice.
     ///
-    /// Default: 5 s more than the kernel takes at most to write dirty pages back, which is 40 s on most machines.
+    /// Default: the longest time in which the kernel writes dirty pages back, plus 5 s; 40 s on most machines.
     #[arg(long, value_name = "TIME", value_parser = parse_slice)]
     pub slice: Option<Duration>,
     /// The time after a switch that is not measured.
@@ -272,7 +272,7 @@ pub struct FixTrial {
     /// pages dirtied before the switch are written (35 s).
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub carry_over: Option<Duration>,
-    /// Go on with the test in this folder.
+    /// Continue the test in this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "seed"])]
     pub resume: Option<PathBuf>,
     /// Seed of all random choices.

@@ -199,15 +199,15 @@ pub struct SetupArgs {
     /// Files are written until it is full, and random ones are deleted.
     #[arg(long, value_name = "SHARE", value_parser = parse_full)]
     pub full: Option<f64>,
-    /// Limit what runs to this share of one processor, such as 0.25, to imitate a phone's slow processor.
+    /// Limit the workload or command to this share of one processor, such as 0.25, to imitate a phone's slow processor.
     ///
     /// It runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.
     #[arg(long, value_name = "SHARE")]
     pub cpu: Option<CpuShare>,
     /// Run with this much memory, such as 512MiB.
     ///
-    /// The limit includes the page cache of the files that are used, as on a small board: more than fits is written back or
-    /// dropped earlier. A program that needs more itself is killed.
+    /// The limit includes the page cache of the files that are used, as on a small board: data beyond the limit is written
+    /// back or dropped earlier. A program that needs more memory is killed.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Limit the link to the server to the rate of the phone study: wifi or usb. Default: no limit.
@@ -215,8 +215,8 @@ pub struct SetupArgs {
     pub link: Option<LinkRates>,
     /// Run each test or setup this many times.
     ///
-    /// In rounds, each of which runs every setup once. `auto`: three rounds show how much run times vary, then as many follow
-    /// as are needed to know every gain within 25 %, for three minutes at most; `auto:1m` sets this time.
+    /// In rounds, each of which runs every setup once. `auto`: three rounds show how much run times vary, then more follow
+    /// until every gain is known within 25 %, for at most three minutes; `auto:1m` sets this time.
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
     pub runs: Runs,
     /// Seed of all random choices.

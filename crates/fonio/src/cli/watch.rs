@@ -69,7 +69,7 @@ pub struct Place {
     /// The folder of the history, which is written every two hours [default: /var/lib/fonio/watch].
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// The folder in memory of what is not written yet [default: /run/fonio/watch].
+    /// The folder in memory for data that is not written yet [default: /run/fonio/watch].
     #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
 }

@@ -263,10 +263,10 @@ fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     if benchmark.slowdowns.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{:<44} {:>10} {:>10} {:>10}  runs", "slowdown", "alone ms", "beside ms", "ratio")?;
+    writeln!(out, "\n{:<44} {:>10} {:>10} {:>10}  runs", "slowdown", "alone ms", "during ms", "ratio")?;
     for found in &benchmark.slowdowns {
         let what =
-            format!("{} beside {}, {} of each", found.access.name(), found.beside.name(), found.processes);
+            format!("{} during {}, {} of each", found.access.name(), found.beside.name(), found.processes);
         let range = match (found.slowdown_min, found.slowdown_max) {
             (Some(min), Some(max)) => format!("{min:.2} to {max:.2}"),
             _ => "-".to_owned(),

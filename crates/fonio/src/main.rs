@@ -40,7 +40,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line.
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     let cli = Cli::try_parse_from(words).map_err(cli::fix::with_verb)?;
     if cli.json && cli.command.is_some() {

@@ -22,9 +22,7 @@ use crate::offered::offered;
 pub struct Explained {
     /// The name that the user gave it.
     pub name: String,
-    /// The answers.
     pub analysis: Analysis,
-    /// The description of its source.
     pub meta: Meta,
 }
 

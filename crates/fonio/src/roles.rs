@@ -10,7 +10,6 @@ use crate::cli::run::Role;
 use crate::exit::Exit;
 use crate::output;
 
-/// Runs a role.
 pub fn play(role: &Role) -> Result<Exit> {
     match role {
         Role::Http { address } => serve_http(*address)?,

@@ -60,7 +60,6 @@ fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<Recor
     Ok(summary)
 }
 
-/// The options of `cargo studies attribution`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure on these file systems (default: ext4; in a whole Debian, all).
@@ -221,7 +220,6 @@ fn ended(mut writer: std::process::Child) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program and returns its output.
 fn ran(name: &str, command: &mut Command) -> Result<String> {
     let out = command.stderr(Stdio::piped()).output().with_context(|| name.to_owned())?;
     ensure!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr).trim());

@@ -59,7 +59,6 @@ struct Request {
     text: String,
 }
 
-/// The options of `cargo studies decisions`.
 #[derive(Args)]
 pub struct Arguments {
     /// Use this build of fonio instead of building it.
@@ -132,7 +131,6 @@ fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     best.context("there are no phases")
 }
 
-/// Reads the requests of a table.
 fn requests(csv: &str) -> Result<Vec<Request>> {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().context("the table is empty")?.split(',').collect();

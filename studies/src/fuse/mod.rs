@@ -44,7 +44,6 @@ const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
     ("auto-alone", Daemon::Fonio("mode=auto,noallow_other")),
 ];
 
-/// The options of `cargo studies fuse`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure these configurations (default: all).
@@ -78,7 +77,6 @@ impl Arguments {
     }
 }
 
-/// Runs the benchmark.
 pub fn run(wanted: &Arguments) -> Result<()> {
     if !process::is_root() {
         bail!("the peers are mounted by root");
@@ -135,7 +133,6 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A figure of a sample.
 type Figure = fn(&Sample) -> Option<f64>;
 
 /// The measurement of one work under one configuration.

@@ -47,7 +47,6 @@ const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
 const PARTS: [&str; 4] = ["repeatable", "mixed", "model", "equal"];
 
-/// The options of `cargo studies guests`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure these parts (default: all).

@@ -80,7 +80,6 @@ fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Resu
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
 
-/// Table I.
 pub(super) fn ratios(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         let totals = &report.analysis.totals;

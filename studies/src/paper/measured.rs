@@ -36,12 +36,10 @@ impl Measured {
         self.used
     }
 
-    /// Returns the value of each run.
     pub(super) fn each(&self) -> &[Option<f64>] {
         &self.runs
     }
 
-    /// Returns the number of runs.
     pub(super) fn count(&self) -> usize {
         self.runs.len()
     }

@@ -269,7 +269,6 @@ impl Counts {
     }
 }
 
-/// The options of `cargo studies paper`.
 #[derive(Args)]
 pub struct Arguments {
     /// Print these tables and figures, or `all` (default: those that models and files alone can show).
@@ -307,7 +306,6 @@ fn ids() -> Vec<&'static str> {
     ["all"].into_iter().chain(papers().map(|(_, (id, ..))| *id)).collect()
 }
 
-/// Prints the wanted tables and figures.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { ids: wanted, full, on, guest, cpu, fonio, json: as_json, html } = arguments;
     let all = wanted.iter().any(|id| id == "all");
@@ -347,7 +345,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the command line that prints one table or figure.
 fn command_line(arguments: &Arguments, id: &str) -> String {
     let mut line = format!("cargo studies paper {id}");
     for (option, value) in [("--on", &arguments.on), ("--in", &arguments.guest), ("--cpu", &arguments.cpu)] {
@@ -399,7 +396,6 @@ fn kernel(value: &str) -> Result<String> {
     Ok(value.to_owned())
 }
 
-/// Writes the page.
 fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
     let mut out =
         BufWriter::new(File::create(file).with_context(|| format!("cannot make {}", file.display()))?);

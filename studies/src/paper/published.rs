@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// The file.
 pub(super) const TEXT: &str = include_str!("../../published.toml");
 
 /// The numbers by path of keys, such as `kim.background.network_rx_mb`.
@@ -28,7 +27,6 @@ impl Published {
         self.at(path)
     }
 
-    /// Returns numbers by name.
     pub(super) fn numbers(&self, path: &str) -> Result<BTreeMap<String, f64>> {
         self.at(path)
     }

@@ -344,7 +344,6 @@ impl Row {
         }
     }
 
-    /// Returns the row of a result.
     pub(super) fn kept(&self) -> results::Row {
         let (unit, decimals) = match self.said {
             Said::Number { unit, decimals, .. } => (unit, decimals),

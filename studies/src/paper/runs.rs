@@ -72,7 +72,6 @@ impl At {
 
 /// Finds setups by name.
 pub(super) trait Named {
-    /// Returns the setup of this name.
     fn named(&self, name: &str) -> Result<&VariationResult>;
 }
 
@@ -85,13 +84,10 @@ impl Named for Series {
 
 /// Figures of a setup's runs.
 pub(super) trait OfRuns {
-    /// Returns the first run.
     fn first(&self) -> Result<&RunFigures>;
 
-    /// Returns a figure of each run.
     fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
 
-    /// Returns the seconds of each run.
     fn wall_s(&self) -> Measured {
         self.each(|run| Some(run.wall_s))
     }
@@ -128,7 +124,6 @@ impl OfGroup for Analysis {
 
 /// Bytes of one op, sequential and random.
 pub(super) trait Split {
-    /// Returns all bytes.
     fn bytes(&self) -> u64;
 
     /// Returns the random bytes, counted by pages of 4 KiB: only the first page of a request can be random.

@@ -45,7 +45,6 @@ const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
 /// Results by profile, variant and part.
 type Results = BTreeMap<(&'static str, &'static str, &'static str), Values>;
 
-/// The options of `cargo studies schedulers`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure the cells whose names contain one of the words (default: all).

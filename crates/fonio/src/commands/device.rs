@@ -15,7 +15,6 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::{Done, Progress};
 
-/// Lists, shows, verifies or emulates profiles.
 pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
     let colour = output::wants_colour(colour);
     match &arguments.command {

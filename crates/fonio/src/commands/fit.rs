@@ -23,7 +23,6 @@ use crate::signals;
 /// predicted even the held-back tests within 12 % (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
-/// The sets of tests that a fit uses.
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 
 /// Fits a profile to a device or to a benchmark of one, or compares a profile with a benchmark.
@@ -165,7 +164,6 @@ fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Wr
     Ok(())
 }
 
-/// Returns the largest error in percent.
 fn worst(predictions: &[Prediction]) -> f64 {
     predictions.iter().map(|one| 100.0 * one.error().abs()).fold(0.0, f64::max)
 }

@@ -22,7 +22,6 @@ use crate::commands::bench_target;
 use crate::exit::Exit;
 use crate::{output, results, signals};
 
-/// Runs `fonio lab`.
 pub fn run(command: &Lab) -> Result<Exit> {
     match command {
         Lab::List { all, json } => list(*all, *json)?,
@@ -47,7 +46,6 @@ fn announce(text: &str) {
 /// `fonio lab list --json`.
 #[derive(Serialize)]
 struct Listing<'a> {
-    /// The folder of fetched files.
     folder: &'a Path,
     kernels: &'a [fonio_lab::Kernel],
 }
@@ -118,7 +116,6 @@ struct Ran<'a> {
     exit_code: u8,
     /// Seconds from the start of the guest to the command.
     boot_s: f64,
-    /// Seconds that the command took.
     took_s: f64,
     stdout: String,
     stderr: String,

@@ -18,7 +18,6 @@ use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
 
-/// Launches the command, and prints where the time went.
 pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     if let Some(kernel) = &at.guest {

@@ -16,7 +16,6 @@ use crate::progress::Progress;
 /// The prefix of a place that is a model.
 pub const PREFIX: &str = "model:";
 
-/// Replays a recording, and shows the times.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     let [place] = at.on.as_slice() else {

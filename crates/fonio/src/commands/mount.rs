@@ -30,7 +30,6 @@ pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     arguments
 }
 
-/// Mounts a directory, or prints the statistics of a mount.
 pub fn run(arguments: &Mount) -> Result<Exit> {
     if arguments.source == Path::new("stats") {
         return stats(&arguments.dir, arguments.json);

@@ -30,7 +30,6 @@ use crate::signals::begin;
 /// The workload that accepts Mobibench's options.
 const MOBIBENCH: &str = "mobibench";
 
-/// Runs a workload.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
         return lab::run_setup(kernel, &arguments.setup);

@@ -15,7 +15,6 @@ use crate::cli::SyncPolicy;
 use crate::exit::Exit;
 use crate::output;
 
-/// Checks a policy, or does a part of the unit's work.
 pub fn run(command: &SyncPolicy) -> Result<Exit> {
     match command {
         SyncPolicy::Check { policy, databases, json } => check(policy, databases, *json),
@@ -103,7 +102,6 @@ fn name(class: Class) -> &'static str {
     }
 }
 
-/// Describes a class in words.
 fn about(class: Class) -> String {
     match class {
         Class::Durable => "durable: synced as its program asks for".to_owned(),

@@ -9,7 +9,6 @@ use fonio_report::document::{
 use super::row::{Row, Said, Verdict as RowVerdict, as_published};
 use super::{Counts, Outcome};
 
-/// The page.
 pub(super) fn document(papers: &[Outcome]) -> Document {
     let all = papers.iter().map(|paper| &paper.counts).fold(Counts::default(), |sum, one| Counts {
         agree: sum.agree + one.agree,

@@ -203,7 +203,6 @@ pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
-/// Prints a line for each test.
 fn tests_table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,

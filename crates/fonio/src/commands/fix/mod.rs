@@ -49,7 +49,6 @@ fn places(kept: &Kept) -> Vec<Place> {
     places.into_iter().map(|(file, lines)| Place { file, lines }).collect()
 }
 
-/// Runs one of the verbs.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     match &arguments.command {
         None => list::screen(&arguments.screen),

@@ -14,7 +14,6 @@ use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
 
-/// Measures the fixes.
 pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     let proof = arguments.proof()?;
     let (candidates, refusal) = match proof.names {

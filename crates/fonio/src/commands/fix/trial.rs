@@ -28,7 +28,6 @@ const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 /// The default name of the folder for the slices.
 const RESULTS: &str = "fonio-live";
 
-/// Tests a setting.
 pub fn run(arguments: &FixTrial) -> Result<Exit> {
     let candidate = &arguments.name;
     let (listed, setting) = super::setting(candidate).with_context(|| {

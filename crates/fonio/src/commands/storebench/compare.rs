@@ -15,7 +15,6 @@ use crate::cli::storebench::ResultOutput;
 use crate::exit::Exit;
 use crate::output::{self, Extent};
 
-/// Compares the second result with the first.
 pub fn run(files: [&Path; 2], across_keys: bool, shown: &ResultOutput, colour: Colour) -> Result<Exit> {
     let [first, second] = [results::read(files[0])?, results::read(files[1])?];
     let comparison = compare(&first, &second);

@@ -31,7 +31,6 @@ use crate::signals::{self, begin};
 /// The seed of the places of random requests. It is the same for all, because results are compared.
 const SEED: u64 = 1;
 
-/// Measures, and shows the result.
 pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     if arguments.time > TIME_MAX {
         bail!(
@@ -178,7 +177,6 @@ fn measure(
     Ok((kept, ended))
 }
 
-/// Keeps and shows the result.
 fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, colour: Colour) -> Result<Exit> {
     let missing = match &ended {
         None => NO_TIME,

@@ -21,7 +21,6 @@ use crate::cli::storebench::ResultOutput;
 use crate::exit::Exit;
 use crate::output::{self, Extent};
 
-/// Shows the result of a file.
 pub fn run(
     file: &Path,
     server: Option<&str>,
@@ -43,7 +42,6 @@ pub fn run(
     Ok(Exit::Fine)
 }
 
-/// The figures of the first table.
 const LEADING: [&str; 16] = [
     "bandwidth.seq_read",
     "bandwidth.seq_write",

@@ -13,7 +13,6 @@ use crate::cli::watch::{Place, Watch as Command};
 use crate::exit::{self, Exit};
 use crate::{output, signals};
 
-/// Runs one of the commands.
 pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
     match command {
         Command::Run { place } => watch(place),

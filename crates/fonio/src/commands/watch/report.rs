@@ -16,7 +16,6 @@ use crate::cli::watch::{Report, What};
 use crate::exit::Exit;
 use crate::output;
 
-/// The rows of each table.
 const ROWS_MAX: usize = 12;
 
 /// The JSON of a report.
@@ -33,7 +32,6 @@ struct Document {
     load: Option<Summary>,
 }
 
-/// Shows what the watch has seen.
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let folders = arguments.place.paths().folders()?;
     let mut history = history(&folders)?;

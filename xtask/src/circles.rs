@@ -31,22 +31,6 @@ const KNOWN_EDGES: &[(&str, &str)] = &[
     ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
     ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
     ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
-    ("crates/fonio/src/cli/emulate.rs", "crates/fonio/src/cli/run.rs"),
-    ("crates/fonio/src/cli/fix.rs", "crates/fonio/src/commands/fix/list.rs"),
-    ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/sync_policy.rs"),
-    ("crates/fonio/src/commands/bench.rs", "crates/fonio/src/commands/concurrency.rs"),
-    ("crates/fonio/src/commands/bench_target.rs", "crates/fonio/src/commands/emulate.rs"),
-    ("crates/fonio/src/commands/lab.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/commands/replay.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/output.rs", "crates/fonio/src/commands/fix/mod.rs"),
-    ("studies/src/paper/bfuse_apps.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/bfuse_matrix.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/bfuse_phones.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/bfuse_stack.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/published.rs", "studies/src/paper/smartio_schedulers.rs"),
-    ("studies/src/paper/published.rs", "studies/src/paper/smartio_slowdown.rs"),
-    ("studies/src/paper/smartio_schedulers.rs", "studies/src/paper/smartio_slowdown.rs"),
 ];
 
 /// Crates whose files still import through the crate's root.

@@ -1,5 +1,8 @@
 //! `fonio bench`.
 
+mod concurrency;
+mod layers;
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -18,12 +21,11 @@ use fonio_system::say;
 
 use crate::cli::{Bench, BenchWhat, Colour, Measurement};
 use crate::commands::bench_target::{self, Subject};
-use crate::commands::run::begin;
-use crate::commands::{concurrency, lab};
+use crate::commands::lab;
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::{Done, Progress};
-use crate::signals;
+use crate::signals::{self, begin};
 
 /// Announces what will be written, measures, and prints the verdict.
 pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
@@ -34,19 +36,17 @@ pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
             return concurrency::run(measurement, *apply, colour);
         }
         BenchWhat::Interference(measurement) => (measurement, vec![Set::Interference]),
-        BenchWhat::Layers(layers) => return super::layers::run(layers, colour),
+        BenchWhat::Layers(layers) => return layers::run(layers, colour),
     };
     if let Some(kernel) = &bench.emulated.guest {
         return lab::run_bench(kernel, &bench.target, out.as_ref().map_or(&[], slice::from_ref));
     }
     let Some(benchmark) = measure(bench, &sets, out.as_deref())? else { return Ok(Exit::Fine) };
-    let mut out = output::screen_unless(bench.json);
     if bench.json {
-        serde_json::to_writer_pretty(&mut out, &benchmark)?;
-        writeln!(out)?;
-    } else {
-        show(&benchmark, output::wants_colour(colour), &mut out)?;
+        return output::json(&benchmark);
     }
+    let mut out = output::screen();
+    show(&benchmark, output::wants_colour(colour), &mut out)?;
     out.flush()?;
     Ok(Exit::Fine)
 }
@@ -62,12 +62,10 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     let effort = effort(bench, sets);
     let volume = plan::volume(&tests, effort.runs_min, effort.runs_max);
     if bench.dry_run {
-        let mut out = output::screen_unless(bench.json);
         if bench.json {
-            serde_json::to_writer_pretty(&mut out, &volume)?;
-            writeln!(out)?;
+            output::json(&volume)?;
         } else {
-            writeln!(out, "{}", announcement(bench, &tests, &volume, &effort))?;
+            writeln!(output::screen(), "{}", announcement(bench, &tests, &volume, &effort))?;
         }
         return Ok(None);
     }
@@ -189,20 +187,14 @@ pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Re
         parts.extend(place.model.clone());
         parts.extend(place.file_system.clone());
         parts.extend(place.scheduler.as_ref().map(|scheduler| format!("scheduler {scheduler}")));
-        parts.push(
-            place.compression.clone().map_or("no compression".into(), |by| format!("compression {by}")),
-        );
-        parts.push(
-            place.encryption.clone().map_or("no encryption seen".into(), |by| format!("encryption {by}")),
-        );
+        let by = |what: &str, by: &Option<String>, none: &str| {
+            by.as_ref().map_or_else(|| none.to_owned(), |by| format!("{what} {by}"))
+        };
+        parts.push(by("compression", &place.compression, "no compression"));
+        parts.push(by("encryption", &place.encryption, "no encryption seen"));
         parts.push(format!("{} free", output::bytes(ByteCount(place.free_bytes))));
-        writeln!(
-            out,
-            "{dim}{}, {}; direct I/O, seed {}{plain}",
-            benchmark.tool,
-            parts.join(", "),
-            benchmark.seed
-        )?;
+        let Benchmark { tool, seed, .. } = benchmark;
+        writeln!(out, "{dim}{tool}, {}; direct I/O, seed {seed}{plain}", parts.join(", "))?;
     }
     writeln!(out, "{dim}{} written{plain}", output::bytes(ByteCount(benchmark.written_bytes)))?;
     for warning in &benchmark.warnings {
@@ -211,7 +203,6 @@ pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
-/// Prints a line for each test.
 fn tests_table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
@@ -271,10 +262,10 @@ fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     if benchmark.slowdowns.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{:<44} {:>10} {:>10} {:>10}  runs", "slowdown", "alone ms", "beside ms", "ratio")?;
+    writeln!(out, "\n{:<44} {:>10} {:>10} {:>10}  runs", "slowdown", "alone ms", "during ms", "ratio")?;
     for found in &benchmark.slowdowns {
         let what =
-            format!("{} beside {}, {} of each", found.access.name(), found.beside.name(), found.processes);
+            format!("{} during {}, {} of each", found.access.name(), found.beside.name(), found.processes);
         let range = match (found.slowdown_min, found.slowdown_max) {
             (Some(min), Some(max)) => format!("{min:.2} to {max:.2}"),
             _ => "-".to_owned(),

@@ -12,10 +12,11 @@ use fonio_experiment::{Layer, LayerResult, Layers, LayersOptions, Trial, measure
 use crate::cli::{BenchLayers, Colour};
 use crate::commands::bench_target::{self, Subject};
 use crate::commands::lab;
-use crate::commands::run::{begin, roles};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
+use crate::roles::roles;
+use crate::signals::begin;
 
 /// The modes from the study's baseline to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
@@ -57,13 +58,10 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     if let Some(emulated) = emulated {
         emulated.stop()?;
     }
-    let mut out = output::screen_unless(arguments.json);
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &found)?;
-        writeln!(out)?;
-    } else {
-        show(&found, output::wants_colour(colour), &mut out)?;
+        return output::json(&found);
     }
+    show(&found, output::wants_colour(colour), &mut output::screen())?;
     Ok(Exit::Fine)
 }
 

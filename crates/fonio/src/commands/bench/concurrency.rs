@@ -19,9 +19,9 @@ use serde::Serialize;
 
 use crate::cli::{Bench, Colour, Measurement};
 use crate::commands::bench_target::{self, Subject};
-use crate::commands::{bench, fix, lab, run};
+use crate::commands::{bench, fix, lab};
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, signals};
 
 /// Schedulers that heed I/O classes.
 const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
@@ -66,11 +66,10 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     benchmark.warnings.extend(warning);
     let found = known(&benchmark.concurrency);
     let change = disk.as_ref().zip(found.ok()).map(|(disk, found)| (disk, disk.setting(found)));
-    let mut out = output::screen_unless(bench.json);
+    let mut out = output::screen();
     if bench.json {
         let applied = change.map(|(disk, setting)| apply_unless_shorter(disk, &setting)).transpose()?;
-        serde_json::to_writer_pretty(&mut out, &Document { benchmark: &benchmark, applied })?;
-        writeln!(out)?;
+        output::json(&Document { benchmark: &benchmark, applied })?;
     } else {
         bench::show(&benchmark, output::wants_colour(colour), &mut out)?;
         // The figures are printed even if the setting fails.
@@ -138,7 +137,7 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
         return Ok(None);
     }
     // From now on, Ctrl-C does not end the process before the limits are restored.
-    run::begin()?;
+    signals::begin()?;
     Ok(Lifted::lift(&disk, &limits, &mut |note| say!("{note}"))?)
 }
 

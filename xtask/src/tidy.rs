@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record", "fonio-system"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
-    ("fonio-host", &["fonio-core", "fonio-sync-policy", "fonio-system"]),
+    ("fonio-host", &["fonio-core", "fonio-machine", "fonio-sync-policy", "fonio-system"]),
     ("fonio-lab", &["fonio-core"]),
     ("fonio-sync-policy", &[]),
     ("fonio-sqlite-sync", &["fonio-sync-policy"]),

@@ -1,14 +1,17 @@
-//! Replaces small files of configuration, so that each is always either the old or the new one.
+//! Small files of configuration and records: each is always either the old or the new one. Folders for them.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::HostError;
+use fonio_system::state;
+use serde::de::DeserializeOwned;
+
+use crate::error::HostError;
 
 /// Reads a text; an absent file is empty.
-pub(super) fn read(path: &Path) -> Result<String, HostError> {
+pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         text => text.map_err(HostError::system("read", path)),
@@ -17,7 +20,7 @@ pub(super) fn read(path: &Path) -> Result<String, HostError> {
 
 /// The file next to `path` in which its next content is written. A killed process can leave it; the next one overwrites
 /// it.
-pub(super) fn beside(path: &Path) -> PathBuf {
+pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".fonio-new");
     path.with_file_name(name)
@@ -25,7 +28,7 @@ pub(super) fn beside(path: &Path) -> PathBuf {
 
 /// Writes the next content of `path`, with the same owner and mode, and calls `check` on it. If `check`
 /// accepts the content, it replaces the file.
-pub(super) fn replace(
+pub(crate) fn replace(
     path: &Path,
     text: &str,
     check: impl FnOnce(&Path) -> Result<(), HostError>,
@@ -36,7 +39,10 @@ pub(super) fn replace(
     let write = || {
         let known = fs::metadata(path).ok();
         let mode = known.as_ref().map_or(0o644, |known| known.mode() & 0o7777);
-        remove(&new)?;
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut file = File::options().write(true).create_new(true).mode(mode).open(&new)?;
         file.write_all(text.as_bytes())?;
         if let Some(known) = known {
@@ -57,15 +63,56 @@ pub(super) fn replace(
 }
 
 /// Removes a file, if it is there.
-pub(super) fn remove(path: &Path) -> std::io::Result<()> {
+pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
         _ => Ok(()),
     }
 }
 
+/// Removes a folder, if it is there and empty.
+pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
+    match fs::remove_dir(path) {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+            Err(HostError::system("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a folder to which no other user can write, because root does what its files say.
+pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
+    state::make(dir).map_err(HostError::system("make", dir))?;
+    let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        let reason = "it is another user's, or others can write to it";
+        let source = std::io::Error::new(ErrorKind::PermissionDenied, reason);
+        return Err(HostError::system("keep a ledger in", dir)(source));
+    }
+    Ok(())
+}
+
+/// Makes a private folder, and waits until no other process has it locked. The lock ends with the returned file, or with the
+/// process.
+pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
+    make_private_folder(dir)?;
+    let lock = File::open(dir).map_err(HostError::system("open", dir))?;
+    lock.lock().map_err(HostError::system("lock", dir))?;
+    Ok(lock)
+}
+
+/// Reads a record; an absent one is empty.
+pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
+    match read(path)? {
+        text if text.is_empty() => Ok(Vec::new()),
+        text => {
+            serde_json::from_str(&text).map_err(|error| HostError::system("understand", path)(error.into()))
+        }
+    }
+}
+
 /// Makes the names in the folder of a file durable.
-pub(super) fn sync_folder(path: &Path) -> Result<(), HostError> {
+pub(crate) fn sync_folder(path: &Path) -> Result<(), HostError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::system("sync", folder))
 }

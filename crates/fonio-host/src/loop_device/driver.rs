@@ -1,8 +1,4 @@
-//! Makes loop devices.
-//!
-//! It never uses an existing device: a depth that was set through `nr_requests` stays after a loop device is detached,
-//! until it is removed, so a used device can differ from what sysfs shows. The numbers come from a range that
-//! `losetup`, which asks for the lowest free number, does not reach on ordinary machines.
+//! The kernel's loop driver, by the numbers of linux/loop.h.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -14,44 +10,22 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 
 use crate::device_users::users_of;
-use crate::{Entry, HostError, Ledger, Queue, Step};
-
-/// The first number of our loop devices and ublk devices.
-pub(crate) const NUMBER_FIRST: u32 = 700;
-pub(crate) const NUMBER_LAST: u32 = 1699;
+use crate::error::HostError;
 
 /// Number of attempts while a device is still busy after its last user has gone, or while its node is missing.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
-// The numbers of linux/loop.h.
+pub(super) const CONTROL: &str = "/dev/loop-control";
+
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LOOP_CLR_FD: Opcode = 0x4c01;
 const LOOP_CTL_ADD: Opcode = 0x4c80;
 const LOOP_CTL_REMOVE: Opcode = 0x4c81;
 const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
-const FLAG_READ_ONLY: u32 = 1;
+pub(super) const FLAG_READ_ONLY: u32 = 1;
 const FLAG_AUTOCLEAR: u32 = 4;
-const FLAG_DIRECT_IO: u32 = 16;
-
-/// How a loop device is set up.
-#[derive(Clone, Debug, Default)]
-pub struct LoopOptions {
-    /// The device refuses writes.
-    pub read_only: bool,
-    /// The device sends requests to the backing file without the page cache, many at a time.
-    pub direct_io: bool,
-    /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
-    pub block_bytes: Option<u32>,
-}
-
-/// A loop device that we added. Undoing its ledger removes it.
-#[derive(Debug)]
-pub struct LoopDevice {
-    number: u32,
-    path: PathBuf,
-    entry: Entry,
-}
+pub(super) const FLAG_DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64` of linux/loop.h.
 #[repr(C)]
@@ -82,123 +56,21 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopInfo64>() == 232 && size_of::<LoopConfig>() == 304);
 
-impl LoopDevice {
-    /// Adds a loop device and binds it to the file `backing`.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], also if `options` ask for direct
-    /// I/O and the backing file does not support it.
-    pub fn attach(
-        ledger: &mut Ledger,
-        backing: &Path,
-        options: &LoopOptions,
-    ) -> Result<LoopDevice, HostError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "a loop device" });
-        }
-        let backing = fs::canonicalize(backing).map_err(HostError::system("find", backing))?;
-        let mut file_options = OpenOptions::new();
-        file_options.read(true).write(!options.read_only);
-        if options.direct_io {
-            use std::os::unix::fs::OpenOptionsExt;
-            let direct = rustix::fs::OFlags::DIRECT.bits();
-            file_options.custom_flags(direct.cast_signed());
-        }
-        let file = file_options.open(&backing).map_err(HostError::system("open", &backing))?;
-        let (number, entry) = add(ledger, &backing)?;
-        let bound = bind(number, &file, options);
-        if bound.is_err() {
-            // The first error is returned. If this fails too, the ledger keeps the device.
-            let _ = ledger.undo(entry);
-        }
-        let device = LoopDevice { number, path: bound?, entry };
-        if options.direct_io && device.attribute("loop/dio")? != "1" {
-            let source = std::io::Error::from(Errno::OPNOTSUPP);
-            let path = device.path.clone();
-            device.detach(ledger)?;
-            return Err(HostError::system("have direct I/O below", path)(source));
-        }
-        Ok(device)
-    }
-
-    /// The device's node, such as `/dev/loop700`.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The device's name in sysfs, such as `loop700`.
-    pub fn name(&self) -> String {
-        format!("loop{}", self.number)
-    }
-
-    /// The device's queue.
-    pub fn queue(&self) -> Queue {
-        Queue::of(&self.name())
-    }
-
-    /// Detaches and removes the device.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`], also if it is still mounted.
-    pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
-        ledger.undo(self.entry)
-    }
-
-    fn attribute(&self, name: &str) -> Result<String, HostError> {
-        let path = sysfs(self.number).join(name);
-        let text = fs::read_to_string(&path).map_err(HostError::system("read", path))?;
-        Ok(text.trim().to_owned())
-    }
-}
-
-fn sysfs(number: u32) -> PathBuf {
+pub(super) fn sysfs(number: u32) -> PathBuf {
     format!("/sys/block/loop{number}").into()
 }
 
-fn control() -> Result<File, HostError> {
-    let path = "/dev/loop-control";
-    OpenOptions::new().read(true).write(true).open(path).map_err(HostError::system("open", path))
+pub(super) fn control() -> Result<File, HostError> {
+    OpenOptions::new().read(true).write(true).open(CONTROL).map_err(HostError::system("open", CONTROL))
 }
 
-/// Adds a loop device with a free number.
-fn add(ledger: &mut Ledger, backing: &Path) -> Result<(u32, Entry), HostError> {
-    let control = control()?;
-    for number in NUMBER_FIRST..=NUMBER_LAST {
-        if sysfs(number).exists() {
-            continue;
-        }
-        let entry = ledger.begin(Step::Loop { number, backing: backing.to_owned() })?;
-        // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
-        let added = unsafe {
-            let request = IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize);
-            ioctl::ioctl(&control, request)
-        };
-        match added {
-            Ok(()) => return Ok((number, entry)),
-            Err(Errno::EXIST) => ledger.end(entry)?,
-            Err(error) => {
-                ledger.end(entry)?;
-                return Err(HostError::system("add a loop device through", "/dev/loop-control")(
-                    error.into(),
-                ));
-            }
-        }
-    }
-    Err(HostError::NoNumber { device: "loop", from: NUMBER_FIRST, to: NUMBER_LAST })
+/// Adds the loop device with this number.
+pub(super) fn add(control: &File, number: u32) -> Result<(), Errno> {
+    // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
+    unsafe { ioctl::ioctl(control, IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize)) }
 }
 
-fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, HostError> {
-    let path = PathBuf::from(format!("/dev/loop{number}"));
-    let flags = if options.read_only { FLAG_READ_ONLY } else { 0 }
-        | if options.direct_io { FLAG_DIRECT_IO } else { 0 };
-    configure(&open_node(&path)?, file, options.block_bytes.unwrap_or(512), flags)
-        .map_err(|error| HostError::system("bind", &path)(error.into()))?;
-    Ok(path)
-}
-
-fn configure(device: &File, file: &File, block_bytes: u32, flags: u32) -> Result<(), Errno> {
+pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32) -> Result<(), Errno> {
     let config = LoopConfig {
         fd: file.as_raw_fd().cast_unsigned(),
         block_size: block_bytes,
@@ -227,17 +99,12 @@ fn configure(device: &File, file: &File, block_bytes: u32, flags: u32) -> Result
 /// Binds a free loop device from the ordinary range to a file that is open for reading and writing, with
 /// direct I/O if the file's file system has it. The kernel unbinds the device when it is no longer open or
 /// mounted. Returns the open device and its node.
-///
-/// # Errors
-///
-/// [`HostError::System`].
 pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostError> {
     let control = control()?;
     for _ in 0..TRIES {
         // SAFETY: LOOP_CTL_GET_FREE takes no argument, and returns a number.
-        let number = unsafe { ioctl::ioctl(&control, GetFree) }.map_err(|error| {
-            HostError::system("find a free loop device through", "/dev/loop-control")(error.into())
-        })?;
+        let number = unsafe { ioctl::ioctl(&control, GetFree) }
+            .map_err(|error| HostError::system("find a free loop device through", CONTROL)(error.into()))?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_node(&path)?;
         let bound = match configure(&device, file, 512, FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
@@ -252,7 +119,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
             Err(error) => return Err(HostError::system("bind", path)(error.into())),
         }
     }
-    Err(HostError::system("find a free loop device through", "/dev/loop-control")(Errno::BUSY.into()))
+    Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY.into()))
 }
 
 /// The request for the number of a free loop device, which the kernel adds if there is none.
@@ -316,10 +183,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     let control = control()?;
     for _ in 0..TRIES {
         // SAFETY: LOOP_CTL_REMOVE takes a number, not a pointer.
-        let removed = unsafe {
-            let request = IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number as usize);
-            ioctl::ioctl(&control, request)
-        };
+        let removed =
+            unsafe { ioctl::ioctl(&control, IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number as usize)) };
         match removed {
             Ok(()) | Err(Errno::NODEV) => return Ok(()),
             // Another process has taken the free number since.

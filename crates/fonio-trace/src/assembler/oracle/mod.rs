@@ -2,6 +2,7 @@
 //!
 //! Tests and the fuzz target compare the assembler with this oracle, row by row and count by count.
 
+pub mod compare;
 mod flush;
 mod queue;
 mod repeat;

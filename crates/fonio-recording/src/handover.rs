@@ -220,20 +220,9 @@ mod tests {
         fn wants_bios(&self) -> bool {
             false
         }
-        ignore_rows!(
-            began,
-            request,
-            bio,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            diagnostic
-        );
+        ignore_rows! {
+            began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, diagnostic
+        }
     }
 
     fn marks(count: u64, sink: &mut dyn RowSink) -> io::Result<u64> {

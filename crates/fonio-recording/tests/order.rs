@@ -31,20 +31,9 @@ impl RowSink for Collected {
         self.bios.push(row.clone());
         Ok(())
     }
-    ignore_rows!(
-        began,
-        link,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
+    ignore_rows! {
+        began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    }
 }
 
 fn request(id: u64, time: u64) -> Request {
@@ -193,20 +182,9 @@ fn rows_come_out_on_the_way() {
             self.1.set(before.0);
             Ok(())
         }
-        ignore_rows!(
-            began,
-            bio,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            diagnostic
-        );
+        ignore_rows! {
+            began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic
+        }
     }
     let (given, settled) = (Cell::new(0), Cell::new(0));
     let mut watch = Watch(&given, &settled);
@@ -234,20 +212,9 @@ fn rows_behind_the_mark_are_left_out_and_told() {
             self.1.push(row.clone());
             Ok(())
         }
-        ignore_rows!(
-            began,
-            bio,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            settled
-        );
+        ignore_rows! {
+            began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, settled
+        }
     }
     let mut told = Told::default();
     let mut sequencer = Sequencer::new(&mut told, SequencerOptions::default());

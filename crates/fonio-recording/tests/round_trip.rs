@@ -385,20 +385,9 @@ fn a_replay_is_the_direct_way() {
             self.0.push((false, row.bio_id));
             Ok(())
         }
-        ignore_rows!(
-            began,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            diagnostic,
-            settled
-        );
+        ignore_rows! {
+            began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+        }
         fn wants_bios(&self) -> bool {
             !self.1
         }

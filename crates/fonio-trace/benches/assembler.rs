@@ -37,20 +37,9 @@ impl RowSink for Sum {
         self.sum = self.sum.wrapping_add(row.queued.0);
         Ok(())
     }
-    ignore_rows!(
-        began,
-        link,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
+    ignore_rows! {
+        began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    }
     fn wants_bios(&self) -> bool {
         self.bios
     }

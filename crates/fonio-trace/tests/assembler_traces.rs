@@ -31,19 +31,9 @@ impl RowSink for Rows {
         self.links += 1;
         Ok(())
     }
-    ignore_rows!(
-        began,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
+    ignore_rows! {
+        began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    }
 }
 
 /// Median and maximum, in microseconds.

@@ -296,20 +296,9 @@ fn a_trace_spans_all_its_events() {
                 self.0.push(row.code.clone());
                 Ok(())
             }
-            ignore_rows!(
-                request,
-                bio,
-                link,
-                call,
-                statement,
-                wait,
-                blocked_count,
-                file,
-                thread,
-                sample,
-                mark,
-                settled
-            );
+            ignore_rows! {
+                request, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, settled
+            }
         }
         let mut said = Said(Vec::new(), Vec::new());
         let options = fonio_trace::assembler::AssemblerOptions::default();

@@ -60,9 +60,6 @@ fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
     let mut push = |kind, sector, sectors, op, events: &mut Vec<BlockEvent>| {
         time += 500;
         events.push(BlockEvent {
-            time: Timestamp(time),
-            kind,
-            device: DeviceId::new(8, 0),
             sector: Sector(sector),
             bytes: ByteCount::from_sectors(sectors),
             op,
@@ -70,8 +67,7 @@ fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
             flags_known: Flags::KNOWN_FROM_RWBS,
             cpu: Some(1),
             tid: Some(1000),
-            ioprio: None,
-            error: None,
+            ..BlockEvent::new(Timestamp(time), kind, DeviceId::new(8, 0))
         });
     };
     for _ in 0..IOS {

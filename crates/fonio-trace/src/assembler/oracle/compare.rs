@@ -77,8 +77,7 @@ pub fn assemble(
 pub fn assert_same(batches: &[Batch], options: &AssemblerOptions, no_bios: bool) {
     let (mut fast, mut slow) = (Rows { no_bios, ..Rows::default() }, Rows { no_bios, ..Rows::default() });
     let fast_counts = assemble(batches, options.clone(), &mut fast).expect("the sink does not fail");
-    let slow_counts =
-        assemble_naively(batches, options.clone(), &mut slow).expect("the sink does not fail");
+    let slow_counts = assemble_naively(batches, options.clone(), &mut slow).expect("the sink does not fail");
     assert_eq!(fast.rows, slow.rows);
     assert_eq!(fast_counts, slow_counts);
 }
@@ -126,9 +125,6 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
         };
         let shown = Flags(u32::from(flags & 0xf));
         batches.last_mut().expect("there is one at the start").events.push(BlockEvent {
-            time: Timestamp(at),
-            kind,
-            device: DeviceId(u32::from(place >> 6) % 3),
             sector: Sector(if place & 7 == 7 { u64::MAX } else { u64::from(place & 7) }),
             bytes: ByteCount(if size & 0x80 == 0 {
                 u64::from(size & 7) * 512
@@ -141,8 +137,8 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
             flags_known: if flags & 0x10 == 0 { shown } else { Flags::KNOWN_FROM_RWBS },
             cpu: Some(u32::from(flags >> 5)),
             tid: Some(u32::from(more >> 5)),
-            ioprio: None,
             error: (more & 0x40 != 0).then_some(-i32::from(more & 1)),
+            ..BlockEvent::new(Timestamp(at), kind, DeviceId(u32::from(place >> 6) % 3))
         });
     }
     batches

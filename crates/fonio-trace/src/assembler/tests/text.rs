@@ -26,19 +26,12 @@ fn device(text: &str) -> DeviceId {
 fn event(line: &str) -> BlockEvent {
     let mut words = line.split_whitespace();
     let letter = words.next().expect("an event has a letter");
+    let time = Timestamp(words.next().expect("an event has a time").parse().unwrap());
     let mut event = BlockEvent {
-        time: Timestamp(words.next().expect("an event has a time").parse().unwrap()),
-        kind: EventKind::Plug,
-        device: DISK,
-        sector: Sector(0),
         bytes: ByteCount(8 * SECTOR_BYTES),
         op: Op::Write,
-        flags: Flags::NONE,
         flags_known: Flags::KNOWN_FROM_RWBS,
-        cpu: None,
-        tid: None,
-        ioprio: None,
-        error: None,
+        ..BlockEvent::new(time, EventKind::Plug, DISK)
     };
     let mut new_sector = Sector(0);
     let mut from = (DeviceId(0), Sector(0));

@@ -188,7 +188,7 @@ fn counted(
 
 fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result<(), Box<dyn Error>> {
     let nothing = ["true".to_owned()];
-    let record_beside = |blocked: BlockedBy, command: &[String]| -> Result<RecordSummary, Box<dyn Error>> {
+    let record_during = |blocked: BlockedBy, command: &[String]| -> Result<RecordSummary, Box<dyn Error>> {
         let options = RecordOptions {
             select: vec![Selector::Device(device.into())],
             command: Some(command.iter().map(Into::into).collect()),
@@ -198,7 +198,7 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         };
         Ok(record(&options, &mut |_| {})?)
     };
-    let recorded = |blocked: BlockedBy| record_beside(blocked, command);
+    let recorded = |blocked: BlockedBy| record_during(blocked, command);
     let rounds_per_s = || {
         let rounds = std::fs::read_to_string(dir.join(ROUNDS)).ok()?.parse::<f64>().ok();
         let _ = std::fs::remove_file(dir.join(ROUNDS));
@@ -224,7 +224,7 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         );
     }
     let once = |blocked: BlockedBy| -> Result<(f64, f64), Box<dyn Error>> {
-        let nothing = record_beside(blocked, &nothing)?;
+        let nothing = record_during(blocked, &nothing)?;
         Ok((nothing.capture_cpu.as_secs_f64(), span_s(&nothing)))
     };
     let (once_bpf, once_tracefs, once_plain) =

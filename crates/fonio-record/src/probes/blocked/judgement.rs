@@ -5,6 +5,7 @@
 //! waits for all of these.
 
 use fonio_core::{BlockedIn, WaitReason};
+use fonio_tracefs::functions;
 use fonio_tracefs::waits::{Functions, Reasons, Symbols};
 
 use super::calls::{self, Call};
@@ -12,96 +13,34 @@ use super::layout::{
     ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
 };
 
-type Table<T> = &'static [(T, &'static [&'static str])];
-
 /// Functions that show the operation. The names are those of Linux 5.15 to 6.18.
-const OPERATIONS: Table<BlockedIn> = &[
-    (
-        BlockedIn::PageFault,
-        &[
-            "handle_mm_fault",
-            "__handle_mm_fault",
-            "do_user_addr_fault",
-            "do_kern_addr_fault",
-            "exc_page_fault",
-            "asm_exc_page_fault",
-            "do_page_fault",
-            "do_mem_abort",
-            "filemap_fault",
-            "__lock_page_or_retry",
-            "__folio_lock_or_retry",
-            "faultin_page",
-        ],
-    ),
-    (
-        BlockedIn::SwapIn,
-        &[
-            "do_swap_page",
-            "swapin_readahead",
-            "swap_cluster_readahead",
-            "read_swap_cache_async",
-            "swap_readpage",
-            "swap_read_folio",
-            "swap_read_page",
-            "shmem_swapin_folio",
-            "shmem_swapin_page",
-        ],
-    ),
-    (
-        BlockedIn::DirtyLimit,
-        &["balance_dirty_pages", "balance_dirty_pages_ratelimited", "balance_dirty_pages_ratelimited_flags"],
-    ),
-    (
-        BlockedIn::Journal,
-        &[
-            "start_this_handle",
-            "wait_transaction_locked",
-            "wait_transaction_switching",
-            "add_transaction_credits",
-            "do_get_write_access",
-            "jbd2_log_wait_commit",
-            "jbd2_complete_transaction",
-            "jbd2_journal_lock_updates",
-            "jbd2_journal_stop",
-            "__jbd2_log_wait_for_space",
-            "xlog_grant_head_wait",
-            "xlog_wait_on_iclog",
-            "xfs_log_force",
-            "xfs_log_force_seq",
-            "wait_current_trans",
-            "wait_log_commit",
-            "btrfs_wait_for_commit",
-        ],
-    ),
-];
+const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
+    PageFault:
+        handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault
+        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault __lock_page_or_retry
+        __folio_lock_or_retry faultin_page;
+    SwapIn:
+        do_swap_page swapin_readahead swap_cluster_readahead read_swap_cache_async swap_readpage
+        swap_read_folio swap_read_page shmem_swapin_folio shmem_swapin_page;
+    DirtyLimit: balance_dirty_pages balance_dirty_pages_ratelimited balance_dirty_pages_ratelimited_flags;
+    Journal:
+        start_this_handle wait_transaction_locked wait_transaction_switching add_transaction_credits
+        do_get_write_access jbd2_log_wait_commit jbd2_complete_transaction jbd2_journal_lock_updates
+        jbd2_journal_stop __jbd2_log_wait_for_space xlog_grant_head_wait xlog_wait_on_iclog xfs_log_force
+        xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
+});
 
 /// Functions of interrupts. A thread with one of them on its stack was interrupted, so it is not the one that wakes.
-const INTERRUPTS: Table<()> = &[(
-    (),
-    &[
-        "common_interrupt",
-        "asm_common_interrupt",
-        "sysvec_apic_timer_interrupt",
-        "sysvec_call_function_single",
-        "sysvec_call_function",
-        "sysvec_reschedule_ipi",
-        "do_IRQ",
-        "handle_irq_event",
-        "__irq_exit_rcu",
-        "irq_exit_rcu",
-        "irq_exit",
-        "__do_softirq",
-        "handle_softirqs",
-        "el1_interrupt",
-        "el0_interrupt",
-        "gic_handle_irq",
-        "generic_handle_domain_irq",
-    ],
-)];
+const INTERRUPTS: &[&str] = functions!(
+    common_interrupt asm_common_interrupt sysvec_apic_timer_interrupt sysvec_call_function_single
+    sysvec_call_function sysvec_reschedule_ipi do_IRQ handle_irq_event __irq_exit_rcu irq_exit_rcu
+    irq_exit __do_softirq handle_softirqs el1_interrupt el0_interrupt gic_handle_irq
+    generic_handle_domain_irq
+);
 
 /// The functions of this kernel that show what a thread waits for.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct StackFunctions {
     operations: Functions<BlockedIn>,
     interrupts: Functions<()>,
     reasons: Reasons,
@@ -109,7 +48,7 @@ pub(super) struct Places {
 
 /// The cause of a wait, and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Judgement {
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
     /// The file's descriptor is the call's first argument, and the wait was for that file.
@@ -130,31 +69,31 @@ pub(super) enum Caller {
     Unknown,
 }
 
-impl Places {
+impl StackFunctions {
     /// Finds the functions in the text of `/proc/kallsyms`.
-    pub(super) fn from_kallsyms(text: &str) -> Places {
+    pub(super) fn from_kallsyms(text: &str) -> StackFunctions {
         let symbols = Symbols::from_kallsyms(text);
-        Places {
+        StackFunctions {
             operations: Functions::find(&symbols, OPERATIONS),
-            interrupts: Functions::find(&symbols, INTERRUPTS),
+            interrupts: Functions::find(&symbols, &[((), INTERRUPTS)]),
             reasons: Reasons::from_symbols(&symbols),
         }
     }
 
     /// Judges an open wait by the names of the functions on its stack, innermost first.
-    pub(super) fn of_names(names: &[&str], call: i32) -> Place {
-        // Each function gets an address by its place on the stack.
+    pub(super) fn of_names(names: &[&str], call: i32) -> Judgement {
+        // Each function gets an address by its position on the stack.
         let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
-        let places = Places::from_kallsyms(&lines.collect::<String>());
+        let functions = StackFunctions::from_kallsyms(&lines.collect::<String>());
         let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
-        let blocked_in = operation(call, calls::call(call), places.operations.innermost(stack()));
-        let reason = places.reasons.of_blocked(stack()).unwrap_or(WaitReason::Unknown);
-        Place { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+        let blocked_in = operation(call, calls::call(call), functions.operations.innermost(stack()));
+        let reason = functions.reasons.of_blocked(stack()).unwrap_or(WaitReason::Unknown);
+        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
     /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if that is known.
     /// The caller must add what ended the wait.
-    pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Place {
+    pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
         let stack = || stack.iter().copied();
         let blocked_in = match (caller, self.operations.innermost(stack())) {
             (Caller::KernelThread, _) => BlockedIn::KernelThread,
@@ -166,7 +105,7 @@ impl Places {
         };
         let by_name = if is_io == Some(true) { WaitReason::Storage } else { WaitReason::Unknown };
         let reason = self.reasons.of_blocked(stack()).unwrap_or(by_name);
-        Place { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
     /// Whether the kernel hides its symbols.
@@ -175,13 +114,13 @@ impl Places {
     }
 
     /// Judges a long wait; `None` if it was not for storage, nor for a thread that was blocked.
-    pub(super) fn of(&self, wait: &LongWait) -> Option<Place> {
+    pub(super) fn of(&self, wait: &LongWait) -> Option<Judgement> {
         let asleep = wait.flags & (FOR_ANSWER | FOR_LOCK | ASYNC_IO);
         if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }
     }
 
     /// Judges an interruptible sleep.
-    fn of_sleep(&self, wait: &LongWait) -> Option<Place> {
+    fn of_sleep(&self, wait: &LongWait) -> Option<Judgement> {
         let waker_stack = || wait.waker_stack().iter().copied();
         let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
         let is_for_thread = wait.flags & ASYNC_IO == 0;
@@ -197,10 +136,10 @@ impl Places {
             _ => (BlockedIn::AsyncIo, WaitReason::Storage),
         };
         let waker_tid = is_for_thread.then_some(wait.waker_tid);
-        Some(Place { blocked_in, reason, is_of_file: false, waker_tid, by_completion })
+        Some(Judgement { blocked_in, reason, is_of_file: false, waker_tid, by_completion })
     }
 
-    fn of_blocked(&self, wait: &LongWait) -> Place {
+    fn of_blocked(&self, wait: &LongWait) -> Judgement {
         let stack = || wait.stack().iter().copied();
         let waker_stack = || wait.waker_stack().iter().copied();
         let by_stack = self.operations.innermost(stack());
@@ -212,7 +151,7 @@ impl Places {
         let reason = self.reasons.of_blocked(stack()).or(woken_by);
         let by_name = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
         let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
-        Place {
+        Judgement {
             blocked_in,
             reason: reason.unwrap_or(by_name),
             is_of_file: wait.flags & HAS_FILE != 0 && !is_fault && call.is_some_and(|call| call.has_file),
@@ -255,8 +194,8 @@ mod tests {
     #[test]
     fn call_and_stack_show_the_operation_and_the_reason() {
         use BlockedIn::*;
-        let places = Places::from_kallsyms(SYMBOLS);
-        assert!(!places.is_empty());
+        let functions = StackFunctions::from_kallsyms(SYMBOLS);
+        assert!(!functions.is_empty());
         let (write, fsync, futex) = (libc::SYS_write as i32, libc::SYS_fsync as i32, libc::SYS_futex as i32);
         for (call, stack, expected) in [
             (write, &[0x1010, 0x1610][..], (Write, WaitReason::Storage)),
@@ -271,15 +210,15 @@ mod tests {
             (KERNEL_THREAD, &[0x1410], (KernelThread, WaitReason::Storage)),
             (-2, &[], (Unknown, WaitReason::Unknown)),
         ] {
-            let place = places.of(&long_wait(call, stack, &[])).unwrap();
-            assert_eq!((place.blocked_in, place.reason), expected, "{call} {stack:x?}");
+            let judgement = functions.of(&long_wait(call, stack, &[])).unwrap();
+            assert_eq!((judgement.blocked_in, judgement.reason), expected, "{call} {stack:x?}");
         }
     }
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[test]
     fn an_interrupted_thread_is_not_the_waker() {
-        let places = Places::from_kallsyms(SYMBOLS);
+        let functions = StackFunctions::from_kallsyms(SYMBOLS);
         for (waker_tid, waker_stack, expected) in [
             (0, &[][..], (None, true)),
             (9, &[0x1710, 0x1810, 0x1610], (None, true)),
@@ -288,14 +227,14 @@ mod tests {
         ] {
             let mut wait = long_wait(libc::SYS_write as i32, &[0x1510], waker_stack);
             wait.waker_tid = waker_tid;
-            let place = places.of(&wait).unwrap();
-            assert_eq!((place.waker_tid, place.by_completion), expected);
+            let judgement = functions.of(&wait).unwrap();
+            assert_eq!((judgement.waker_tid, judgement.by_completion), expected);
             // The file counts only for a call whose first argument is its descriptor.
-            assert!(!place.is_of_file);
+            assert!(!judgement.is_of_file);
             wait.flags |= HAS_FILE;
-            assert!(places.of(&wait).unwrap().is_of_file);
+            assert!(functions.of(&wait).unwrap().is_of_file);
             wait.call = libc::SYS_openat as i32;
-            assert!(!places.of(&wait).unwrap().is_of_file);
+            assert!(!functions.of(&wait).unwrap().is_of_file);
         }
     }
 
@@ -303,7 +242,7 @@ mod tests {
     fn a_sleep_counts_if_its_end_shows_for_what_it_was() {
         use BlockedIn::{AsyncIo, OtherThread};
         let symbols = "1000 T io_schedule\n1100 T bio_endio\n1200 T tcp_ack\n1300 T common_interrupt\n1400 T pipe_write\n1500 T _end\n";
-        let places = Places::from_kallsyms(symbols);
+        let functions = StackFunctions::from_kallsyms(symbols);
         for (flags, waker_tid, waker_stack, expected) in [
             (FOR_ANSWER, 9, &[0x1410][..], Some((OtherThread, WaitReason::Thread, Some(9), false))),
             (FOR_LOCK, 9, &[], Some((OtherThread, WaitReason::Lock, Some(9), false))),
@@ -315,9 +254,10 @@ mod tests {
         ] {
             let mut wait = long_wait(0, &[], waker_stack);
             (wait.flags, wait.waker_tid) = (flags, waker_tid);
-            let place = places.of(&wait);
-            let found =
-                place.map(|place| (place.blocked_in, place.reason, place.waker_tid, place.by_completion));
+            let judgement = functions.of(&wait);
+            let found = judgement.map(|judgement| {
+                (judgement.blocked_in, judgement.reason, judgement.waker_tid, judgement.by_completion)
+            });
             assert_eq!(found, expected, "{flags} {waker_stack:x?}");
         }
     }

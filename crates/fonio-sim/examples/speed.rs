@@ -25,61 +25,22 @@ struct Case {
 
 const GIB: u64 = 1 << 30;
 
-const CASES: &[Case] = &[
+const fn case(name: &'static str, profile: &'static str, range_bytes: u64) -> Case {
+    let (op, order) = (Op::Write, Order::Random);
+    Case { name, profile, op, order, range_bytes, overwritten: 0, depth: 1 }
+}
+
+const CASES: [Case; 6] = [
+    Case { overwritten: 1, ..case("page map, 16 GB, collecting, depth 1", "emmc51", 0) },
+    Case { overwritten: 1, depth: 32, ..case("page map, 16 GB, collecting, depth 32", "emmc51", 0) },
+    case("page map, 1 GiB, not collecting, depth 1", "emmc51", GIB),
     Case {
-        name: "page map, 16 GB, collecting, depth 1",
-        profile: "emmc51",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: 0,
-        overwritten: 1,
-        depth: 1,
-    },
-    Case {
-        name: "page map, 16 GB, collecting, depth 32",
-        profile: "emmc51",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: 0,
-        overwritten: 1,
-        depth: 32,
-    },
-    Case {
-        name: "page map, 1 GiB, not collecting, depth 1",
-        profile: "emmc51",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
-    Case {
-        name: "page map, sequential reads, depth 1",
-        profile: "emmc51",
         op: Op::Read,
         order: Order::Sequential,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
+        ..case("page map, sequential reads, depth 1", "emmc51", GIB)
     },
-    Case {
-        name: "BAST, merging, depth 1",
-        profile: "kingston",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
-    Case {
-        name: "FAST, merging, depth 1",
-        profile: "ridata",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
+    case("BAST, merging, depth 1", "kingston", GIB),
+    case("FAST, merging, depth 1", "ridata", GIB),
 ];
 
 fn main() {

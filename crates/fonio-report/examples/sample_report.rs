@@ -16,7 +16,7 @@ fn main() -> io::Result<()> {
             Document::from_analysis(&sample::analysed(1_000_000, &meta)?, &meta)
         }
         "compare" => Document::from_comparison(&sample::comparison()),
-        _ => Document::from_analysis(&sample::analysis(1_000_000, 40_000), &sample::meta()),
+        _ => Document::from_analysis(&sample::analysis(40_000), &sample::meta()),
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
     match form.as_str() {

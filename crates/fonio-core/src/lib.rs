@@ -18,6 +18,7 @@ pub mod prometheus;
 pub mod quantity;
 pub mod random;
 mod reader;
+mod relation;
 pub mod rows;
 mod sink;
 pub mod sql;
@@ -38,6 +39,7 @@ pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
 pub use random::Random;
 pub use reader::TraceReader;
+pub use relation::Relation;
 pub use rows::{
     Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
     Request, Sample, Severity, SqliteWrite, Statement, Thread, Wait, WaitReason,

@@ -25,12 +25,6 @@ const KNOWN_EDGES: &[(&str, &str)] = &[
     ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/applied.rs"),
     ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/only.rs"),
     ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/ledger/mod.rs"),
-    ("crates/fonio-results/src/store/remove.rs", "crates/fonio-results/src/store/write.rs"),
-    ("crates/fonio-sqlite-sync/src/api.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/file.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
-    ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
-    ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
     ("crates/fonio/src/cli/emulate.rs", "crates/fonio/src/cli/run.rs"),
     ("crates/fonio/src/cli/fix.rs", "crates/fonio/src/commands/fix/list.rs"),
     ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/run.rs"),
@@ -50,7 +44,7 @@ const KNOWN_EDGES: &[(&str, &str)] = &[
 ];
 
 /// Crates whose files still import through the crate's root.
-const KNOWN_ROOTS: &[&str] = &["fonio-host", "fonio-recorder", "fonio-sync-policy", "fonio-system"];
+const KNOWN_ROOTS: &[&str] = &["fonio-host", "fonio-recorder", "fonio-system"];
 
 /// The maximum number of re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;

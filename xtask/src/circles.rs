@@ -17,19 +17,6 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Edges that close circles which are not opened yet: the file, and the file that it must not name.
-const KNOWN_EDGES: &[(&str, &str)] = &[
-    ("crates/fonio-results/src/store/remove.rs", "crates/fonio-results/src/store/write.rs"),
-    ("crates/fonio-sqlite-sync/src/api.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/file.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
-    ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
-    ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
-];
-
-/// Crates whose files still import through the crate's root.
-const KNOWN_ROOTS: &[&str] = &["fonio-sync-policy"];
-
 /// The maximum number of re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;
 
@@ -60,31 +47,15 @@ struct Sources {
     files: BTreeMap<Module, File>,
 }
 
-/// Returns the breaches of both rules that are not known, one sentence each.
+/// Returns the breaches of both rules, one sentence each.
 pub fn breaches() -> Result<Vec<String>> {
-    all(KNOWN_EDGES, KNOWN_ROOTS)
-}
-
-/// Prints all breaches of both rules, known ones included.
-pub fn print() -> Result<()> {
-    all(&[], &[])?.iter().for_each(|breach| println!("{breach}"));
-    Ok(())
-}
-
-/// Returns the breaches of both rules without these edges, and without the imports of these crates.
-fn all(known_edges: &[(&str, &str)], known_roots: &[&str]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
-        let mut edges = sources.edges();
-        edges.retain(|edge| !known_edges.contains(edge));
-        found.extend(circles(&edges).iter().map(|circle| {
+        found.extend(circles(&sources.edges()).iter().map(|circle| {
             format!("{}: a circle of files; move what they share into a file of its own", shown(circle))
         }));
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if !known_roots.contains(&&*name) {
-            found.extend(sources.imports_through_root());
-        }
+        found.extend(sources.imports_through_root());
     }
     Ok(found)
 }

@@ -1,14 +1,11 @@
 //! The class `learn`: counts a program's writes and syncs of a database, and suggests a class.
 
-use std::ffi::{c_int, c_void};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::file::{Hooked, Role};
 use crate::say::say;
-use crate::sqlite::{SQLITE_ERROR, sqlite3_file};
 
 /// The files of a database.
 #[derive(Clone, Copy)]
@@ -40,6 +37,14 @@ impl Seen {
 
     fn of(&self, part: Part) -> &Counts {
         &self.counts[part as usize]
+    }
+
+    pub fn count_write(&self, part: Part) {
+        self.of(part).writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn count_sync(&self, part: Part) {
+        self.of(part).syncs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Prints the class that suits, if the database was written.
@@ -77,28 +82,6 @@ impl Seen {
         }
         Some(text)
     }
-}
-
-/// `xWrite` of all files.
-pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: c_int, at: i64) -> c_int {
-    // SAFETY: SQLite calls this for a file that we hooked.
-    let Some(hooked @ Hooked { role: Role::Watched(part, seen), .. }) = (unsafe { Hooked::of(file) }) else {
-        return SQLITE_ERROR;
-    };
-    seen.of(*part).writes.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: SQLite's own arguments.
-    unsafe { hooked.write_really(file, from, bytes, at) }
-}
-
-/// `xSync` of all files.
-pub unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    // SAFETY: SQLite calls this for a file that we hooked.
-    let Some(hooked @ Hooked { role: Role::Watched(part, seen), .. }) = (unsafe { Hooked::of(file) }) else {
-        return SQLITE_ERROR;
-    };
-    seen.of(*part).syncs.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: SQLite's own arguments.
-    unsafe { hooked.sync_really(file, flags) }
 }
 
 #[cfg(test)]

@@ -99,12 +99,12 @@ impl Client {
     }
 }
 
+/// Makes the request with a number. Returns whether its answer is the expected one; `None` if it failed and no
+/// further one has a chance.
+type Act<'a> = Box<dyn FnMut(u64) -> Result<Option<bool>> + 'a>;
+
 /// Sends requests at a constant rate from many connections. Times count from the instant at which a request is due.
-fn at_rate(
-    rate: f64,
-    seconds: f64,
-    make: impl Fn() -> Box<dyn FnMut(u64) -> Result<bool>> + Sync,
-) -> Result<(Vec<f64>, u64, f64)> {
+fn at_rate<'a>(rate: f64, seconds: f64, make: impl Fn() -> Act<'a> + Sync) -> Result<(Vec<f64>, u64, f64)> {
     ensure!(
         rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
         "the rate or the time is not possible"
@@ -125,10 +125,14 @@ fn at_rate(
                     let due = began + Duration::from_secs_f64(at as f64 / rate);
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                     match act(at) {
-                        Ok(true) => {
+                        Ok(None) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            return;
+                        }
+                        Ok(Some(true)) => {
                             times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3)
                         }
-                        Ok(false) | Err(_) => {
+                        Ok(Some(false)) | Err(_) => {
                             failed.fetch_add(1, Ordering::Relaxed);
                         }
                     }
@@ -170,7 +174,7 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     };
     let (keys, figures) = (names("keys", "key"), names("figures", "name"));
     ensure!(!keys.is_empty(), "the service has no results");
-    let make = || -> Box<dyn FnMut(u64) -> Result<bool>> {
+    let make = || -> Act<'_> {
         let (keys, figures) = (keys.clone(), figures.clone());
         let mut client = Client { port, stream: None };
         let mut next: Option<String> = None;
@@ -201,7 +205,7 @@ fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
             let page = String::from_utf8(body)?;
             let link = page.split("rel=\"next\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
             next = link.map(|link| link.replace("&amp;", "&").replace("&#38;", "&"));
-            Ok(status == 200 && page.ends_with("</html>"))
+            Ok(Some(status == 200 && page.ends_with("</html>")))
         })
     };
     let (times, failed, took_s) = at_rate(rate, seconds, make)?;
@@ -214,65 +218,35 @@ fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
         .collect::<Result<_, _>>()?;
     let acknowledged = Mutex::new(File::options().create(true).append(true).open(file)?);
     let (refused, words) = (AtomicU64::new(0), Mutex::new(String::new()));
-    let (acknowledged, refused, words) = (&acknowledged, &refused, &words);
-    let bodies = &bodies;
-    let begun = Instant::now();
-    let total = (rate * seconds) as u64;
-    ensure!(
-        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
-        "the rate or the time is not possible"
-    );
-    let next = AtomicU64::new(0);
-    let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..CONNECTIONS {
-            scope.spawn(|| {
-                let mut client = Client { port, stream: None };
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= total {
-                        return;
-                    }
-                    let due = begun + Duration::from_secs_f64(at as f64 / rate);
-                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    let body = &bodies[at as usize % bodies.len()];
-                    let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
-                    // A submission is never sent twice: its first attempt may have been stored.
-                    let Ok((status, answer)) = client.try_ask(head, body) else {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        client.stream = None;
-                        if TcpStream::connect(("127.0.0.1", port)).is_err() {
-                            return;
-                        }
-                        continue;
-                    };
-                    let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-                    match (status, answer["id"].as_str()) {
-                        (201, Some(id)) => {
-                            let line = format!("{id}\n");
-                            acknowledged
-                                .lock()
-                                .expect("no thread panics")
-                                .write_all(line.as_bytes())
-                                .expect("the file can be written");
-                            times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3);
-                        }
-                        _ => {
-                            refused.fetch_add(1, Ordering::Relaxed);
-                            let error = answer["error"].as_str().unwrap_or_default();
-                            *words.lock().expect("no thread panics") = format!("{status}: {error}");
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let mut times = times.into_inner()?;
-    times.sort_by(f64::total_cmp);
-    let mut printed = summary(&times, failed.into_inner(), begun.elapsed().as_secs_f64());
+    let make = || -> Act<'_> {
+        let mut client = Client { port, stream: None };
+        let (bodies, acknowledged, refused, words) = (&bodies, &acknowledged, &refused, &words);
+        Box::new(move |at| {
+            let body = &bodies[at as usize % bodies.len()];
+            let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
+            // A submission is never sent twice: its first attempt may have been stored.
+            let Ok((status, answer)) = client.try_ask(head, body) else {
+                client.stream = None;
+                let is_gone = TcpStream::connect(("127.0.0.1", port)).is_err();
+                return Ok((!is_gone).then_some(false));
+            };
+            let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+            if let (201, Some(id)) = (status, answer["id"].as_str()) {
+                writeln!(acknowledged.lock().expect("no thread panics"), "{id}")?;
+                return Ok(Some(true));
+            }
+            refused.fetch_add(1, Ordering::Relaxed);
+            let error = answer["error"].as_str().unwrap_or_default();
+            *words.lock().expect("no thread panics") = format!("{status}: {error}");
+            Ok(Some(false))
+        })
+    };
+    let (times, failed, took_s) = at_rate(rate, seconds, make)?;
+    let refused = refused.into_inner();
+    let mut printed = summary(&times, failed - refused, took_s);
     printed["processor_s"] = processor_s()?.into();
-    printed["refused"] = refused.load(Ordering::Relaxed).into();
-    printed["words"] = words.lock().expect("no thread panics").clone().into();
+    printed["refused"] = refused.into();
+    printed["words"] = words.into_inner()?.into();
     Ok(printed)
 }
 
@@ -325,11 +299,7 @@ fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
         ensure!(!page.places.is_empty(), "a ranking is empty");
     }
     times.sort_by(f64::total_cmp);
-    let mut printed = summary_of(&times, began.elapsed().as_secs_f64());
+    let mut printed = summary(&times, 0, began.elapsed().as_secs_f64());
     printed["results"] = keys.iter().map(|key| key.results).sum::<i64>().into();
     Ok(printed)
-}
-
-fn summary_of(times: &[f64], took_s: f64) -> Value {
-    summary(times, 0, took_s)
 }

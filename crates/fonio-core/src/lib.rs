@@ -5,6 +5,7 @@
 //! any trace format, does no I/O and reads no clock.
 
 mod access;
+mod device_identity;
 mod device_kind;
 pub mod event;
 mod figure;
@@ -26,6 +27,7 @@ mod unit_name;
 pub mod units;
 
 pub use access::Access;
+pub use device_identity::DeviceIdentity;
 pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use figure::{Better, Figure};

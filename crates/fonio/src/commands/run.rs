@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail, ensure};
 use fonio_core::ByteCount;
 use fonio_emulator::Fault;
 use fonio_experiment::{
-    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, ExperimentError, Matrix, MdRaid0, Roles,
-    Rounds, RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay,
+    Analysed, Arm, Background, Candidate, Combination, CommandOptions, ExperimentError, Matrix, MdRaid0,
+    Roles, Rounds, RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay,
     run_command_series, run_series, serve_http, start_task, variations,
 };
 use fonio_host::{Confirmation, Ledger, Limits};
@@ -79,7 +79,7 @@ pub fn play(role: &Role) -> Result<Exit> {
         Role::Http { address } => serve_http(*address)?,
         Role::Task { file } => do_task(file)?,
         Role::Replay { recording, file, layer, fast, result } => {
-            let done = replay::plan(recording, engine_layer(*layer))?.replay(file, *fast)?;
+            let done = replay::sequence(recording, engine_layer(*layer))?.replay(file, *fast)?;
             done.save(result)?;
             say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
             if done.short_reads > 0 {
@@ -142,8 +142,8 @@ pub(super) fn run_and_publish(
 ) -> Result<Exit> {
     let out = results_directory(at.out.as_deref(), RESULTS)?;
     let mut estimate = Estimate::new();
-    let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |trial| {
-        estimate.announce(trial, trial.name);
+    let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |measurement| {
+        estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
         // Removes the folder if no run ended; fails if it holds a recording.
@@ -253,11 +253,11 @@ pub(super) fn measure(
     let mut arms = tried.arms(&setups(arguments)?, Some(workload))?;
     let roles = roles()?;
     let other = work.background.as_deref().map(Workload::load).transpose()?;
-    let background = other.as_ref().map(|workload| Beside { workload, scale: work.background_scale });
+    let background = other.as_ref().map(|workload| Background { workload, scale: work.background_scale });
     let options = RunOptions {
         workload,
         scale: work.scale,
-        beside: background,
+        background,
         pace: work.pace,
         write_back: work.write_back,
         seed: arguments.seed,
@@ -267,8 +267,8 @@ pub(super) fn measure(
     let out = results_directory(arguments.out.as_deref(), RESULTS)?;
     let run = |arms: &[Arm<Variation>], rounds: Rounds, out: &Path| {
         let mut estimate = Estimate::new();
-        run_series(arms, rounds, &options, out, &mut |trial| {
-            estimate.announce(trial, &format!("{} on {}", workload.name, trial.name));
+        run_series(arms, rounds, &options, out, &mut |measurement| {
+            estimate.announce(measurement, &format!("{} on {}", workload.name, measurement.name));
         })
     };
     let rounds = rounds(arguments.runs);

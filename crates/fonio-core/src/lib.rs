@@ -5,6 +5,7 @@
 //! any trace format, does no I/O and reads no clock.
 
 mod access;
+mod collected;
 mod device_identity;
 mod device_kind;
 pub mod event;
@@ -18,6 +19,7 @@ pub mod prometheus;
 pub mod quantity;
 pub mod random;
 mod reader;
+mod relation;
 pub mod rows;
 mod sink;
 pub mod sql;
@@ -27,6 +29,7 @@ mod unit_name;
 pub mod units;
 
 pub use access::Access;
+pub use collected::CollectedRows;
 pub use device_identity::DeviceIdentity;
 pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
@@ -38,6 +41,7 @@ pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
 pub use random::Random;
 pub use reader::TraceReader;
+pub use relation::Relation;
 pub use rows::{
     Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
     Request, Sample, Severity, SqliteWrite, Statement, Thread, Wait, WaitReason,

@@ -1,5 +1,5 @@
 //! Fills an empty database with many entries, for benchmarks. Rows of the large tables are written in their order, which is
-//! many times faster than submissions. `examples/seed.rs` uses it, and compares the tables with those of
+//! many times faster than submissions. `examples/load/seed.rs` uses it, and compares the tables with those of
 //! submissions.
 
 use std::collections::BTreeMap;

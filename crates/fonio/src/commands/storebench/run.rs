@@ -148,7 +148,7 @@ fn measure(
     new: Kept,
     session: &Session<'_>,
 ) -> Result<(Kept, Option<BenchError>)> {
-    let unfinished = Unfinished::of(&new.target)?;
+    let unfinished = Unfinished::of(&new.of.target)?;
     let mut kept = match unfinished.read() {
         Some(old) if !arguments.restart && old.can_continue(&new) => {
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();

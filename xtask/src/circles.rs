@@ -53,31 +53,15 @@ struct Sources {
     files: BTreeMap<Module, File>,
 }
 
-/// Returns the breaches of both rules that are not known, one sentence each.
+/// Returns the breaches of both rules, one sentence each.
 pub fn breaches() -> Result<Vec<String>> {
-    all(KNOWN_EDGES, KNOWN_ROOTS)
-}
-
-/// Prints all breaches of both rules, known ones included.
-pub fn print() -> Result<()> {
-    all(&[], &[])?.iter().for_each(|breach| println!("{breach}"));
-    Ok(())
-}
-
-/// Returns the breaches of both rules without these edges, and without the imports of these crates.
-fn all(known_edges: &[(&str, &str)], known_roots: &[&str]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
-        let mut edges = sources.edges();
-        edges.retain(|edge| !known_edges.contains(edge));
-        found.extend(circles(&edges).iter().map(|circle| {
+        found.extend(circles(&sources.edges()).iter().map(|circle| {
             format!("{}: a circle of files; move what they share into a file of its own", shown(circle))
         }));
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if !known_roots.contains(&&*name) {
-            found.extend(sources.imports_through_root());
-        }
+        found.extend(sources.imports_through_root());
     }
     Ok(found)
 }

@@ -17,11 +17,12 @@ const GIB: ByteCount = ByteCount(1 << 30);
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
 /// A device whose complete range is used is overwritten once before the clock starts, so that it collects garbage.
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),
     ("page map, 1 GiB, not collecting", "emmc51", Op::Write, Order::Random, GIB, 1),
     ("page map, sequential reads", "emmc51", Op::Read, Order::Sequential, GIB, 1),
+    ("cached page map, 16 GB, collecting", "sandisk", Op::Write, Order::Random, CAPACITY, 1),
     ("BAST, merging", "kingston", Op::Write, Order::Random, GIB, 1),
     ("FAST, merging", "ridata", Op::Write, Order::Random, GIB, 1),
 ];

@@ -224,6 +224,8 @@ fn run(study: Study) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -232,8 +234,10 @@ mod tests {
     }
 
     #[test]
-    fn every_study_has_an_example_that_parses() {
+    fn every_study_has_help_and_an_example_that_parses() {
         for study in CommandLine::command().get_subcommands() {
+            let shown = CommandLine::try_parse_from(["studies", study.get_name(), "--help"]).err();
+            assert_eq!(shown.map(|help| help.kind()), Some(ErrorKind::DisplayHelp), "{}", study.get_name());
             let help = study.get_long_about().map(ToString::to_string).unwrap_or_default();
             let example = help.rsplit("Example: cargo ").next().expect("a rest").trim();
             assert!(example.starts_with("studies "), "{}: {help}", study.get_name());

@@ -17,41 +17,6 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Edges that close circles which are not opened yet: the file, and the file that it must not name.
-const KNOWN_EDGES: &[(&str, &str)] = &[
-    ("crates/fonio-host/src/error.rs", "crates/fonio-host/src/kernel.rs"),
-    ("crates/fonio-host/src/kernel.rs", "crates/fonio-host/src/queue.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/ledger/undo.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/applied.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/only.rs"),
-    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/ledger/mod.rs"),
-    ("crates/fonio-results/src/store/remove.rs", "crates/fonio-results/src/store/write.rs"),
-    ("crates/fonio-sqlite-sync/src/api.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/file.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
-    ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
-    ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
-    ("crates/fonio/src/cli/emulate.rs", "crates/fonio/src/cli/run.rs"),
-    ("crates/fonio/src/cli/fix.rs", "crates/fonio/src/commands/fix/list.rs"),
-    ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/cli/mod.rs", "crates/fonio/src/commands/sync_policy.rs"),
-    ("crates/fonio/src/commands/bench.rs", "crates/fonio/src/commands/concurrency.rs"),
-    ("crates/fonio/src/commands/bench_target.rs", "crates/fonio/src/commands/emulate.rs"),
-    ("crates/fonio/src/commands/lab.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/commands/replay.rs", "crates/fonio/src/commands/run.rs"),
-    ("crates/fonio/src/output.rs", "crates/fonio/src/commands/fix/mod.rs"),
-    ("studies/src/paper/bfuse_apps.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/bfuse_matrix.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/bfuse_phones.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/bfuse_stack.rs", "studies/src/paper/published.rs"),
-    ("studies/src/paper/published.rs", "studies/src/paper/smartio_schedulers.rs"),
-    ("studies/src/paper/published.rs", "studies/src/paper/smartio_slowdown.rs"),
-    ("studies/src/paper/smartio_schedulers.rs", "studies/src/paper/smartio_slowdown.rs"),
-];
-
-/// Crates whose files still import through the crate's root.
-const KNOWN_ROOTS: &[&str] = &["fonio-host", "fonio-recorder", "fonio-sync-policy", "fonio-system"];
-
 /// The maximum number of re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;
 
@@ -82,31 +47,15 @@ struct Sources {
     files: BTreeMap<Module, File>,
 }
 
-/// Returns the breaches of both rules that are not known, one sentence each.
+/// Returns the breaches of both rules, one sentence each.
 pub fn breaches() -> Result<Vec<String>> {
-    all(KNOWN_EDGES, KNOWN_ROOTS)
-}
-
-/// Prints all breaches of both rules, known ones included.
-pub fn print() -> Result<()> {
-    all(&[], &[])?.iter().for_each(|breach| println!("{breach}"));
-    Ok(())
-}
-
-/// Returns the breaches of both rules without these edges, and without the imports of these crates.
-fn all(known_edges: &[(&str, &str)], known_roots: &[&str]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
-        let mut edges = sources.edges();
-        edges.retain(|edge| !known_edges.contains(edge));
-        found.extend(circles(&edges).iter().map(|circle| {
+        found.extend(circles(&sources.edges()).iter().map(|circle| {
             format!("{}: a circle of files; move what they share into a file of its own", shown(circle))
         }));
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if !known_roots.contains(&&*name) {
-            found.extend(sources.imports_through_root());
-        }
+        found.extend(sources.imports_through_root());
     }
     Ok(found)
 }

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use serde::Deserialize;
 
 use crate::circles;
@@ -26,7 +25,7 @@ const LAYERS: &[&str] = &[
     "recorder: core record recording system",
     "report: analysis core",
     "sim: core",
-    "host: core sync-policy system",
+    "host: core machine sync-policy system",
     "lab: core",
     "sync-policy:",
     "sqlite-sync: sync-policy",
@@ -140,19 +139,6 @@ struct Dependency {
     name: String,
     /// `null` for an ordinary dependency, else `dev` or `build`.
     kind: Option<String>,
-}
-
-/// The options of `cargo xtask tidy`.
-#[derive(Args)]
-pub struct Arguments {
-    /// Print the circles of files, known ones included.
-    #[arg(long)]
-    circles: bool,
-}
-
-/// Checks the invariants, or prints the circles of files.
-pub fn command(arguments: &Arguments) -> Result<()> {
-    if arguments.circles { circles::print() } else { run() }
 }
 
 /// Fails with all violations, one per line.

@@ -31,7 +31,7 @@ pub struct Record {
     /// Replace an existing recording.
     #[arg(long)]
     pub overwrite: bool,
-    /// Memory for events.
+    /// Hold events in this much memory.
     ///
     /// While they fit, the recorder writes nothing to disk before the end.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
@@ -41,7 +41,7 @@ pub struct Record {
     /// Default: the recording ends then.
     #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
-    /// Size of the kernel's ring buffer for each processor.
+    /// Give the kernel's ring buffer this size for each processor.
     ///
     /// Increase it if events are lost.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -69,7 +69,7 @@ pub struct Record {
 /// The extras that `fonio check` and `fonio record` record in addition to requests.
 #[derive(Clone, Debug, Args)]
 pub struct Extras {
-    /// How to record which threads were blocked.
+    /// Record in this way which threads were blocked.
     ///
     /// Default: by BPF; where the kernel has no BPF, by tracefs, which shows less.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Blocked::Auto, hide_default_value = true)]
@@ -77,9 +77,9 @@ pub struct Extras {
     /// Also record the file-system calls of this running process and of its later children. Repeatable.
     #[arg(long, value_name = "PID")]
     pub calls_of: Vec<u32>,
-    /// With file-system calls: do not record the SQL statements of SQLite.
+    /// Do not record the SQL statements of SQLite with file-system calls.
     ///
-    /// They are recorded without their values.
+    /// Default: they are recorded, without their values.
     #[arg(long)]
     pub no_statements: bool,
 }
@@ -104,7 +104,7 @@ pub const REDACTION: &str = "Redaction";
 /// How names are replaced, so that the result can be passed on.
 #[derive(Clone, Debug, Args)]
 pub struct Redact {
-    /// Replace names by tokens, the same name by the same token.
+    /// Replace names with tokens; equal names get equal tokens.
     ///
     /// Paths, processes, units, containers, command lines, the machine, network interfaces. Sizes, times and models of devices
     /// stay.
@@ -121,7 +121,6 @@ impl Redact {
     /// The key, if names are to be replaced.
     ///
     /// # Errors
-    ///
     /// If the file cannot be read or is too short.
     pub fn key(&self) -> anyhow::Result<Option<fonio_recording::Key>> {
         Ok(match (&self.redact_key, self.redact) {
@@ -135,7 +134,6 @@ impl Redact {
 /// Parses a time in which something has to happen.
 ///
 /// # Errors
-///
 /// If the text is not a time, or a time of 0.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;

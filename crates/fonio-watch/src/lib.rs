@@ -15,6 +15,7 @@ pub mod page;
 mod recent;
 pub mod rings;
 pub mod serve;
+pub mod service;
 pub mod settings;
 mod shared;
 pub mod stall_file;

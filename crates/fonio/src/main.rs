@@ -5,8 +5,12 @@ mod commands;
 mod exit;
 mod filter;
 mod input;
+mod offered;
 mod output;
 mod progress;
+mod results;
+mod roles;
+mod setups;
 mod signals;
 
 use std::ffi::OsString;
@@ -36,9 +40,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line.
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let cli = Cli::try_parse_from(words)?;
+    let cli = Cli::try_parse_from(words).map_err(cli::fix::with_verb)?;
     if cli.json && cli.command.is_some() {
         return Err(Cli::command().error(
             ErrorKind::ArgumentConflict,
@@ -68,7 +71,7 @@ fn run(cli: &Cli) -> Result<Exit> {
         Some(Command::Folder(command)) => folder::run(command),
         Some(Command::SyncPolicy(command)) => sync_policy::run(command),
         Some(Command::Watch(command)) => watch::run(command, cli.color),
-        Some(Command::Role { role }) => run::play(role),
+        Some(Command::Role { role }) => roles::play(role),
         Some(Command::Completions { shell }) => manual::completions(*shell),
         Some(Command::Man { dir }) => manual::pages(dir),
         Some(Command::Export(arguments)) => export::run(arguments),

@@ -12,18 +12,17 @@ use fonio_report::budget::{Budget, BudgetError, Outcome};
 use fonio_report::terminal::WIDTH_MIN;
 use fonio_report::{Document, Fitted, TerminalStyle, json, render_html, render_markdown, render_terminal};
 use fonio_system::say;
+use serde::Serialize;
 
 use crate::cli::{Colour, Output};
-use crate::commands::fix;
 use crate::exit::{Exit, NotShown};
+use crate::offered::offered;
 
 /// The analysis of one recording or trace.
 pub struct Explained {
     /// The name that the user gave it.
     pub name: String,
-    /// The answers.
     pub analysis: Analysis,
-    /// The description of its source.
     pub meta: Meta,
 }
 
@@ -57,7 +56,7 @@ pub fn show(
     } else {
         let mut document = Document::from_analysis(&explained.analysis, &explained.meta);
         if let Extent::FirstScreen(next) = extent {
-            let to_try = fix::offered(&explained.analysis, &explained.meta);
+            let to_try = offered(&explained.analysis, &explained.meta);
             document.next = to_try.into_iter().chain(next.iter().cloned()).collect();
         }
         show_document(&document, output, extent, colour)?;
@@ -177,9 +176,10 @@ pub fn screen() -> Fitted<io::StdoutLock<'static>> {
     Fitted::new(io::stdout().lock(), columns().map_or(usize::MAX, |columns| columns.max(WIDTH_MIN)))
 }
 
-/// Standard output, for JSON without a limit to its lines.
-pub fn screen_unless(as_json: bool) -> Fitted<io::StdoutLock<'static>> {
-    if as_json { Fitted::new(io::stdout().lock(), usize::MAX) } else { screen() }
+/// Prints a document as JSON, without a limit to its lines.
+pub fn json(document: &impl Serialize) -> Result<Exit> {
+    writeln!(io::stdout(), "{}", serde_json::to_string_pretty(document)?)?;
+    Ok(Exit::Fine)
 }
 
 /// Formats a byte count as the reports do.

@@ -1,14 +1,34 @@
-//! The signals that end a run: SIGINT, SIGTERM and SIGHUP.
+//! The signals that end a run (SIGINT, SIGTERM and SIGHUP), and the cleanup after runs that were killed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use fonio_system::signals;
+use fonio_host::Ledger;
+use fonio_system::{say, signals};
 
 pub use fonio_system::signals::exit_code;
 
 /// Makes the signals set the returned flag from now on, instead of ending the process.
 pub fn watch() -> Result<Arc<AtomicBool>> {
     signals::watch(&signals::ENDING).context("cannot watch for Ctrl-C")
+}
+
+/// Returns the flag that SIGINT and SIGTERM set. Cleans up after runs that were killed.
+pub fn begin() -> Result<Arc<AtomicBool>> {
+    let stop = watch()?;
+    recover()?;
+    Ok(stop)
+}
+
+/// Cleans up after runs that were killed.
+pub fn recover() -> Result<()> {
+    let recovery = Ledger::recover(&Ledger::default_dir())?;
+    for undone in &recovery.undone {
+        say!("Cleaned up after an interrupted run: {undone}");
+    }
+    for failed in &recovery.failed {
+        say!("warning: after an interrupted run, {failed}");
+    }
+    Ok(())
 }

@@ -4,17 +4,14 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::cargo::cargo_bin;
 use fonio_testing::{Need, has, skip};
 
-/// A real trace that is shipped with the readers' tests.
-fn trace(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
-}
+use super::{split, text, trace};
 
 /// The files that the verbs below are called with.
 struct Files {
@@ -56,14 +53,6 @@ impl Files {
         fs::write(self.path(name), content).expect("a file");
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).expect("its mode");
     }
-}
-
-fn split(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Each line: the code, and the words after `fonio`. None of them needs root.

@@ -2,32 +2,17 @@
 
 use std::fs;
 
-use assert_cmd::Command;
 use fonio_testing::Need;
 
-fn fonio(arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_fonio")).args(arguments).output().expect("fonio starts")
-}
+use super::{answer, fonio, text};
 
 #[test]
 fn a_dry_run_says_the_bytes_and_writes_none() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().to_str().expect("its name is text");
-    let said = fonio(&[
-        "bench",
-        "device",
-        at,
-        "--set",
-        "four",
-        "--range",
-        "8MiB",
-        "--runs",
-        "2",
-        "--dry-run",
-        "--json",
-    ]);
-    assert!(said.status.success(), "{said:?}");
-    let volume: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let words = ["--set", "four", "--range", "8MiB", "--runs", "2", "--dry-run", "--json"];
+    let said = fonio(&[&["bench", "device", at][..], &words].concat());
+    let volume = answer(&said);
     // The file is laid out once; then 8 MiB in order, and 8 MiB again before 2048 random writes of 4 KiB.
     assert_eq!(volume["writes_max_bytes"], (8 + 2 * (8 + 16 + 8)) << 20);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
@@ -39,13 +24,10 @@ fn what_cannot_be_measured_is_said() {
     let at = file.path().to_str().expect("its name is text");
     let said = fonio(&["bench", "device", at]);
     assert_eq!(said.status.code(), Some(2));
-    assert!(
-        String::from_utf8_lossy(&said.stderr).contains("neither a directory nor a block device"),
-        "{said:?}"
-    );
+    assert!(text(&said.stderr).contains("neither a directory nor a block device"), "{said:?}");
     let said = fonio(&["bench", "device", "/tmp", "--set", "all"]);
     assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("address-range"), "{said:?}");
+    assert!(text(&said.stderr).contains("address-range"), "{said:?}");
 }
 
 #[test]
@@ -53,8 +35,7 @@ fn concurrency_says_the_bytes_of_its_rounds() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().to_str().expect("its name is text");
     let said = fonio(&["bench", "concurrency", at, "--range", "4MiB", "--runs", "2", "--dry-run", "--json"]);
-    assert!(said.status.success(), "{said:?}");
-    let volume: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let volume = answer(&said);
     // The range once, then in each round it is written before each of the two kinds of writes, and ten numbers of processes
     // make up to 16,384 requests of 4 KiB; 3, 6, 12 and 24 processes cannot share them evenly.
     let requests = [16384, 16384, 16383, 16384, 16380, 16384, 16380, 16384, 16368, 16384].iter().sum::<u64>();
@@ -80,8 +61,7 @@ fn concurrency_is_not_measured_where_nothing_could_follow_from_it() {
         }
         let said = fonio(&[&["bench", "concurrency"][..], arguments].concat());
         assert_eq!(said.status.code(), Some(2), "{arguments:?}");
-        let text = String::from_utf8_lossy(&said.stderr).into_owned();
-        assert!(text.contains(says), "{arguments:?}: {text}");
+        assert!(text(&said.stderr).contains(says), "{arguments:?}: {}", text(&said.stderr));
     }
 }
 
@@ -92,7 +72,7 @@ fn a_fit_needs_a_benchmark() {
     fs::write(&file, "{}").expect("it is written");
     let said = fonio(&["device", "fit", file.to_str().expect("its name is text")]);
     assert_eq!(said.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&said.stderr).contains("fonio bench device -o"), "{said:?}");
+    assert!(text(&said.stderr).contains("fonio bench device -o"), "{said:?}");
 }
 
 #[test]
@@ -103,8 +83,7 @@ fn layers_are_compared_with_the_layer_below_and_leave_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     let at = folder.path().to_str().expect("its name is text");
     let said = fonio(&["bench", "layers", at, "--range", "1MiB", "--runs", "3", "--json"]);
-    assert!(said.status.success(), "{said:?}");
-    let found: serde_json::Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    let found = answer(&said);
     let layers = found["layers"].as_array().expect("a list");
     let named = |name: &str| layers.iter().find(|layer| layer["name"] == name).expect("the layer is listed");
     let filesystem = found["place"]["file_system"].as_str().expect("a disk has a file system");

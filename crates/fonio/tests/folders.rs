@@ -50,9 +50,19 @@ fn text(script: &str) -> Option<String> {
     Some(said + &errors)
 }
 
+/// Runs a script that must succeed and say each of these; returns its output.
+#[track_caller]
+fn says(script: &str, expected: &[&str]) -> Option<String> {
+    let said = text(script)?;
+    for expected in expected {
+        assert!(said.contains(expected), "{expected}:\n{said}");
+    }
+    Some(said)
+}
+
 #[test]
 fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
-    let Some(said) = text(
+    says(
         "tell $LOG >$DIR/before
         $FONIO fix apply folder-in-ram=8MiB $LOG --dry-run
         tell $LOG | cmp - $DIR/before
@@ -73,29 +83,25 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
         $FONIO folder write-out $LOG
         ! test -e /run/fonio/settings.json
         echo all is back",
-    ) else {
-        return;
-    };
-    for expected in [
-        "none -> 8MiB",
-        "fonio-folder-in-ram\n",
-        "it is in force already",
-        "8MiB -> 16MiB",
-        "(before: none)",
-        ", 2 removed",
-        " 0 files and folders changed",
-        "16MiB -> none",
-        "is not in memory: nothing to write out",
-        "systemd does not run here, so nothing writes the folder out",
-        "all is back",
-    ] {
-        assert!(said.contains(expected), "{expected}:\n{said}");
-    }
+        &[
+            "none -> 8MiB",
+            "fonio-folder-in-ram\n",
+            "it is in force already",
+            "8MiB -> 16MiB",
+            "(before: none)",
+            ", 2 removed",
+            " 0 files and folders changed",
+            "16MiB -> none",
+            "is not in memory: nothing to write out",
+            "systemd does not run here, so nothing writes the folder out",
+            "all is back",
+        ],
+    );
 }
 
 #[test]
 fn programs_that_use_the_folder_are_named_and_lose_nothing() {
-    let Some(said) = text(
+    says(
         "sleep 1000 3>>$LOG/app.log & WRITER=$!; sleep 0.3
         ! $FONIO fix apply folder-in-ram=8MiB $LOG
         ! findmnt $LOG
@@ -112,25 +118,21 @@ fn programs_that_use_the_folder_are_named_and_lose_nothing() {
         kill $READER; wait $READER || true
         $FONIO fix undo
         cat $LOG/new.log",
-    ) else {
-        return;
-    };
-    for expected in [
-        "programs have files in it open for writing",
-        "app.log). Stop them first (end these programs)",
-        "These programs still use the files from before",
-        "new.log). First end these programs",
-        "log). First end these programs",
-        "8MiB -> none",
-        "kept\nwritable\n",
-    ] {
-        assert!(said.contains(expected), "{expected}:\n{said}");
-    }
+        &[
+            "programs have files in it open for writing",
+            "app.log). Stop them first (end these programs)",
+            "These programs still use the files from before",
+            "new.log). First end these programs",
+            "log). First end these programs",
+            "8MiB -> none",
+            "kept\nwritable\n",
+        ],
+    );
 }
 
 #[test]
 fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
-    let Some(said) = text(
+    says(
         "refused() { ! $FONIO fix \"$@\"; }
         refused apply folder-in-ram /etc
         refused apply folder-in-ram /var
@@ -149,29 +151,25 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
         refused apply folder-in-ram $LOG/mnt
         umount $LOG/mnt
         ! test -e /run/fonio/settings.json",
-    ) else {
-        return;
-    };
-    for expected in [
-        "on /etc: the system starts from it",
-        "is in it: name a folder below it",
-        "such as `fonio fix apply folder-in-ram /var/log`",
-        "write a multiple of 1MiB",
-        "it would be a unit of systemd, which does not run here",
-        "which is more than 2MiB",
-        "of memory, but only",
-        "(a hard link)",
-        "/mnt is mounted in it",
-        "it is a mount point already",
-    ] {
-        assert!(said.contains(expected), "{expected}:\n{said}");
-    }
+        &[
+            "on /etc: the system starts from it",
+            "is in it: name a folder below it",
+            "such as `fonio fix apply folder-in-ram /var/log`",
+            "write a multiple of 1MiB",
+            "it would be a unit of systemd, which does not run here",
+            "which is more than 2MiB",
+            "of memory, but only",
+            "(a hard link)",
+            "/mnt is mounted in it",
+            "it is a mount point already",
+        ],
+    );
 }
 
 /// At any moment of a write-out, each file on the disk is complete: the old one or the new one. The next write-out completes it.
 #[test]
 fn a_write_out_that_is_killed_leaves_each_file_whole() {
-    let Some(said) = text(
+    says(
         "for n in $(seq 40); do head -c 300000 /dev/zero | tr '\\0' o >$LOG/file$n; done
         $FONIO fix apply folder-in-ram=64MiB $LOG
         mkdir /run/below; mount --bind $DIR /run/below
@@ -188,16 +186,14 @@ fn a_write_out_that_is_killed_leaves_each_file_whole() {
         tell $LOG >$DIR/memory; tell /run/below/log | cmp - $DIR/memory
         ! ls -A /run/below/log | grep fonio
         umount /run/below",
-    ) else {
-        return;
-    };
-    assert!(said.contains("round 8"), "{said}");
+        &["round 8"],
+    );
 }
 
 /// A process that is killed at any moment of applying or undoing leaves a folder that `fonio fix undo` brings back.
 #[test]
 fn a_killed_process_leaves_what_can_be_undone() {
-    let Some(said) = text(
+    says(
         "for n in $(seq 20); do head -c 300000 /dev/urandom >$LOG/file$n; done
         tell $LOG >$DIR/before
         for round in 1 2 3 4 5 6 7 8 9; do
@@ -213,10 +209,8 @@ fn a_killed_process_leaves_what_can_be_undone() {
             ! test -e /run/fonio/settings.json
         done
         echo each time",
-    ) else {
-        return;
-    };
-    assert!(said.contains("each time"), "{said}");
+        &["each time"],
+    );
 }
 
 /// Mounts an ext4 of its own at `$CARD`, and lets `/etc` be changed.
@@ -269,8 +263,7 @@ fn a_folder_moves_to_another_device_and_back() {
             cmp /etc/fstab $DIR/fstab
         done
         echo all is back";
-    let Some(said) = text(&format!("{CARD}; {script}")) else { return };
-    for expected in [
+    let expected = [
         "name the folder on the other device, such as folder-on=/mnt/ssd/log",
         "write the complete path of a folder",
         "make it first: mkdir -p /run/card/none",
@@ -282,9 +275,8 @@ fn a_folder_moves_to_another_device_and_back() {
         "which is not mounted on it now: `mount --bind /run/card/log",
         "Copying the changes back takes at most",
         "all is back",
-    ] {
-        assert!(said.contains(expected), "{expected}:\n{said}");
-    }
+    ];
+    says(&format!("{CARD}; {script}"), &expected);
 }
 
 #[test]
@@ -308,8 +300,7 @@ fn a_folder_gets_a_write_buffer() {
         rm $LOG/new
         ! test -e /run/fonio/settings.json
         echo all is back";
-    let Some(said) = text(script) else { return };
-    for expected in [
+    let expected = [
         "none -> mounted",
         "fuse.fonio",
         "/new). First end these programs",
@@ -317,9 +308,8 @@ fn a_folder_gets_a_write_buffer() {
         "mounted -> none",
         "one\nthree\nnew\n",
         "all is back",
-    ] {
-        assert!(said.contains(expected), "{expected}:\n{said}");
-    }
+    ];
+    let Some(said) = says(script, &expected) else { return };
     assert!(!said.contains("still use the files from before"), "{said}");
 }
 
@@ -377,8 +367,7 @@ fn a_folder_gets_a_range_of_its_device() {
         ! findmnt $HOT; ! test -e $IMAGES; cmp /etc/fstab $DIR/fstab
         ! test -e /run/fonio/settings.json; ! losetup -n -O BACK-FILE | grep hot-range
         echo all is back";
-    let Some(said) = text(&format!("CARD=$DIR/card; {CARD}; {script}")) else { return };
-    for expected in [
+    let expected = [
         "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
         "write at least 10MiB",
         "free, and the image takes 64MiB besides the folder",
@@ -397,9 +386,8 @@ fn a_folder_gets_a_range_of_its_device() {
         "Copying the changes back takes at most",
         "12MiB -> none",
         "all is back",
-    ] {
-        assert!(said.contains(expected), "{expected}:\n{said}");
-    }
+    ];
+    says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
 }
 
 /// A process that is killed at any moment of applying or undoing leaves a folder with all its content, and no loop device of
@@ -448,6 +436,5 @@ fn a_sync_in_a_range_flushes_the_device_below() {
         test $((AFTER - BEFORE)) -ge 4
         $FONIO fix undo
         echo flushed";
-    let Some(said) = text(&format!("CARD=$DIR/card; {CARD}; {script}")) else { return };
-    assert!(said.contains("flushed"), "{said}");
+    says(&format!("CARD=$DIR/card; {CARD}; {script}"), &["flushed"]);
 }

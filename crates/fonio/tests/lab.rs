@@ -4,6 +4,8 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
+use super::{json, text};
+
 /// Parts of fonio's messages if this machine cannot fetch a kernel or has too little memory for a guest.
 const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
 
@@ -12,7 +14,7 @@ fn in_guest(arguments: &[&str]) -> Option<Output> {
     let dir = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
     let out = command.args(arguments).current_dir(dir.path()).output().expect("fonio starts");
-    let said = String::from_utf8_lossy(&out.stderr);
+    let said = text(&out.stderr);
     if CANNOT.iter().any(|why| said.contains(why)) && !out.status.success() {
         skip(Need::Guests, said.trim().to_owned());
         return None;
@@ -33,7 +35,7 @@ fn a_guest_has_other_file_systems_and_hands_on_output_and_exit_code() {
     let arguments =
         ["device", "emulate", "ridata", "--in", "lab:6.12", "--size", "256MiB", "--fs", "nilfs2", "--mount"];
     let Some(out) = in_guest(&[&arguments[..], &["--", "sh", "-c", script]].concat()) else { return };
-    let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    let (said, errors) = (text(&out.stdout), text(&out.stderr));
     assert!(said.contains("in the guest\n/dev/ublkb"), "{said}\n{errors}");
     assert!(said.contains(" nilfs2 rw"), "{said}");
     assert!(errors.contains("to standard error"), "{errors}");
@@ -52,8 +54,8 @@ fn a_guests_device_loses_its_power() {
     let Some(out) = in_guest(&[&arguments[..], &["--check", check, "--", "sh", "-c", write]].concat()) else {
         return;
     };
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(0), "{}\n{errors}", String::from_utf8_lossy(&out.stdout));
+    let errors = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{}\n{errors}", text(&out.stdout));
 }
 
 #[test]
@@ -63,9 +65,9 @@ fn an_emulated_device_is_measured_in_a_guest() {
     }
     let arguments = "bench device ridata --quick --set four --size 64MiB --range 16MiB --in lab:6.12 --json";
     let Some(out) = in_guest(&arguments.split(' ').collect::<Vec<_>>()) else { return };
-    let errors = String::from_utf8_lossy(&out.stderr);
+    let errors = text(&out.stderr);
     assert_eq!(out.status.code(), Some(0), "{errors}");
-    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let said = json(&out);
     assert_eq!(said["tests"].as_array().map(Vec::len), Some(4), "{said}");
     assert_eq!(said["place"]["model"], "ridata, emulated");
 }
@@ -90,7 +92,7 @@ fn an_array_without_a_device_gives_errors_and_nothing_stays() {
         return;
     }
     let Some(out) = in_guest(&["lab", "run", "6.12", "--", "sh", "-c", ARRAYS]) else { return };
-    let (said, errors) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    let (said, errors) = (text(&out.stdout), text(&out.stderr));
     let lines: Vec<&str> = said.lines().collect();
     // Killed, fonio leaves its devices to the next start, which removes them.
     assert!(lines.starts_with(&["vanished 2", "killed 137", "md700"]), "{said}\n{errors}");
@@ -113,9 +115,9 @@ fn a_command_in_a_guest_has_a_file_and_gives_json() {
     let script = format!("cat {put}; echo error >&2; exit 7");
     let arguments = ["lab", "run", "--json", "--copy", put, "6.12", "--", "sh", "-c", &script];
     let Some(out) = in_guest(&arguments) else { return };
-    let errors = String::from_utf8_lossy(&out.stderr);
+    let errors = text(&out.stderr);
     assert_eq!(out.status.code(), Some(7), "{errors}");
-    let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let said = json(&out);
     assert_eq!(
         (&said["stdout"], &said["stderr"]),
         (&"of this machine\n".into(), &"error\n".into()),
@@ -130,7 +132,7 @@ fn only_a_whole_debian_has_another_architecture_and_packages() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
         let out =
             command.args(["lab", "run"]).args(option).args(["--", "true"]).output().expect("fonio starts");
-        let errors = String::from_utf8_lossy(&out.stderr);
+        let errors = text(&out.stderr);
         assert_eq!(out.status.code(), Some(125), "{errors}");
         assert!(errors.contains("--system"), "{errors}");
     }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,9 +16,7 @@ use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions};
 use fonio_testing::{Need, has};
 use serde_json::Value;
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use super::{json, text};
 
 /// A program of the user that syncs a file again and again, until this is dropped.
 struct Load {
@@ -119,11 +117,6 @@ impl Drop for Machine {
         drop(self.load.take());
         drop(self.ledger.take());
     }
-}
-
-#[track_caller]
-fn json(out: &Output) -> Value {
-    serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)))
 }
 
 #[test]

@@ -4,21 +4,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::cargo_bin_cmd;
 use fonio_core::{Mark, RowSink, ignore_rows};
 use fonio_host::{Filesystem, Ledger, LoopDevice, LoopOptions};
 use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip, skip_part};
+use serde_json::Value;
 
-fn fonio(arguments: &[&str]) -> Output {
-    cargo_bin_cmd!("fonio").args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use super::{answer, fonio, json, split, text};
 
 #[track_caller]
 fn can_emulate() -> bool {
@@ -79,8 +73,7 @@ impl RowSink for Marks {
 #[test]
 fn lists_name_what_there_is() {
     assert!(text(&fonio(&["run"]).stdout).contains("webbench"));
-    let workloads: serde_json::Value =
-        serde_json::from_slice(&fonio(&["run", "--json"]).stdout).expect("JSON");
+    let workloads = json(&fonio(&["run", "--json"]));
     assert!(workloads.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "webbench")));
     let screen = text(&fonio(&["fix"]).stdout);
     assert!(screen.contains("Fixes that suit this machine:") && screen.lines().count() <= 24, "{screen}");
@@ -96,10 +89,9 @@ fn lists_name_what_there_is() {
         needs.contains("bfq, mq-deadline or smartio") && needs.contains("fonio fix apply io-class UNIT"),
         "{needs}"
     );
-    let shown: serde_json::Value =
-        serde_json::from_slice(&fonio(&["fix", "show", "io-class", "--json"]).stdout).expect("JSON");
+    let shown = json(&fonio(&["fix", "show", "io-class", "--json"]));
     assert_eq!(shown["of"], "unit");
-    let json: serde_json::Value = serde_json::from_slice(&fonio(&["fix", "--json"]).stdout).expect("JSON");
+    let json = json(&fonio(&["fix", "--json"]));
     assert!(json["fixes"].as_array().is_some_and(|fixes| fixes.iter().any(|fix| fix["of"] == "unit")));
     let safe = text(&fonio(&["fix", "--all", "--safe"]).stdout);
     assert!(!safe.contains("db-in-ram"), "{safe}");
@@ -107,72 +99,64 @@ fn lists_name_what_there_is() {
 
 #[test]
 fn what_does_not_exist_is_named() {
-    for (arguments, says) in [
-        (&["run", "no-such-app"][..], "no-such-app"),
-        (&["run", "webbench", "--fix", "magic"], "no fix is called `magic`"),
-        (
-            &["run", "webbench", "--on", "no-such-card"],
-            "no-such-card is neither a directory nor a block device",
-        ),
-        (&["run", "webbench", "--on", ".", "--scheduler", "bfq"], "a directory keeps its file system"),
-        (&["run", "webbench", "--on", ".", "--fs", "ext4"], "a directory keeps its file system"),
-        (&["run", "webbench", "--on", "ridata", "--fs", "fat"], "there are ext4, ext3, xfs, btrfs, f2fs"),
-        (&["run", "webbench", "--on", "ridata", "--fs", "xfs,ext4,xfs"], "--fs names xfs twice"),
-        (&["run", "webbench", "--fix", "wal+normal"], "; the nearest name is `wal-normal`"),
-        (&["run", "webbensh"], "; the nearest name is `webbench`"),
-        (&["device", "show", "kingstone"], "; the nearest name is `kingston`"),
-        (&["launch", "--on", "ridata,ridata", "--", "true"], "--on names ridata twice"),
-        (&["run", "webbench", "--on", ".", "--scale", "0"], "scale"),
-        (&["run", "webbench", "--cpu", "2"], "2 is not a share of a processor"),
-        (&["run", "webbench", "--", "x"], "use `fonio launch -- CMD`"),
-        (&["run", "mobibench", "--", "-a", "9"], "write one of: 0 write, 1 random write"),
-        (&["run", "--mobigen", "/no/such/trace"], "cannot find the trace /no/such/trace"),
-        (&["launch"], "<CMD>"),
-        (&["launch", "--until-idle=10", "--", "true"], "such as 10%:500ms"),
-        (&["launch", "--copy", "x", "--on", ".", "--", "true"], "copy the files there yourself"),
-        (&["fix", "apply", "wal-normal", "."], "PRAGMA journal_mode=WAL"),
-        (&["fix", "apply", "f2fs", "."], "mkfs.f2fs -f DEVICE"),
-        (&["fix", "apply", "commit-30s", "/proc"], "it is proc, and only ext4 has it"),
-        (&["fix", "apply", "noatime", "/proc"], "it is proc, which is not on a device"),
-        (&["fix", "apply", "swappiness=201"], "write a whole number from 0 to 200"),
-        (&["fix", "apply", "noatime"], "Name it, such as `fonio fix apply noatime /mnt/sd`"),
-        (&["fix", "apply", "bfq", "--keep"], "such as `fonio fix apply bfq /dev/mmcblk0 --keep`"),
-        (&["fix", "apply", "fstrim"], "such as `fonio fix apply fstrim /mnt/sd`"),
-        (&["fix", "apply", "fstrim", "/proc"], "it is proc, which is not on a device"),
-        (&["fix", "apply", "lazytime", "/proc"], "it is proc, which is not on a device"),
-        (
-            &["fix", "apply", "io-weight", "--keep"],
-            "such as `fonio fix apply io-weight backup.service --keep`",
-        ),
-        (&["fix", "apply", "io-weight=0", "x"], "write a whole number from 1 to 1000"),
-        (&["fix", "apply", "io-weight", "/etc"], "neither a unit of systemd nor a control group"),
-        (&["fix", "apply", "io-class=realtime", "x"], "write idle or best-effort"),
-        (&["fix", "apply", "journald-sync=1ms"], "write a time in whole seconds"),
-        (&["fix", "apply", "wal-full", "/etc/passwd"], "it is not a database of SQLite"),
-        (&["fix", "prove", "bfq", "--", "true"], "name a folder on the disk to change with --on"),
-        (&["fix", "apply", "bfq=1", "."], "it takes no value"),
-        (&["fix", "apply", "concurrency=2,4", "."], "write four whole numbers from 0 (no limit) to 10000"),
-        (
-            &["fix", "apply", "concurrency=2,4,x,1", "."],
-            "write four whole numbers from 0 (no limit) to 10000",
-        ),
-        (&["fix", "apply", "concurrency", "/proc"], "it is on no block device"),
-        (&["fix", "apply", "discard-size=1MiB", "/proc"], "it is on no block device"),
-        (&["fix", "apply", "discard-size=1", "/"], "write a multiple of 4KiB"),
-        (&["fix", "apply", "raid0", "/"], "If one of the two devices fails, all data on both are lost"),
-        (&["fix", "apply", "device=kingston", ".", "--keep"], "it has to be replaced"),
-        (&["fix", "prove", "bfq"], "a command after `--`"),
-        (&["fix", "prove", "bfq", "webbench", "--", "true"], "either a workload or a command after `--`"),
-        (&["fix", "prove", "--", "true"], "name the fix to prove"),
-        (&["fix", "prove", "--safe", "bfq", "webbench"], "leave out their names"),
-        (&["fix", "bfq"], "unrecognized subcommand"),
-        (&["fix", "apply", "noatime", "/no/such/folder"], "cannot find /no/such/folder"),
+    for (line, says) in [
+        ("run no-such-app", "no-such-app"),
+        ("run webbench --fix magic", "no fix is called `magic`"),
+        ("run webbench --on no-such-card", "no-such-card is neither a directory nor a block device"),
+        ("run webbench --on . --scheduler bfq", "a directory keeps its file system"),
+        ("run webbench --on . --fs ext4", "a directory keeps its file system"),
+        ("run webbench --on ridata --fs fat", "there are ext4, ext3, xfs, btrfs, f2fs"),
+        ("run webbench --on ridata --fs xfs,ext4,xfs", "--fs names xfs twice"),
+        ("run webbench --fix wal+normal", "; the nearest name is `wal-normal`"),
+        ("run webbensh", "; the nearest name is `webbench`"),
+        ("device show kingstone", "; the nearest name is `kingston`"),
+        ("launch --on ridata,ridata -- true", "--on names ridata twice"),
+        ("run webbench --on . --scale 0", "scale"),
+        ("run webbench --cpu 2", "2 is not a share of a processor"),
+        ("run webbench -- x", "use `fonio launch -- CMD`"),
+        ("run mobibench -- -a 9", "write one of: 0 write, 1 random write"),
+        ("run --mobigen /no/such/trace", "cannot find the trace /no/such/trace"),
+        ("launch", "<CMD>"),
+        ("launch --until-idle=10 -- true", "such as 10%:500ms"),
+        ("launch --copy x --on . -- true", "copy the files there yourself"),
+        ("fix apply wal-normal .", "PRAGMA journal_mode=WAL"),
+        ("fix apply f2fs .", "mkfs.f2fs -f DEVICE"),
+        ("fix apply commit-30s /proc", "it is proc, and only ext4 has it"),
+        ("fix apply noatime /proc", "it is proc, which is not on a device"),
+        ("fix apply swappiness=201", "write a whole number from 0 to 200"),
+        ("fix apply noatime", "Name it, such as `fonio fix apply noatime /mnt/sd`"),
+        ("fix apply bfq --keep", "such as `fonio fix apply bfq /dev/mmcblk0 --keep`"),
+        ("fix apply fstrim", "such as `fonio fix apply fstrim /mnt/sd`"),
+        ("fix apply fstrim /proc", "it is proc, which is not on a device"),
+        ("fix apply lazytime /proc", "it is proc, which is not on a device"),
+        ("fix apply io-weight --keep", "such as `fonio fix apply io-weight backup.service --keep`"),
+        ("fix apply io-weight=0 x", "write a whole number from 1 to 1000"),
+        ("fix apply io-weight /etc", "neither a unit of systemd nor a control group"),
+        ("fix apply io-class=realtime x", "write idle or best-effort"),
+        ("fix apply journald-sync=1ms", "write a time in whole seconds"),
+        ("fix apply wal-full /etc/passwd", "it is not a database of SQLite"),
+        ("fix prove bfq -- true", "name a folder on the disk to change with --on"),
+        ("fix apply bfq=1 .", "it takes no value"),
+        ("fix apply concurrency=2,4 .", "write four whole numbers from 0 (no limit) to 10000"),
+        ("fix apply concurrency=2,4,x,1 .", "write four whole numbers from 0 (no limit) to 10000"),
+        ("fix apply concurrency /proc", "it is on no block device"),
+        ("fix apply discard-size=1MiB /proc", "it is on no block device"),
+        ("fix apply discard-size=1 /", "write a multiple of 4KiB"),
+        ("fix apply raid0 /", "If one of the two devices fails, all data on both are lost"),
+        ("fix apply device=kingston . --keep", "it has to be replaced"),
+        ("fix prove bfq", "a command after `--`"),
+        ("fix prove bfq webbench -- true", "either a workload or a command after `--`"),
+        ("fix prove -- true", "name the fix to prove"),
+        ("fix prove --safe bfq webbench", "leave out their names"),
+        ("fix bfq", "`fonio fix show bfq`"),
+        ("fix apply noatime /no/such/folder", "cannot find /no/such/folder"),
     ] {
-        let out = fonio(arguments);
+        let arguments = split(line);
+        let out = fonio(&arguments);
         // Only the arguments of `run` are not a command.
         let code = if arguments.contains(&"--") && arguments[0] != "run" { 125 } else { 2 };
-        assert_eq!(out.status.code(), Some(code), "{arguments:?}");
-        assert!(text(&out.stderr).contains(says), "{arguments:?}: {}", text(&out.stderr));
+        assert_eq!(out.status.code(), Some(code), "{line}");
+        assert!(text(&out.stderr).contains(says), "{line}: {}", text(&out.stderr));
     }
 }
 
@@ -217,7 +201,7 @@ fn what_the_kernel_lacks_is_refused_before_anything_is_measured() {
 }
 
 /// Returns the names of the setups, and the file system and scheduler in the first recording of each.
-fn recorded(series: &serde_json::Value) -> Vec<[String; 3]> {
+fn recorded(series: &Value) -> Vec<[String; 3]> {
     let variations = series["variations"].as_array().unwrap().iter();
     variations
         .map(|variation| {
@@ -251,7 +235,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
         ["sd_a2 with ext3 and none", "ext3", "none"],
         ["sd_a2 with ext3 and mq-deadline", "ext3", "mq-deadline"],
     ];
-    assert_eq!(recorded(&serde_json::from_slice(&run.stdout).unwrap()), expected);
+    assert_eq!(recorded(&json(&run)), expected);
 
     // A blank block device, which every run formats again; afterwards its scheduler is the one from before.
     let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
@@ -267,7 +251,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     let named = |filesystem: &str| {
         [format!("{node} with {filesystem}"), filesystem.to_owned(), "mq-deadline".to_owned()]
     };
-    assert_eq!(recorded(&serde_json::from_slice(&run.stdout).unwrap()), [named("ext4"), named("ext3")]);
+    assert_eq!(recorded(&json(&run)), [named("ext4"), named("ext3")]);
     assert_eq!(device.queue().schedulers().unwrap().0, "none");
     // Now it holds data.
     let again = dir.path().join("again");
@@ -284,25 +268,10 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
     }
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("runs");
-    let run = fonio(&[
-        "run",
-        "webbench",
-        "--on",
-        "sd_a2",
-        "--size",
-        "256MiB",
-        "--scale",
-        "0.02",
-        "--runs",
-        "2",
-        "--fix",
-        "wal-normal,db-in-ram",
-        "--json",
-        "-o",
-        out.to_str().unwrap(),
-    ]);
-    assert!(run.status.success(), "{}", text(&run.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let line =
+        "run webbench --on sd_a2 --size 256MiB --scale 0.02 --runs 2 --fix wal-normal,db-in-ram --json -o";
+    let run = fonio(&[&split(line)[..], &[out.to_str().unwrap()]].concat());
+    let series = answer(&run);
     let variations = series["variations"].as_array().unwrap();
     let names: Vec<&str> = variations.iter().map(|variation| variation["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["sd_a2", "sd_a2, wal-normal", "sd_a2, db-in-ram"]);
@@ -374,7 +343,7 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
         "{}",
         text(&proved.stderr)
     );
-    let series: serde_json::Value = serde_json::from_slice(&proved.stdout).unwrap();
+    let series = json(&proved);
     for variation in series["variations"].as_array().unwrap() {
         for run in variation["runs"].as_array().unwrap() {
             assert!(
@@ -419,18 +388,8 @@ fn a_run_in_a_folder_leaves_nothing_there() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (place, out) = (dir.path().join("place"), dir.path().join("runs"));
     fs::create_dir(&place).unwrap();
-    let run = fonio(&[
-        "run",
-        "webbench",
-        "--on",
-        place.to_str().unwrap(),
-        "--scale",
-        "0.02",
-        "--runs",
-        "1",
-        "-o",
-        out.to_str().unwrap(),
-    ]);
+    let [on, to] = [&place, &out].map(|path| path.to_str().unwrap());
+    let run = fonio(&["run", "webbench", "--on", on, "--scale", "0.02", "--runs", "1", "-o", to]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     assert!(
         text(&run.stdout).lines().next().is_some_and(|line| line.contains("webbench on ")),
@@ -442,18 +401,17 @@ fn a_run_in_a_folder_leaves_nothing_there() {
 }
 
 /// Returns the part of this name in the only launch, in seconds.
-fn part(series: &serde_json::Value, at: usize, name: &str) -> f64 {
+fn part(series: &Value, at: usize, name: &str) -> f64 {
     let parts = series["places"][at]["parts"].as_array().unwrap();
     parts.iter().find(|part| part["name"] == name).unwrap()["mean_s"].as_f64().unwrap()
 }
 
-fn launch(arguments: &[&str], command: &[&str]) -> serde_json::Value {
+fn launch(arguments: &[&str], command: &[&str]) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("runs");
     let run =
         fonio(&[&["launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat());
-    assert!(run.status.success(), "{}", text(&run.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let series = answer(&run);
     for place in series["places"].as_array().unwrap() {
         // Every moment counts once.
         let parts = place["parts"].as_array().unwrap();
@@ -581,7 +539,7 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
         let again = fonio(&[&what[..], &common, behind].concat());
         assert_eq!(again.status.code(), Some(2), "results are never mixed");
         assert!(text(&again.stderr).contains("is not empty"), "{name}: {}", text(&again.stderr));
-        let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+        let series = json(&run);
         assert_eq!(series["cpu_share"], 0.5, "{name}");
         let figures = &series["variations"][0]["runs"][0];
         assert!(figures["write_bytes"].as_u64().unwrap() >= 4096, "{name}: {figures}");
@@ -607,10 +565,9 @@ fn a_workload_runs_beside_another_and_each_has_its_figures() {
     let (place, out) = (place.as_str(), out.as_str());
     let common = ["--scale", "0.05", "--runs", "1", "--json", "--on", place, "-o", out];
     let run = fonio(&[&["run", "webbench", "--background", "messages"], &common[..]].concat());
-    assert!(run.status.success(), "{}", text(&run.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let series = answer(&run);
     let figures = &series["variations"][0]["runs"][0];
-    let count = |of: &serde_json::Value, what: &str| of[what].as_u64().unwrap();
+    let count = |of: &Value, what: &str| of[what].as_u64().unwrap();
     let (own, beside) = (&figures["own"], &figures["beside"]);
     assert_eq!(beside["workload"], "messages");
     for of in [own, beside] {
@@ -651,8 +608,7 @@ fn memory_is_limited_and_too_little_is_told() {
     assert!(text(&run.stderr).contains("needs more than 32MiB of memory"), "{}", text(&run.stderr));
     fs::remove_dir_all(out).unwrap();
     let run = launch("32MiB", "1000000");
-    assert!(run.status.success(), "{}", text(&run.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let series = answer(&run);
     assert_eq!(series["memory_bytes"], 32 << 20);
     fs::remove_dir_all(out).unwrap();
     let refused = launch("1MiB", "1");
@@ -668,11 +624,11 @@ fn a_recording_is_replayed_in_a_directory_and_leaves_nothing() {
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sample/webbench-on-ridata");
     let run = fonio(&["replay", recording, "--fast", "--runs", "1", "--json", "--on", &place, "-o", &out]);
     assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let series = json(&run);
     assert_eq!(series["workload"], "the recording webbench-on-ridata");
     let figures = &series["variations"][0]["runs"][0];
     let recorded = fonio(&["report", "--json", recording]);
-    let recorded: serde_json::Value = serde_json::from_slice(&recorded.stdout).unwrap();
+    let recorded = json(&recorded);
     let written = recorded["analysis"]["totals"]["write_bytes"].as_u64().unwrap();
     assert!(figures["write_bytes"].as_u64().unwrap() >= written, "{figures}");
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the file is gone");
@@ -702,7 +658,7 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     let run = fonio(&[&replay[..], &["-o", &out]].concat());
     assert!(matches!(run.status.code(), Some(0 | 3)), "{}", text(&run.stderr));
     assert!(text(&run.stderr).contains("at most 1 at a time"), "{}", text(&run.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let series = json(&run);
     let figures = &series["variations"][0]["runs"][0];
     assert!(figures["write_bytes"].as_u64().unwrap() >= 4 * 65536, "{figures}");
     assert!(fs::read_dir(&place).unwrap().next().is_none(), "the folder is gone");
@@ -721,26 +677,9 @@ fn the_safe_fixes_are_tried_one_after_another() {
         return;
     }
     let (_dir, _place, out) = place_and_results();
-    let tried = fonio(&[
-        "fix",
-        "prove",
-        "--safe",
-        "--no-hardware",
-        "webbench",
-        "--on",
-        "sd_a2",
-        "--scale",
-        "0.01",
-        "--pace",
-        "0",
-        "--runs",
-        "1",
-        "--json",
-        "-o",
-        &out,
-    ]);
-    assert!(tried.status.success(), "{}", text(&tried.stderr));
-    let series: serde_json::Value = serde_json::from_slice(&tried.stdout).unwrap();
+    let line = "fix prove --safe --no-hardware webbench --on sd_a2 --scale 0.01 --pace 0 --runs 1 --json -o";
+    let tried = fonio(&[&split(line)[..], &[&out]].concat());
+    let series = answer(&tried);
     let variations = series["variations"].as_array().unwrap();
     assert!(variations.len() >= 4, "{}", text(&tried.stderr));
 }

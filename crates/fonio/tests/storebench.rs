@@ -10,14 +10,12 @@ use fonio_storebench_document::document::{Document, Effort, Mode, Origin};
 use fonio_storebench_document::models;
 use fonio_testing::{Need, has, skip};
 
+use super::text;
+
 /// Runs fonio with its state in `home`.
 fn fonio(home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
     command.args(arguments).env("FONIO_LASTING_STATE", home).output().expect("fonio starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn model(folder: &Path, name: &str) -> String {

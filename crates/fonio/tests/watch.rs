@@ -69,13 +69,8 @@ impl Drop for Watch {
 /// Has a program of its own write a file and sync it.
 fn write_and_sync(file: &Path, mib: u64) {
     let out = Command::new("dd")
-        .args([
-            "if=/dev/zero",
-            &format!("of={}", file.display()),
-            "bs=1M",
-            &format!("count={mib}"),
-            "conv=fsync",
-        ])
+        .args(["if=/dev/zero", "bs=1M", "conv=fsync"])
+        .args([format!("of={}", file.display()), format!("count={mib}")])
         .output()
         .unwrap();
     assert!(out.status.success());
@@ -199,15 +194,8 @@ fn script(watch: &Watch, script: &str) -> String {
     let options =
         format!("--state {0}/small/state --run {0}/run --config {0}/watch.toml", watch.dir.path().display());
     let out = Command::new("unshare")
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "--",
-            "bash",
-            "-c",
-            &format!("set -e; exec 2>&1; {script}"),
-        ])
+        .args(["--mount", "--propagation", "private", "--", "bash", "-c"])
+        .arg(format!("set -e; exec 2>&1; {script}"))
         .env("FONIO", assert_cmd::cargo::cargo_bin!("fonio"))
         .env("OPTIONS", options)
         .current_dir(watch.dir.path())

@@ -99,13 +99,11 @@ pub struct Measured {
 }
 
 impl Applications {
-    /// A scheduler by its name.
     pub fn of(&self, name: &str) -> Result<&OfScheduler> {
         self.schedulers.iter().find(|of| of.name == name).with_context(|| format!("{name} was not run"))
     }
 }
 
-/// The options of `cargo studies applications`.
 #[derive(Args)]
 pub struct Arguments {
     /// Use this build of fonio instead of building it.
@@ -113,7 +111,6 @@ pub struct Arguments {
     fonio: Option<PathBuf>,
 }
 
-/// Launches forty apps.
 pub fn run(arguments: &Arguments) -> Result<()> {
     show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
 }

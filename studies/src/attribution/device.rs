@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Result, ran};
+use anyhow::Result;
+
+use super::ran;
 
 pub const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 const DEVICE_BYTES: u64 = 512 << 20;

@@ -24,13 +24,13 @@ mod system;
 mod truth;
 mod writers;
 
-use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 use fonio_recording::{Recording, Tables};
@@ -45,8 +45,6 @@ use writers::{Groups, Place, WRITERS};
 /// The file of the fsync writer that is deleted at the end.
 const DELETED: &str = "fsync-deleted";
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
-
 /// Records the writers, which are this program in another role.
 fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<RecordSummary> {
     let options = RecordOptions {
@@ -58,13 +56,10 @@ fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<Recor
     for note in &summary.notes {
         eprintln!("note: {note}");
     }
-    if summary.command_exit != Some(0) {
-        return Err(format!("the writers failed: {:?}", summary.command_exit).into());
-    }
+    ensure!(summary.command_exit == Some(0), "the writers failed: {:?}", summary.command_exit);
     Ok(summary)
 }
 
-/// The options of `cargo studies attribution`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure on these file systems (default: ext4; in a whole Debian, all).
@@ -88,15 +83,13 @@ pub struct Arguments {
 }
 
 /// Records writers, and judges the recording.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { file_systems, runs, short_lived, on_overlay, lab, on } = arguments;
     if *lab {
         return system::run(file_systems, on);
     }
     let file_systems = if file_systems.is_empty() { &["ext4".to_owned()][..] } else { file_systems };
-    let measured =
-        if *short_lived { short::measure(file_systems) } else { measure(*runs, file_systems, *on_overlay) };
-    measured.map_err(anyhow::Error::from_boxed)
+    if *short_lived { short::measure(file_systems) } else { measure(*runs, file_systems, *on_overlay) }
 }
 
 /// The columns of a result, after the name of the row.
@@ -107,11 +100,7 @@ const COLUMNS: [&str; 9] =
 pub const ROLE: &str = "attribute";
 
 /// Is a writer, drives the writers, or measures in a guest.
-pub fn run_role(words: &[String]) -> anyhow::Result<()> {
-    role(words).map_err(anyhow::Error::from_boxed)
-}
-
-fn role(words: &[String]) -> Result<()> {
+pub fn run_role(words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
         ["write", kind, dir, group] => Ok(writers::write(kind, Path::new(dir), Some(Path::new(group)))?),
@@ -132,7 +121,7 @@ fn role(words: &[String]) -> Result<()> {
         }
         ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
         ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
-        _ => Err("this is a part of `cargo studies attribution`".into()),
+        _ => bail!("this is a part of `cargo studies attribution`"),
     }
 }
 
@@ -227,14 +216,12 @@ fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
 }
 
 fn ended(mut writer: std::process::Child) -> Result<()> {
-    if writer.wait()?.success() { Ok(()) } else { Err("a writer failed".into()) }
+    ensure!(writer.wait()?.success(), "a writer failed");
+    Ok(())
 }
 
-/// Runs a program and returns its output.
 fn ran(name: &str, command: &mut Command) -> Result<String> {
-    let out = command.stderr(Stdio::piped()).output().map_err(|error| format!("{name}: {error}"))?;
-    if !out.status.success() {
-        return Err(format!("{name}: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
-    }
+    let out = command.stderr(Stdio::piped()).output().with_context(|| name.to_owned())?;
+    ensure!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr).trim());
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

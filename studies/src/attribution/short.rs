@@ -10,13 +10,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result, bail};
 use fonio_core::{Bio, Content, Op, Request, RowSink, Thread, ignore_rows};
 use fonio_recording::{Recording, Tables};
 use rustix::time::{ClockId, clock_gettime};
 use xtask::results::{Cell, StudyResult};
 
+use super::ROLE;
 use super::device::{Device, FILE_SYSTEMS};
-use super::{ROLE, Result};
 
 /// The files that each writer makes.
 const FILES: usize = 400;
@@ -49,7 +50,7 @@ struct Written {
 
 /// Runs one writer in `dir`, and notes its files in `notes`.
 pub fn write(name: &str, dir: &Path, notes: &Path) -> Result<()> {
-    let (_, load) = WRITERS.iter().find(|(known, _)| *known == name).ok_or("no such writer")?;
+    let (_, load) = WRITERS.iter().find(|(known, _)| *known == name).context("no such writer")?;
     let comm = std::ffi::CString::new(name)?;
     // SAFETY: PR_SET_NAME reads a string that ends with NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, comm.as_ptr()) };
@@ -95,12 +96,7 @@ pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
         Command::new(&own).args([ROLE, "write-short", name]).arg(dir).arg(notes).spawn()
     };
     let children: io::Result<Vec<_>> = WRITERS.iter().map(start).collect();
-    for mut child in children? {
-        if !child.wait()?.success() {
-            return Err("a writer failed".into());
-        }
-    }
-    Ok(())
+    children?.into_iter().try_for_each(super::ended)
 }
 
 /// Records the writers once on each file system, and keeps a row for each writer.
@@ -146,7 +142,7 @@ fn record(fs: &str, result: &mut StudyResult) -> Result<()> {
 fn written(lines: &str) -> Result<Vec<Written>> {
     let parse = |line: &str| -> Result<Written> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [began, ended, paths @ ..] = &words[..] else { return Err("a damaged list of files".into()) };
+        let [began, ended, paths @ ..] = &words[..] else { bail!("a damaged list of files") };
         let paths = paths.iter().filter(|path| !path.is_empty()).map(PathBuf::from).collect();
         Ok(Written { began: began.parse()?, ended: ended.parse()?, paths })
     };

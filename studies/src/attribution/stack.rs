@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use anyhow::{Context, Result};
 use fonio_core::DeviceId;
 use fonio_system::device;
 
-use super::{Result, ran};
+use super::ran;
 
 /// The name of the volume group and of the encrypted device.
 const NAME: &str = "attribution";
@@ -38,7 +39,7 @@ impl Stack {
     pub fn of(word: &str) -> Result<Stack> {
         let all = [Stack::Nothing, Stack::Lvm, Stack::Luks, Stack::LvmOnLuks];
         let stack = all.into_iter().find(|stack| stack.word() == word);
-        stack.ok_or_else(|| format!("{word} is not a stack of devices").into())
+        stack.with_context(|| format!("{word} is not a stack of devices"))
     }
 
     pub fn word(self) -> &'static str {

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Result, ran};
+use anyhow::{Context, Result, bail, ensure};
+
+use super::ran;
 
 const SECTOR: u64 = 512;
 
@@ -20,7 +22,7 @@ impl Truth {
         let mut extents = Vec::new();
         for line in fs::read_to_string(path)?.lines() {
             let mut words = line.splitn(3, ' ');
-            let mut next = || words.next().ok_or("a damaged list of extents");
+            let mut next = || words.next().context("a damaged list of extents");
             extents.push((next()?.parse()?, next()?.parse()?, PathBuf::from(next()?)));
         }
         match fs {
@@ -35,10 +37,9 @@ impl Truth {
                     let (logical, length, place) = chunks
                         .iter()
                         .find(holds)
-                        .ok_or_else(|| format!("{} is in no chunk", file.display()))?;
-                    if *first * SECTOR + *sectors * SECTOR > logical + length {
-                        return Err(format!("an extent of {} is in two chunks", file.display()).into());
-                    }
+                        .with_context(|| format!("{} is in no chunk", file.display()))?;
+                    let ends = (*first + *sectors) * SECTOR;
+                    ensure!(ends <= logical + length, "an extent of {} is in two chunks", file.display());
                     *first = *first + place / SECTOR - logical / SECTOR;
                 }
             }
@@ -73,10 +74,10 @@ fn log_of_xfs(device: &str) -> Result<(u64, u64, PathBuf)> {
     let ask = |commands: &[&str]| ran("xfs_db", Command::new("xfs_db").arg("-r").args(commands).arg(device));
     let told = ask(&["-c", "sb 0", "-c", "print logstart logblocks"])?;
     let numbers: Vec<&str> = told.lines().filter_map(|line| Some(line.split_once('=')?.1.trim())).collect();
-    let [start, blocks] = numbers[..] else { return Err(format!("xfs_db printed {told:?}").into()) };
+    let [start, blocks] = numbers[..] else { bail!("xfs_db printed {told:?}") };
     // For example, `0x64032 (409650)`.
     let place = ask(&["-c", &format!("convert fsblock {start} daddr")])?;
-    let first = place.split(['(', ')']).nth(1).ok_or("xfs_db did not convert the place of the log")?;
+    let first = place.split(['(', ')']).nth(1).context("xfs_db did not convert the place of the log")?;
     Ok((first.parse()?, blocks.parse::<u64>()? * 8, PathBuf::new()))
 }
 

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use super::{ROLE, Result};
+use anyhow::{Context, Result};
+
+use super::ROLE;
 
 /// The kinds of writers; each is the name of its process, and the beginning of the names of its files.
 pub const WRITERS: [&str; 7] = ["buffered", "fsync", "direct", "mmap", "container", "reused1", "reused2"];
@@ -31,7 +33,7 @@ pub enum Place {
 impl Place {
     pub fn of(word: &str) -> Result<Place> {
         let place = [Place::Groups, Place::Units].into_iter().find(|place| place.word() == word);
-        place.ok_or_else(|| format!("{word} is not a place").into())
+        place.with_context(|| format!("{word} is not a place"))
     }
 
     pub fn word(self) -> &'static str {
@@ -70,11 +72,11 @@ impl Groups {
                 let words: Vec<&str> = line.split(' ').collect();
                 (words.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(words[1]))
             });
-            let unified = unified.ok_or("no cgroup2 is mounted")?;
+            let unified = unified.context("no cgroup2 is mounted")?;
             for kind in WRITERS.iter().filter(|kind| place.has(kind)) {
                 let dir = unified.join(place.unit(kind));
                 // A control group that an interrupted run left is used again.
-                fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+                fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
                 groups.dirs.push(dir);
             }
         }
@@ -89,20 +91,15 @@ impl Groups {
             (Place::Groups, _) => {
                 let mut command = Command::new(&own);
                 let group =
-                    self.dirs.iter().find(|dir| dir.ends_with(&unit)).ok_or("a writer without a group")?;
+                    self.dirs.iter().find(|dir| dir.ends_with(&unit)).context("a writer without a group")?;
                 command.args([ROLE, "write", kind]).arg(dir).arg(group);
                 command
             }
             (Place::Units, "container") => {
                 let mut command = Command::new("podman");
                 command.args(["run", "--rm", "--network", "none", "--name", CONTAINER, "--volume"]);
-                command.arg(format!("{}:/data", dir.display())).arg(IMAGE).args([
-                    "/attribution",
-                    ROLE,
-                    "write",
-                    kind,
-                    "/data",
-                ]);
+                command.arg(format!("{}:/data", dir.display())).arg(IMAGE);
+                command.args(["/attribution", ROLE, "write", kind, "/data"]);
                 command
             }
             (Place::Units, _) => {
@@ -112,7 +109,7 @@ impl Groups {
                 command
             }
         };
-        Ok(command.spawn().map_err(|error| format!("{kind}: {error}"))?)
+        command.spawn().with_context(|| kind.to_owned())
     }
 }
 

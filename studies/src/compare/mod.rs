@@ -26,7 +26,6 @@ const PAIRS: u32 = 400;
 const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";
 
-/// The options of `cargo studies compare`.
 #[derive(Args)]
 pub struct Arguments {
     /// Record fio on an emulated eMMC instead of generating series (root).

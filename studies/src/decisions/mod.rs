@@ -5,8 +5,6 @@
 //! holds it until the device is free; if there is none, it does so at the next insertion or completion. These are the instants
 //! of the decisions; `block_rq_issue` comes later.
 
-mod loads;
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +13,6 @@ use clap::Args;
 use fonio_sim::scheduler::vectors::answer;
 use xtask::results::{Cell, StudyResult};
 
-use self::loads::{LOADS, Load};
 use crate::smartio::sources;
 use crate::{process, schedulers, tools};
 
@@ -24,6 +21,32 @@ const DEVICE: &str = "samsung_s5";
 /// The kernel's tick, and the steps in which its phase is tried.
 const TICK_NS: u64 = 4_000_000;
 const TICK_STEP_NS: usize = 20_000;
+
+/// The loads under which schedulers are observed: what `decisions.sh` reads.
+const LOADS: &str = include_str!("loads.txt");
+
+/// Requests of fio under a scheduler.
+struct Load {
+    /// The name of its files: that of the scheduler, and its own.
+    file: &'static str,
+    scheduler: &'static str,
+    /// Under the kernel's names and in its units; the others are the defaults.
+    settings: &'static str,
+}
+
+impl Load {
+    fn name(&self) -> &'static str {
+        self.file[self.scheduler.len()..].trim_start_matches('-')
+    }
+}
+
+fn loads() -> impl Iterator<Item = Load> {
+    LOADS.lines().map(|line| {
+        let mut fields = line.split('|');
+        let mut next = || fields.next().expect("a load has four fields");
+        Load { file: next(), scheduler: next(), settings: next() }
+    })
+}
 
 /// A recorded request.
 #[derive(Clone, Debug)]
@@ -36,7 +59,6 @@ struct Request {
     text: String,
 }
 
-/// The options of `cargo studies decisions`.
 #[derive(Args)]
 pub struct Arguments {
     /// Use this build of fonio instead of building it.
@@ -52,25 +74,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let folder = process::scratch("kernel/decisions")?;
     std::fs::create_dir_all(folder.join("guest"))?;
     std::fs::copy(sources().join("test/decisions.sh"), folder.join("guest/decisions.sh"))?;
-    let lines: String = LOADS.iter().map(Load::line).collect();
-    std::fs::write(folder.join("guest/loads"), lines)?;
-    let names: Vec<String> = LOADS.iter().map(|load| format!("{}.csv", load.file())).collect();
+    std::fs::write(folder.join("guest/loads"), LOADS)?;
+    let names: Vec<String> = loads().map(|load| format!("{}.csv", load.file)).collect();
     let script =
         format!("fonio device emulate {DEVICE} --scheduler none -- sh guest/decisions.sh guest/loads");
     let mut guest = process::bound_to_this(&fonio);
-    guest.args([
-        "lab",
-        "run",
-        KERNEL,
-        "--copy",
-        "guest",
-        "--bring",
-        &names.join(","),
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    guest.args(["lab", "run", KERNEL, "--copy", "guest", "--bring", &names.join(",")]);
+    guest.args(["--", "sh", "-c", &script]);
     process::run(guest.current_dir(&folder))?;
     compare_all(&folder)
 }
@@ -80,15 +90,15 @@ fn compare_all(folder: &Path) -> Result<()> {
     let columns = ["scheduler", "load", "settings", "decisions", "equal before the first other one"];
     let mut result = StudyResult::begin("decisions", title, "cargo studies decisions", &columns)?;
     let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
-    for load in &LOADS {
-        let file = folder.join(load.file()).with_extension("csv");
+    for load in loads() {
+        let file = folder.join(load.file).with_extension("csv");
         let csv =
             std::fs::read_to_string(&file).with_context(|| format!("there is no {}", file.display()))?;
-        let Beside { vector, issued, equal, .. } = best(load, &requests(&csv)?)?;
+        let Beside { vector, issued, equal, .. } = best(&load, &requests(&csv)?)?;
         let all = issued.len();
-        let cells = vec![load.name.into(), load.settings.into(), Cell::count(all), Cell::count(equal)];
+        let cells = vec![load.name().into(), load.settings.into(), Cell::count(all), Cell::count(equal)];
         result.row(format!("`{}`", load.scheduler), cells);
-        let kept = observed.join(format!("{}-{KERNEL}.txt", load.file()));
+        let kept = observed.join(format!("{}-{KERNEL}.txt", load.file));
         if equal == all {
             std::fs::write(&kept, &vector).with_context(|| format!("cannot write {}", kept.display()))?;
         } else {
@@ -121,7 +131,6 @@ fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     best.context("there are no phases")
 }
 
-/// Reads the requests of a table.
 fn requests(csv: &str) -> Result<Vec<Request>> {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().context("the table is empty")?.split(',').collect();

@@ -15,7 +15,6 @@ use xtask::results::{Machine, Origin, StudyResult};
 
 use crate::process;
 
-/// The options of `cargo studies documents`.
 #[derive(Args)]
 pub struct Arguments {
     /// Fail if a document differs, instead of writing it.
@@ -25,7 +24,6 @@ pub struct Arguments {
 
 const END: &str = "<!-- end -->";
 
-/// Writes the documents, or checks them.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let changed = changed()?;
     for (path, text) in &changed {

@@ -32,7 +32,6 @@ const CARD_ROUNDING: f64 = 0.005;
 
 const PHONE: &str = "samsung_s5";
 
-/// The options of `cargo studies emulator`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure these cards (default: all, and the phone).

@@ -13,7 +13,6 @@ use crate::{emulated, process};
 /// One card for each translation layer.
 const CARDS: [&str; 4] = ["kingston", "ridata", "transcend", "sandisk"];
 
-/// The options of `cargo studies fit`.
 #[derive(Args)]
 pub struct Arguments {
     /// Fit these cards (default: one for each translation layer).

@@ -11,7 +11,6 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Creates the control group.
     pub fn new(share: CpuShare) -> Result<Self> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let limits = Limits { cpu: Some(share), memory: None };

@@ -35,7 +35,6 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds the programs.
     pub fn build(folder: &Path) -> Result<Self> {
         let fonio = crate::emulated::fonio()?;
         let plain = folder.join("passthrough_ll");

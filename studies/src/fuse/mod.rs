@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use fonio_core::statistics::sample;
 use fonio_host::Ledger;
 use xtask::results::{Cell, StudyResult};
 
@@ -43,7 +44,6 @@ const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
     ("auto-alone", Daemon::Fonio("mode=auto,noallow_other")),
 ];
 
-/// The options of `cargo studies fuse`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure these configurations (default: all).
@@ -77,7 +77,6 @@ impl Arguments {
     }
 }
 
-/// Runs the benchmark.
 pub fn run(wanted: &Arguments) -> Result<()> {
     if !process::is_root() {
         bail!("the peers are mounted by root");
@@ -117,18 +116,8 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     let figures: [(&str, &str, Figure, usize); 4] = [
         ("fuse-memory", "seconds of file operations over tmpfs", |sample| Some(sample.seconds), 3),
         ("fuse-memory-cpu", "processor seconds of the daemon", |sample| Some(sample.used.cpu_seconds), 3),
-        (
-            "fuse-memory-switches",
-            "context switches of the daemon",
-            |sample| Some(sample.used.switches as f64),
-            0,
-        ),
-        (
-            "fuse-memory-writes",
-            "write calls of the daemon",
-            |sample| Some(sample.used.write_calls? as f64),
-            0,
-        ),
+        ("fuse-memory-switches", "context switches of the daemon", |of| Some(of.used.switches as f64), 0),
+        ("fuse-memory-writes", "write calls of the daemon", |of| Some(of.used.write_calls? as f64), 0),
     ];
     for (at, (id, title, figure, decimals)) in figures.into_iter().enumerate() {
         println!("\n{title}\n");
@@ -144,7 +133,6 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A figure of a sample.
 type Figure = fn(&Sample) -> Option<f64>;
 
 /// The measurement of one work under one configuration.
@@ -166,7 +154,5 @@ fn measure(work: &Work, scale: u64, mounted: &Mounted) -> Result<Sample> {
 }
 
 fn median<T>(samples: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    let mut values: Vec<f64> = samples.iter().map(of).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    sample::median(&samples.iter().map(of).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
 }

@@ -47,7 +47,6 @@ pub struct Stack {
 /// on new emulated devices, with its own seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Size of the file.
     pub bytes: u64,
     pub rounds: u64,
     /// Slow the daemons' processor down until `stock` on the first of `raw` reaches the study's share of that device.

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::emulated::{Emulated, Options};
 use crate::process;
 
-/// The size of the emulated device.
 const DEVICE_SIZE: &str = "2GiB";
 
 /// Twice the largest file.

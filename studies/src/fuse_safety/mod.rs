@@ -45,7 +45,6 @@ const KERNELS: [&str; 2] = ["6.1", "6.12"];
 /// The name under which this program is one side of a part, started by the emulator.
 pub const SIDE: &str = "fuse-safety-side";
 
-/// The options of `cargo studies fuse-safety`.
 #[derive(Args)]
 pub struct Arguments {
     /// Run these parts (default: all).
@@ -63,7 +62,6 @@ pub fn run_side(words: &[String]) -> Result<()> {
     }
 }
 
-/// Runs the parts.
 pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
     tools::ensure(&[tools::BUILD])?;

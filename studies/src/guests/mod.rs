@@ -11,12 +11,14 @@ use std::process::{Child, Command};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use fonio_core::statistics::sample::mean;
 use fonio_sim::measure::Gives;
 use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::in_guest;
 use crate::emulator::{self, Measured};
+use crate::schedulers::points;
 use crate::{process, tools};
 
 /// Runs of each job, with and without busy loops.
@@ -45,7 +47,6 @@ const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
 const PARTS: [&str; 4] = ["repeatable", "mixed", "model", "equal"];
 
-/// The options of `cargo studies guests`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure these parts (default: all).
@@ -169,7 +170,7 @@ fn mixed(fonio: &Path) -> Result<u32> {
                 let jobs = start["jobs"].as_array().map_or(&[][..], Vec::as_slice);
                 let means = jobs.iter().filter(|one| one["jobname"] == job);
                 let means: Vec<f64> = means.filter_map(|one| one[side]["clat_ns"]["mean"].as_f64()).collect();
-                means.iter().sum::<f64>() / means.len() as f64 / 1e6
+                mean(&means).unwrap_or(f64::NAN) / 1e6
             };
             Cell::rounds(fio.iter().map(of_start), "ms", 1).with_range()
         };
@@ -319,11 +320,8 @@ struct Spread {
 }
 
 fn spread(values: &[f64]) -> Spread {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let [least, most] = [sorted[0], sorted[sorted.len() - 1]];
-    let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
-    Spread { points: [least, median, most], share: (most - least) / median }
+    let points @ [least, median, most] = points(values).expect("there are values");
+    Spread { points, share: (most - least) / median }
 }
 
 #[cfg(test)]

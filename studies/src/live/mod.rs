@@ -14,7 +14,6 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::{process, verdicts};
 
-/// The emulated card.
 const PROFILE: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 
@@ -65,7 +64,6 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// The options of `cargo studies live`.
 #[derive(Args)]
 pub struct Arguments {
     /// Run these cases (default: all).
@@ -79,7 +77,6 @@ pub struct Arguments {
     slices: bool,
 }
 
-/// Runs the cases.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { cases, runs, slices: shows_slices } = arguments;
     let chosen = CASES.iter().filter(|case| cases.is_empty() || cases.iter().any(|name| name == case.name));
@@ -128,7 +125,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Runs one test and returns its result.
 fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Result<Value> {
     let mut command = process::bound_to_this(fonio);
     command.args(["fix", "trial", case.fix, "--for", case.lasting, "--slice", "3s"]);

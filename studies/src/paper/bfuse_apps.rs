@@ -4,7 +4,6 @@
 
 use anyhow::Result;
 use fonio_analysis::{Analysis, Group};
-use serde::Deserialize;
 
 use super::measured::Measured;
 use super::published::Published;
@@ -21,21 +20,8 @@ const WHY_SIZES: &str = "this kernel merges up to the device's limit of 512 KiB"
 const WHY_SYNC: &str = "ext4's journal counts as synchronous here, and the video as buffered; the study does not say how it counts";
 const WHY_DATA: &str = "of the requests; ext4 commits its journal every 5 s with small requests, and the study's file system is not told";
 
-#[derive(Deserialize)]
-pub(super) struct UserPartition {
-    camera_writes_over_256k_percent: f64,
-    sequential_percent_above: f64,
-    buffered_percent_above: f64,
-    data_write_percent: DataWrites,
-}
-
-#[derive(Deserialize)]
-struct DataWrites {
-    camcorder: f64,
-}
-
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.bfuse.user_partition_io;
+    let told = |figure: &str| published.number(&format!("bfuse.user_partition_io.{figure}"));
     let mut rows = Vec::new();
     for workload in ["camcorder", "gallery"] {
         let analysis = measured(runs, workload)?;
@@ -47,13 +33,13 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         };
         if workload == "camcorder" {
             let large = Measured::once(percent_above(&analysis, LARGE));
-            let published = told.camera_writes_over_256k_percent;
+            let published = told("camera_writes_over_256k_percent")?;
             rows.push(SHARE.row(what("writes above 256 KiB"), published, &large, WHY_SIZES));
         }
-        rows.push(above("sequential bytes", told.sequential_percent_above, sequential(&analysis), ""));
-        rows.push(above("buffered requests", told.buffered_percent_above, buffered(&analysis), WHY_SYNC));
+        rows.push(above("sequential bytes", told("sequential_percent_above")?, sequential(&analysis), ""));
+        rows.push(above("buffered requests", told("buffered_percent_above")?, buffered(&analysis), WHY_SYNC));
         if workload == "camcorder" {
-            let published = told.data_write_percent.camcorder;
+            let published = told("data_write_percent.camcorder")?;
             let ours = Measured::once(data_writes(&analysis));
             rows.push(SHARE.row(what("writes of data"), published, &ours, WHY_DATA));
         }

@@ -3,41 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fonio_host::Filesystem;
-use serde::Deserialize;
 
 use super::bfuse_stack::{
-    BFQ, BUFFERED, DEADLINE, MANY_TIMES, NO_BUFFER, NO_CFQ, SHARE, STOCK, TIMES, Versions, WITH_FULL, each,
-    on, rate, raw_rate, slowed, stack, stock_rate, times,
+    BFQ, BUFFERED, DEADLINE, MANY_TIMES, NO_BUFFER, NO_CFQ, SHARE, STOCK, TIMES, WITH_FULL, each, on, rate,
+    raw_rate, slowed, stack, stock_rate, times,
 };
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
 use crate::fuse::{Once, Stack};
-
-/// Gains over ext4 in percent, without a buffer.
-#[derive(Deserialize)]
-pub(super) struct OverExt4 {
-    xfs: f64,
-    f2fs: f64,
-    btrfs: Versions<f64>,
-}
-
-/// The last figure.
-#[derive(Deserialize)]
-pub(super) struct Last {
-    share_of_raw_percent: Shares,
-    gain_percent_over_stock: Versions<f64>,
-}
-
-/// Shares of the bare device's rate with both versions of Android.
-#[derive(Deserialize)]
-struct Shares {
-    ext4: Vec<f64>,
-    xfs: Vec<f64>,
-}
 
 /// The study's file systems, by their names in the kernel. The first is the phone's.
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
@@ -62,26 +39,30 @@ struct Told {
 
 /// The rows with numbers, in their order.
 fn told(published: &Published) -> Result<Vec<Told>> {
-    let (gain, over, last) = (
-        &published.bfuse.design.gain_percent,
-        &published.bfuse.filesystem_over_ext4_percent,
-        &published.bfuse.last,
-    );
-    let shares = &last.share_of_raw_percent;
-    let first = |shares: &[f64]| shares.first().copied().context("a share is published");
+    let gain = published.numbers("bfuse.design.gain_percent")?;
+    let over = |file_system| published.number(&format!("bfuse.filesystem_over_ext4_percent.{file_system}"));
+    // Of both versions of Android, we compare with the first.
+    let share = |file_system| -> Result<f64> {
+        let shares = published.at::<[f64; 2]>(&format!("bfuse.final.share_of_raw_percent.{file_system}"))?;
+        Ok(shares[0])
+    };
     let mut told = Vec::new();
     let mut add = |what: &str, quantity, number| told.push(Told { what: what.to_owned(), quantity, number });
-    add("f13: deadline over CFQ", TIMES, times(gain.deadline_over_cfq));
-    add("f13: bFUSE, deadline over CFQ", TIMES, times(gain.buffer_and_deadline_over_cfq));
-    add("f14: xfs over ext4", TIMES, times(over.xfs));
-    add("f14: f2fs over ext4", TIMES, times(over.f2fs));
-    add("f14: btrfs over ext4", TIMES, times(over.btrfs.ics));
+    add("f13: deadline over CFQ", TIMES, times(gain["deadline_over_cfq"]));
+    add("f13: bFUSE, deadline over CFQ", TIMES, times(gain["buffer_and_deadline_over_cfq"]));
+    add("f14: xfs over ext4", TIMES, times(over("xfs")?));
+    add("f14: f2fs over ext4", TIMES, times(over("f2fs")?));
+    add("f14: btrfs over ext4", TIMES, times(over("btrfs.ics")?));
     for name in &FILE_SYSTEMS[..4] {
-        add(&format!("f16: 512 KiB unit over 4 KiB, {name}"), MANY_TIMES, times(gain.extended_io_unit));
+        add(&format!("f16: 512 KiB unit over 4 KiB, {name}"), MANY_TIMES, times(gain["extended_io_unit"]));
     }
-    add("f17: bFUSE on ext4", SHARE, first(&shares.ext4)?);
-    add("f17: bFUSE on xfs", SHARE, first(&shares.xfs)?);
-    add("f17: bFUSE over stock", MANY_TIMES, times(last.gain_percent_over_stock.ics));
+    add("f17: bFUSE on ext4", SHARE, share("ext4")?);
+    add("f17: bFUSE on xfs", SHARE, share("xfs")?);
+    add(
+        "f17: bFUSE over stock",
+        MANY_TIMES,
+        times(published.number("bfuse.final.gain_percent_over_stock.ics")?),
+    );
     Ok(told)
 }
 

@@ -11,7 +11,7 @@ use super::runs::Runs;
 
 /// A phone; a partition that it does not have is `None`.
 #[derive(Deserialize)]
-pub(super) struct Phone {
+struct Phone {
     name: String,
     year: u32,
     data: String,
@@ -26,7 +26,7 @@ const FUSE: &str = "fuse";
 /// Table 1.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for phone in &published.bfuse.phone {
+    for phone in published.at::<Vec<Phone>>("bfuse.phone")? {
         let profile = PROFILES.iter().find(|(name, _)| *name == phone.name);
         let device =
             profile.map_or_else(|| "no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));

@@ -4,7 +4,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use fonio_experiment::Layers as Measurements;
@@ -17,49 +16,9 @@ use super::row::{Quantity, RUNS_MIN, Row};
 use super::runs::{At, Runs};
 use crate::fuse::{BYTES, Found, Once, Plan, Setup, Stack};
 
-/// A figure for both versions of Android; we compare with the first.
-#[derive(Deserialize)]
-pub(super) struct Versions<T> {
-    pub(super) ics: T,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Layers {
-    ics: Ends,
-    loss_percent_raw_cfq: Versions<f64>,
-    loss_percent_ext4: Versions<f64>,
-    fuse_instead_of_vfat_loss_percent: f64,
-}
-
-/// The rates of the bare device and through FUSE.
-#[derive(Deserialize)]
-struct Ends {
-    raw_noop: f64,
-    fuse: f64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct IoUnit {
-    unit_4k: f64,
-    unit_512k: f64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Design {
-    pub(super) gain_percent: Gain,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Gain {
-    management_thread: f64,
-    pub(super) deadline_over_cfq: f64,
-    pub(super) buffer_and_deadline_over_cfq: f64,
-    pub(super) extended_io_unit: f64,
-}
-
 /// Values by file system, in the order of `filesystems`.
 #[derive(Deserialize)]
-pub(super) struct Calls {
+struct Calls {
     filesystems: Vec<String>,
     kb_written: f64,
     pwrite_fuse: Vec<f64>,
@@ -79,44 +38,11 @@ pub(super) const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
 pub(super) const STOCK: &str = "mode=stock";
 pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
-/// The study's buffer sizes in MB, with its thread and without.
-const SIZES: [(f64, &str, &str); 6] = [
-    (
-        2.0,
-        "mode=buffered,io_unit=512K,buffer=2M,entry=2M,flush=10ms",
-        "mode=buffered,io_unit=512K,buffer=2M,entry=2M,flush=10ms,thread=no",
-    ),
-    (
-        4.0,
-        "mode=buffered,io_unit=512K,buffer=4M,entry=2M,flush=10ms",
-        "mode=buffered,io_unit=512K,buffer=4M,entry=2M,flush=10ms,thread=no",
-    ),
-    (STUDY_MB, BUFFERED, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms,thread=no"),
-    (
-        16.0,
-        "mode=buffered,io_unit=512K,buffer=16M,entry=2M,flush=10ms",
-        "mode=buffered,io_unit=512K,buffer=16M,entry=2M,flush=10ms,thread=no",
-    ),
-    (
-        32.0,
-        "mode=buffered,io_unit=512K,buffer=32M,entry=2M,flush=10ms",
-        "mode=buffered,io_unit=512K,buffer=32M,entry=2M,flush=10ms,thread=no",
-    ),
-    (
-        64.0,
-        "mode=buffered,io_unit=512K,buffer=64M,entry=2M,flush=10ms",
-        "mode=buffered,io_unit=512K,buffer=64M,entry=2M,flush=10ms,thread=no",
-    ),
-];
-const STUDY_MB: f64 = 8.0;
-/// Milliseconds between flushes; 10 was the best in the study.
-const INTERVALS: [(f64, &str); 4] = [
-    (1.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=1ms"),
-    (STUDY_MS, BUFFERED),
-    (100.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=100ms"),
-    (1000.0, "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=1s"),
-];
-const STUDY_MS: f64 = 10.0;
+/// The study's sizes of the buffer in MB, of which 8 is its choice.
+const SIZES_MB: [u32; 6] = [2, 4, 8, 16, 32, 64];
+const STUDYS_SIZE: usize = 2;
+/// The times between flushes; the second was the best in the study.
+const INTERVALS: [&str; 4] = ["1ms", "10ms", "100ms", "1s"];
 pub(super) const WITH_FULL: &str = "measured with --full, as root";
 
 /// Percentage points within which shares of the device count as equal.
@@ -131,6 +57,11 @@ const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
 /// Requests of the file system itself, of all requests: a share, because the size of our file is another.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
+
+/// Returns the options of a buffer.
+fn buffered(mb: u32, flush: &str) -> String {
+    format!("mode=buffered,io_unit=512K,buffer={mb}M,entry=2M,flush={flush}")
+}
 
 /// Returns a file system on the study's device, under a scheduler.
 pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
@@ -158,8 +89,8 @@ pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
 }
 
 /// Writes through mounts with these options on ext4.
-fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = &'static str>) -> Result<Found> {
-    let stacks = options.into_iter().map(|options| stack(EXT4, Some(options))).collect();
+fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = String>) -> Result<Found> {
+    let stacks = options.into_iter().map(|options| stack(EXT4, Some(&options))).collect();
     let at = runs.place_for(&[]);
     runs.stacks(&slowed(vec![EXT4], stacks), &at)
 }
@@ -189,14 +120,16 @@ pub(super) fn times(percent: f64) -> f64 {
 
 /// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
 pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.bfuse.layers_mb_s;
+    // Of both versions of Android, we compare with the first.
+    let told = |figure: &str| published.number(&format!("bfuse.layers_mb_s.{figure}"));
+    let raw_told = told("ics.raw_noop")?;
     let steps = [
-        ("BLK: raw device, bfq", 100.0 - told.loss_percent_raw_cfq.ics),
-        ("EXT4, bfq", 100.0 - told.loss_percent_ext4.ics),
-        ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told.ics.fuse / told.ics.raw_noop),
+        ("BLK: raw device, bfq", 100.0 - told("loss_percent_raw_cfq.ics")?),
+        ("EXT4, bfq", 100.0 - told("loss_percent_ext4.ics")?),
+        ("FUSE: ext4, bfq, 4 KiB unit", 100.0 * told("ics.fuse")? / raw_told),
     ];
     const INSTEAD: &str = "FUSE on ext4 instead of VFAT";
-    let instead = 1.0 - told.fuse_instead_of_vfat_loss_percent / 100.0;
+    let instead = 1.0 - told("fuse_instead_of_vfat_loss_percent")? / 100.0;
     if !runs.full() {
         let mut rows: Vec<Row> =
             steps.iter().map(|(what, share)| SHARE.cannot(*what, *share, WITH_FULL)).collect();
@@ -205,9 +138,9 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     }
     let at = runs.place_for(&[]);
     let mut rows = if at.is_guest() {
-        layers_in_guest(told, steps, runs, &at)?
+        layers_in_guest(raw_told, steps, runs, &at)?
     } else {
-        layers_here(told, steps, runs, &at)?
+        layers_here(raw_told, steps, runs, &at)?
     };
     // The stock daemon is not slowed down here: no value is chosen by a published rate.
     let at = runs.place_for(&[Filesystem::Vfat]);
@@ -224,10 +157,10 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 const FUSE: &str = "FUSE, mode=stock";
 const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated processor at full speed, one instruction each nanosecond; the phone's was slower";
 
-fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Rc<Measurements>> {
+fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measurements> {
     let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
     let fixed = ["--scheduler", BFQ, "--mode", STOCK, "--range", &size, "--runs", &rounds];
-    runs.layers(&[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)
+    runs.bench("layers", &[&[PROFILE, "--fs", file_system], &fixed[..]].concat(), at)
 }
 
 /// Returns the rate of writing through a layer in each round.
@@ -238,10 +171,10 @@ fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
 }
 
 /// The layers in a guest, whose processor is slow for all of them.
-fn layers_in_guest(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let found = bench_layers(runs, "ext4", at)?;
     let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
-    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.ics.raw_noop);
+    let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
     let names = ["device, scheduler bfq", "ext4", FUSE];
     let rows = steps.iter().zip(names).map(|((what, told), name)| {
         let of_raw = of_layer(&found, name)?.over(&raw).times(100.0);
@@ -252,7 +185,7 @@ fn layers_in_guest(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: 
 }
 
 /// The layers on this machine, with a slow processor for the daemon.
-fn layers_here(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
+fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let bfq = || on("ext4", BFQ);
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
@@ -261,7 +194,7 @@ fn layers_here(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
         "{NO_CFQ}; the phone's kernel ran these layers on its slow CPU, only the daemon is slow here"
     );
     let raw = raw_rate(raw);
-    let note = format!("raw {:.1} MB/s, the study's {}", raw.value().unwrap_or(f64::NAN), told.ics.raw_noop);
+    let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
     let measured =
         [Measured::runs(block.iter().copied()), rate(&found.writes[0]), stock_rate(&found.writes[1])];
     let rows = steps.iter().zip(&measured).map(|((what, told), measured)| {
@@ -278,12 +211,14 @@ fn layers_here(told: &Layers, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
 
 /// Figures 6 and 7: throughput and context switches against the FUSE I/O unit.
 pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.bfuse.io_unit;
     const SWITCHES: &str = "context switches";
     const FEWER: &str = "fewer with larger units";
     const FASTER: &str = "throughput";
     const GROWS: &str = "grows with the unit";
-    let rates = [("4 KiB unit", told.unit_4k), ("512 KiB unit", told.unit_512k)];
+    let rates = [
+        ("4 KiB unit", published.number("bfuse.io_unit.unit_4k")?),
+        ("512 KiB unit", published.number("bfuse.io_unit.unit_512k")?),
+    ];
     if !runs.full() {
         let words = [(SWITCHES, FEWER), (FASTER, GROWS)];
         let words = words.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
@@ -293,18 +228,9 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
             .chain(words)
             .collect());
     }
-    // The study's units.
-    const UNITS: [(&str, &str); 8] = [
-        ("4", "mode=extended,io_unit=4K,io_uring=no"),
-        ("8", "mode=extended,io_unit=8K,io_uring=no"),
-        ("16", "mode=extended,io_unit=16K,io_uring=no"),
-        ("32", "mode=extended,io_unit=32K,io_uring=no"),
-        ("64", "mode=extended,io_unit=64K,io_uring=no"),
-        ("128", "mode=extended,io_unit=128K,io_uring=no"),
-        ("256", "mode=extended,io_unit=256K,io_uring=no"),
-        ("512", NO_BUFFER),
-    ];
-    let found = on_ext4(runs, UNITS.map(|(_, options)| options))?.writes;
+    // The study's units, from 4 KiB to 512 KiB.
+    let units = (2..=9).map(|power| format!("mode=extended,io_unit={}K,io_uring=no", 1 << power));
+    let found = on_ext4(runs, units)?.writes;
     let why = "most of what the daemon's CPU does here is making pages in the page cache below";
     let [smallest, .., largest] = &found[..] else { bail!("there are several units") };
     let of_units = |figure: &dyn Fn(&[Once]) -> Measured| -> Vec<Option<f64>> {
@@ -343,35 +269,35 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
         ("the interval of flushes", "10 ms is the best"),
     ];
     const THREAD: &str = "buffer with its thread over none";
-    let gain = times(published.bfuse.design.gain_percent.management_thread);
+    let gain = times(published.number("bfuse.design.gain_percent.management_thread")?);
     if !runs.full() {
         let words = WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
         return Ok([TIMES.cannot(THREAD, gain, WITH_FULL)].into_iter().chain(words).collect());
     }
-    let mut options = vec![NO_BUFFER];
-    options.extend(SIZES.iter().flat_map(|(_, with, without)| [*with, *without]));
-    options.extend(INTERVALS.iter().map(|(_, options)| *options));
+    let mut options = vec![NO_BUFFER.to_owned()];
+    let sizes = SIZES_MB.map(|mb| buffered(mb, "10ms"));
+    options.extend(sizes.into_iter().flat_map(|with| [with.clone(), with + ",thread=no"]));
+    options.extend(INTERVALS.map(|flush| buffered(8, flush)));
     let found = on_ext4(runs, options)?.writes;
     let none = rate(&found[0]);
-    let (sizes, intervals) = found[1..].split_at(2 * SIZES.len());
+    let (sizes, intervals) = found[1..].split_at(2 * SIZES_MB.len());
     let of_size = |at: usize, thread: bool| rate(&sizes[2 * at + usize::from(!thread)]).over(&none);
-    let at = SIZES.iter().position(|(mb, ..)| *mb == STUDY_MB).context("the study's size is swept")?;
     let shown = |gains: &[Measured]| {
         let gains = gains.iter().map(|gain| format!("{:.2}", gain.value().unwrap_or(f64::NAN)));
         gains.collect::<Vec<_>>().join(", ")
     };
-    let with: Vec<Measured> = (0..SIZES.len()).map(|at| of_size(at, true)).collect();
-    let without: Vec<Measured> = (0..SIZES.len()).map(|at| of_size(at, false)).collect();
+    let with: Vec<Measured> = (0..SIZES_MB.len()).map(|at| of_size(at, true)).collect();
+    let without: Vec<Measured> = (0..SIZES_MB.len()).map(|at| of_size(at, false)).collect();
     let by_interval: Vec<Measured> = intervals.iter().map(|once| rate(once).over(&none)).collect();
     let why = "long streams go past the page cache, which the study's did not";
     let [thread, size, interval] = WORDS;
     Ok(vec![
-        TIMES.effect(THREAD, gain, &with[at], why),
+        TIMES.effect(THREAD, gain, &with[STUDYS_SIZE], why),
         Row::effect(
             thread.0,
             thread.1,
             |ratio| format!("{ratio:.2} times as fast as no buffer"),
-            (&without[at], 0.0..=1.0),
+            (&without[STUDYS_SIZE], 0.0..=1.0),
             why,
         )
         .noted(format!("2 to 64 MB: {}", shown(&without))),
@@ -379,7 +305,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
             size.0,
             size.1,
             |ratio| format!("{ratio:.2} times as fast as 2 MB"),
-            (&with[at].over(&with[0]), 1.0..=f64::INFINITY),
+            (&with[STUDYS_SIZE].over(&with[0]), 1.0..=f64::INFINITY),
             why,
         )
         .noted(format!("2 to 64 MB over no buffer: {}", shown(&with))),
@@ -404,11 +330,11 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     if !runs.full() {
         return Ok(WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL)).into());
     }
-    let sizes = SIZES.iter().map(|(_, with, _)| *with);
-    let found = on_ext4(runs, std::iter::once(NO_BUFFER).chain(sizes))?.writes;
+    let sizes = SIZES_MB.map(|mb| buffered(mb, "10ms"));
+    let found = on_ext4(runs, [NO_BUFFER.to_owned()].into_iter().chain(sizes))?.writes;
     let random = |once: &[Once]| each(once, |once| once.random_share);
     let shares: Vec<Measured> = found.iter().map(|once| random(once)).collect();
-    let at = 1 + SIZES.iter().position(|(mb, ..)| *mb == STUDY_MB).context("the study's size is swept")?;
+    let at = 1 + STUDYS_SIZE;
     let others = shares.iter().enumerate().filter(|(other, _)| *other > 0 && *other != at);
     let least = others
         .min_by(|(_, a), (_, b)| {
@@ -438,7 +364,7 @@ const VFAT: &str = "vfat";
 
 /// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
 pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.bfuse.calls;
+    let told: Calls = published.at("bfuse.calls")?;
     let scale = BYTES as f64 / 1024.0 / told.kb_written;
     let ways = [
         ("FUSE", STOCK, [&told.pwrite_fuse, &told.io_fuse, &told.meta_journal_fuse]),

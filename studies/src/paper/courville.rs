@@ -1,5 +1,6 @@
 //! Tables I to III and Figures 2 to 7 of the block-trace study: thirteen workloads on an emulated Nexus 5.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
@@ -33,6 +34,9 @@ const SIZE_SHARE: Quantity = Quantity::new("%", 1, 1.25, 5.0);
 const LATENCY: Quantity = Quantity::new("ms", 2, 1.5, 0.1);
 const PLACES: Quantity = Quantity::new("", 0, 1.5, 0.0);
 
+/// Numbers by workload and group of requests.
+type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
+
 /// The workloads that Figure 3 shows.
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
@@ -54,7 +58,7 @@ fn each(
     mut row: impl FnMut(&CourvilleWorkload, &RunFigures, &Report) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for workload in &published.courville.workload {
+    for workload in &published.at::<Vec<CourvilleWorkload>>("courville.workload")? {
         if !runs.full() && workload.duration_ms > SHORT_MS {
             continue;
         }
@@ -76,7 +80,6 @@ fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Resu
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
 
-/// Table I.
 pub(super) fn ratios(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         let totals = &report.analysis.totals;
@@ -157,12 +160,13 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 /// Figure 2: the shares of requests below a size, the time within which 80 percent of them complete, and shares of
 /// requests over a time where these are more than half, which the median shows.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let study = &published.courville;
+    let size_shares: ByWorkload = published.at("courville.size_share")?;
+    let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
     each(published, runs, |workload, _, report| {
         let name = &workload.name;
         let analysis = &report.analysis;
         let mut rows = Vec::new();
-        for (key, told) in study.size_share.get(name).into_iter().flatten() {
+        for (key, told) in size_shares.get(name).into_iter().flatten() {
             let what = format!("{name}, {}", key.replace('_', " "));
             rows.push(match key.split_once('_').context("a share names its requests")?.1 {
                 size @ ("4k" | "below_16k" | "below_64k") => {
@@ -188,7 +192,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
                 }
             });
         }
-        for (group, told) in study.latency_p80_ms.get(name).into_iter().flatten() {
+        for (group, told) in latencies.get(name).into_iter().flatten() {
             let group = if group == "all" { Group::All } else { plural(group) };
             let p80 = analysis.service_of(group).and_then(|service| service.p80).map(|ns| ns as f64);
             let ours = Measured::once(p80).times(1e-6);
@@ -299,8 +303,8 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
 
 /// Figure 5: the text states one bound for all. Table II has the numbers, which are scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let tables = published.courville.workload.iter();
-    let most = tables.map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
+    let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
+    let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
     each(published, runs, |workload, _, report| {
         let p90 = report
             .analysis
@@ -321,7 +325,7 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
 
 /// Figure 6 and section IV.C: rewritten places of 4 KiB.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.courville.locality;
+    let told = |figure: &str| published.number(&format!("courville.locality.{figure}"));
     let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {
         let (_, report) = measured(runs, workload)?;
         Ok((report, workload.to_owned()))
@@ -337,21 +341,23 @@ pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result
         (written("burst_mode_camera")?, written("camera")?, written("dropbox_sync")?);
     let top = Measured::once(burst.0.analysis.locality.written.top_10_share).times(100.0);
     Ok(vec![
-        row(&burst, "places", told.burst_mode_camera.unique_blocks, |written| Some(written.places as f64)),
-        row(&burst, "places that cover 99 %", told.burst_covering_blocks, |written| {
+        row(&burst, "places", told("burst_mode_camera.unique_blocks")?, |written| {
+            Some(written.places as f64)
+        }),
+        row(&burst, "places that cover 99 %", told("burst_covering_blocks")?, |written| {
             (written.touches > 0).then_some(written.covering_99 as f64)
         }),
         SIZE_SHARE.row(
             "burst_mode_camera, the ten most written",
-            told.burst_mode_camera.top_10_share * 100.0,
+            told("burst_mode_camera.top_10_share")? * 100.0,
             &top,
             WHY_PLACES,
         ),
-        row(&camera, "places", told.camera.unique_blocks, |written| Some(written.places as f64)),
-        row(&camera, "writes of the most written", told.camera.most_written_block, |written| {
+        row(&camera, "places", told("camera.unique_blocks")?, |written| Some(written.places as f64)),
+        row(&camera, "writes of the most written", told("camera.most_written_block")?, |written| {
             Some(written.most as f64)
         }),
-        row(&dropbox, "places written again", told.dropbox_rewritten_blocks, |written| {
+        row(&dropbox, "places written again", told("dropbox_rewritten_blocks")?, |written| {
             Some(written.again_places as f64)
         }),
     ])
@@ -370,8 +376,8 @@ mod tests {
 
     #[test]
     fn every_share_of_the_study_is_understood() {
-        let published = super::super::published::published().unwrap();
-        for key in published.courville.size_share.values().flat_map(|shares| shares.keys()) {
+        let shares: ByWorkload = Published::read().unwrap().at("courville.size_share").unwrap();
+        for key in shares.values().flat_map(|shares| shares.keys()) {
             assert!(group_of(key).is_ok() || over(key).is_ok(), "{key}");
         }
         assert_eq!(over("async_writes_over_4ms").unwrap(), (Group::WriteAsync, 4.0));

@@ -1,5 +1,7 @@
 //! Tables IV and VI: the installed and launched apps.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use super::kim_io::used_in_fit;
@@ -14,7 +16,7 @@ const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = runs.run(&["appinstall", "--on", "samsung_s5", "--runs", "1"])?;
     let run = series.named("samsung_s5")?.first()?;
-    let sizes = &published.kim.app_install_mb;
+    let sizes = published.numbers("kim.app_install_mb")?;
     let total: f64 = sizes.values().sum();
     let fitted = used_in_fit("appinstall", "packages_mb")?;
     let packages = run.files.get("package").copied();
@@ -34,22 +36,18 @@ pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     let series = runs.in_the_setup("applaunch", "internal_2010", "wifi", &["--runs", "1", "--write-back"])?;
     let run = series.named("internal_2010")?.first()?;
     let report = runs.report(&run.recording)?;
-    let launches = &published.kim.app_launch_io_mb;
+    let launches: BTreeMap<String, BTreeMap<String, f64>> = published.at("kim.app_launch_io_mb")?;
+    let told = |figure: &str| launches.values().filter_map(|launch| launch.get(figure)).sum();
     let totals = &report.analysis.totals;
     let of = |bytes: u64, figure| -> Result<Measured> {
         Ok(Measured::once(bytes as f64 / 1e6).shaped(used_in_fit("applaunch", figure)?))
     };
     let (read, written) = (of(totals.read_bytes, "read_mb")?, of(totals.write_bytes, "write_mb")?);
     Ok(vec![
-        MB.row(
-            "read",
-            launches.values().map(|launch| launch.read).sum(),
-            &read,
-            "what is read at random may have come with a readahead before",
-        ),
+        MB.row("read", told("read"), &read, "what is read at random may have come with a readahead before"),
         MB.row(
             "written",
-            launches.values().map(|launch| launch.write).sum(),
+            told("write"),
             &written,
             "each file that is renewed durably takes a commit of the file system's journal",
         ),

@@ -26,7 +26,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let run = series.named(DEVICE)?.first()?.clone();
     let without = series.named(&format!("{DEVICE}, db-in-ram"))?.first()?.write_bytes as f64;
     let report = runs.report(&run.recording)?;
-    let background = &published.kim.background;
+    let told_written = published.number("kim.told_written")?;
+    let told_received = published.number("kim.told_received")?;
     let used = |figure| used_in_fit("background", figure);
     let mb = |bytes: u64, figure| -> Result<Measured> {
         Ok(Measured::once(bytes as f64 / 1e6).shaped(used(figure)?))
@@ -38,14 +39,9 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
     let why = "what the apps sync is not published";
     Ok(vec![
-        MB.row("written", background.storage_write_mb, &written, why),
-        MB.row("received", background.network_rx_mb, &received, why),
-        FACTOR.row(
-            "written over received",
-            background.storage_write_mb / background.network_rx_mb,
-            &written.over(&received),
-            why,
-        ),
+        MB.row("written", told_written, &written, why),
+        MB.row("received", told_received, &received, why),
+        FACTOR.row("written over received", told_written / told_received, &written.over(&received), why),
         Row::within(
             "what is written",
             "mostly SQLite's data and indices",

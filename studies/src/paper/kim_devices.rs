@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fonio_experiment::Series;
+use serde::Deserialize;
 
 use super::measured::Measured;
-use super::published::{Published, Spread};
+use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
 
@@ -60,7 +61,7 @@ pub(super) fn webbench(published: &Published, runs: &mut Runs) -> Result<Vec<Row
         let name = format!("webbench_{link}");
         let spread = spread(published, &name)?;
         let series = on_devices(runs, link)?;
-        rows.extend(of_spread(&format!("WebBench, {link}"), spread, &times(&series), &why(runs)));
+        rows.extend(of_spread(&format!("WebBench, {link}"), &spread, &times(&series), &why(runs)));
     }
     Ok(rows)
 }
@@ -76,14 +77,20 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         }
         let at = runs.place_for(&[]);
         let series = measured(&at, runs, ours, scale, "wifi")?;
-        rows.extend(of_spread(ours, spread(published, theirs)?, &times(&series), &why(runs)));
+        rows.extend(of_spread(ours, &spread(published, theirs)?, &times(&series), &why(runs)));
     }
     Ok(rows)
 }
 
-fn spread<'a>(published: &'a Published, name: &str) -> Result<&'a Spread> {
-    let found = published.kim.runtime_spread_percent.get(name);
-    found.with_context(|| format!("no spread is published for {name}"))
+/// Excess of the second-worst and the worst over the best, in percent.
+#[derive(Deserialize)]
+struct Spread {
+    without_worst: f64,
+    with_worst: f64,
+}
+
+fn spread(published: &Published, name: &str) -> Result<Spread> {
+    published.at(&format!("kim.runtime_spread_percent.{name}"))
 }
 
 /// Converts a time in percent above the best into a ratio.

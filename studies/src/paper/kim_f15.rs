@@ -6,15 +6,15 @@ use fonio_sim::profile::{Profile, Source};
 use fonio_sim::published::Shape;
 use fonio_sim::verify::{address_range, ranges, shape_of};
 
+use super::published::{Card, Published};
+use super::row::Row;
 use super::runs::Runs;
-use super::{Published, Row};
 
 pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let ranges = ranges();
     let mut rows = Vec::new();
-    for card in &published.kim.card {
-        let told = published.kim.address_range.shape.get(&card.name);
-        let told = told.with_context(|| format!("no shape is published for {}", card.name))?;
+    for card in published.at::<Vec<Card>>("kim.card")? {
+        let told: String = published.at(&format!("kim.address_range.shape.{}", card.name))?;
         let profile =
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
         let curve = address_range(&profile, &ranges)?;
@@ -25,7 +25,7 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
             .zip(&curve)
             .map(|(range, mb_s)| format!("{} MiB {mb_s:.3}", range.0 >> 20))
             .collect();
-        let row = Row::same(&card.name, told, Some(ours), used, "");
+        let row = Row::same(&card.name, &told, Some(ours), used, "");
         rows.push(row.because(format!("MB/s: {}", points.join(", "))));
     }
     Ok(rows)

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fonio_experiment::Series;
 use fonio_host::Filesystem;
 
@@ -37,30 +37,29 @@ fn gain(series: &Series, card: &str, fix: &str) -> Result<Measured> {
 
 /// Figure 13.
 pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.kim.what_if;
+    let all_in_ram: String = published.at("kim.what_if.all_in_ram")?;
+    let no_sync: String = published.at("kim.what_if.no_sync")?;
     let why = runs.processor_why();
     let mut rows = Vec::new();
     for (workload, scale) in WORKLOADS {
         let fixes = "cache-in-ram,db-in-ram,all-in-ram,no-sync";
         let series = measured(runs, workload, scale, RIDATA, fixes)?;
         let gain = |fix| gain(&series, RIDATA, fix);
-        let cache = told.cache_in_ram_percent.get(workload);
-        let cache = cache.with_context(|| format!("no gain is published for {workload}"))? / 100.0 + 1.0;
-        let database = told.database_in_ram_factor.get(workload);
-        let database = *database.with_context(|| format!("no gain is published for {workload}"))?;
+        let cache = published.number(&format!("kim.what_if.cache_in_ram_percent.{workload}"))? / 100.0 + 1.0;
+        let database = published.number(&format!("kim.what_if.database_in_ram_factor.{workload}"))?;
         let (in_ram, all, unsynced) = (gain("db-in-ram")?, gain("all-in-ram")?, gain("no-sync")?);
         rows.push(LITTLE.effect(format!("{workload}, cache in RAM"), cache, &gain("cache-in-ram")?, why));
         rows.push(TIMES.effect(format!("{workload}, databases in RAM"), database, &in_ram, why));
         rows.push(Row::no_effect(
             format!("{workload}, all in RAM"),
-            &told.all_in_ram,
+            &all_in_ram,
             |more| format!("{more:.2} times as fast as databases in RAM"),
             (&all.over(&in_ram), SIGNIFICANT),
             why,
         ));
         rows.push(Row::no_effect(
             format!("{workload}, no sync"),
-            &told.no_sync,
+            &no_sync,
             |more| format!("{more:.2} times as fast as databases in RAM"),
             (&unsynced.over(&in_ram), COMPARABLE),
             "what is not synced still reaches the card, some of it within the run",
@@ -71,9 +70,12 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
 
 /// Figure 14. With bars C of the study, SQLite's databases on NILFS2: see [`log_structured`].
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let raid = &published.kim.pilot.raid0_factor_figure_14;
+    const RAID: &str = "kim.pilot.raid0_factor_figure_14";
+    let bound = |end: &str| published.number(&format!("{RAID}.{end}"));
+    let (above, below) = (bound("min_above")?, bound("max_below")?);
+    let cards: Vec<String> = published.at(&format!("{RAID}.cards"))?;
     let mut rows = Vec::new();
-    for card in &raid.cards {
+    for card in &cards {
         let mut unsynced = Vec::new();
         for (workload, scale) in WORKLOADS {
             let series = measured(runs, workload, scale, card, "raid0,no-sync,db-on-pcm")?;
@@ -81,9 +83,9 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             let gain = |fix| gain(&series, card, fix);
             rows.push(Row::effect(
                 what("RAID-0"),
-                format!("more than {} and less than {} times as fast", raid.min_above, raid.max_below),
+                format!("more than {above} and less than {below} times as fast"),
                 |gain| format!("{gain:.2} times as fast"),
-                (&gain("raid0")?, raid.min_above..=raid.max_below),
+                (&gain("raid0")?, above..=below),
                 "half of the writes go to the phone's flash, and the other half spreads over less of the card, which the study saw give more than 2 on some cards",
             ));
             for (fix, name, told) in [
@@ -122,8 +124,7 @@ fn log_structured(
     workload: &str,
     scale: &str,
 ) -> Result<Row> {
-    let told = published.kim.pilot.nilfs2_factor_above.get(card);
-    let told = *told.with_context(|| format!("no gain of NILFS2 is published for {card}"))?;
+    let told = published.number(&format!("kim.pilot.nilfs2_factor_above.{card}"))?;
     let at = runs.place_for(&[Filesystem::Nilfs2, Filesystem::F2fs]);
     let scale = if runs.full() { "1" } else { scale };
     let repeat = Runs::repeat();

@@ -67,11 +67,10 @@ fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(RunFi
 pub(super) fn breakdown(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (theirs, ours, why) in WORKLOADS {
-        let figures = published.kim.io_breakdown_mb.get(theirs);
-        let figures = figures.with_context(|| format!("nothing is published for {theirs}"))?;
+        let figures: Four = published.at(&format!("kim.io_breakdown_mb.{theirs}"))?;
         let (_, report) = measured(runs, ours, None)?;
         let fitted = used_in_fit(ours, "write_mb")?;
-        rows.extend(of_workload(ours, figures, fitted, why, &report));
+        rows.extend(of_workload(ours, &figures, fitted, why, &report));
     }
     Ok(rows)
 }
@@ -134,7 +133,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
         curves.sequential_read_bytes.iter().zip(&curves.random_read_bytes).map(|(a, b)| a + b).collect();
     let half = read.iter().position(|bytes| totals.read_bytes > 0 && bytes * 2 >= totals.read_bytes);
     let half = Measured::once(half.map(|at| at as f64 / read.len() as f64));
-    let ratios = &published.kim.sequential_over_random_writes;
+    let ratios = published.numbers("kim.sequential_over_random_writes")?;
     let told = ratios.iter().map(|(where_, ratio)| format!("{ratio} ({where_})"));
     let told = told.collect::<Vec<_>>().join(", ");
     let write = &split.write;
@@ -143,8 +142,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     let by_page = over_random(write.random_page_bytes());
     let lowest = ratios.values().copied().fold(f64::INFINITY, f64::min);
     let highest = ratios.values().copied().fold(0.0, f64::max);
-    let figures = published.kim.io_breakdown_mb.get("webbench");
-    let figures = figures.context("nothing is published for webbench")?;
+    let figures: Four = published.at("kim.io_breakdown_mb.webbench")?;
     let (read_told, written_told) =
         (figures.seq_read + figures.rand_read, figures.seq_write + figures.rand_write);
     Ok(vec![
@@ -179,7 +177,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
 /// Figure 7.
 pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (run, _) = measured(runs, "webbench", None)?;
-    let store = &published.kim.webbench_store;
+    let told = published.numbers("kim.webbench_store")?;
     let files = run.files.get("object");
     let shaped = |value: Option<f64>, figure| -> Result<Measured> {
         Ok(Measured::once(value).shaped(used_in_fit("webbench", figure)?))
@@ -193,10 +191,10 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let index = shaped(database("index"), "webview_cache_db_kb")?;
     let state = shaped(database("state"), "webview_db_kb")?;
     Ok(vec![
-        count.row("cache", store.cache_files, &cached, ""),
-        TOTAL.row("cache", store.cache_mb, &bytes, ""),
-        kb.row("webviewCache.db", store.webview_cache_db_kb, &index, ""),
-        kb.row("webview.db", store.webview_db_kb, &state, form_data),
+        count.row("cache", told["cache_files"], &cached, ""),
+        TOTAL.row("cache", told["cache_mb"], &bytes, ""),
+        kb.row("webviewCache.db", told["webview_cache_db_kb"], &index, ""),
+        kb.row("webview.db", told["webview_db_kb"], &state, form_data),
     ])
 }
 

@@ -1,6 +1,8 @@
 //! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states how much they
 //! vary.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use fonio_experiment::VariationResult;
 
@@ -22,7 +24,10 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let devices = runs.devices("internal_2010", if runs.full() { ALL } else { FOUR });
     let series = runs.in_the_setup("applaunch", &devices, "wifi", &["--runs", &Runs::repeat()])?;
     let mut rows = Vec::new();
-    for (app, percent) in published.kim.launch_spreads() {
+    let spreads: BTreeMap<String, toml::Value> = published.at("kim.app_launch_spread_percent")?;
+    for (app, percent) in &spreads {
+        // There is also a sentence about a RAM disk.
+        let Some(percent) = percent.as_integer() else { continue };
         let mut times: Vec<(Measured, &str)> = series
             .variations
             .iter()
@@ -32,7 +37,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
         times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
         let [(shortest, first), .., (longest, last)] = &times[..] else { continue };
-        let row = TIMES.effect(app, percent / 100.0 + 1.0, &longest.over(shortest), WHY);
+        let row = TIMES.effect(app, percent as f64 / 100.0 + 1.0, &longest.over(shortest), WHY);
         rows.push(row.noted(format!("{last} over {first}")));
     }
     let more = ["--runs", &Runs::repeat(), "--fix", "all-in-ram"];

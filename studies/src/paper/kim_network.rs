@@ -1,5 +1,7 @@
 //! Table II: the rates of the phone's links, measured with sockets over the shaped link of `fonio run --link`.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 
 use super::measured::Measured;
@@ -40,12 +42,12 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     std::fs::write(&file, DEFINITION).with_context(|| format!("cannot write {}", file.display()))?;
     let file = file.to_str().context("the target directory's name is not text")?.to_owned();
     let mut rows = Vec::new();
-    for (link, rates) in &published.kim.network_mb_s {
-        let arguments = [&file, "--on", "internal_2010", "--size", "448MiB", "--runs", "1", "--link", link];
+    for (link, rates) in published.at::<BTreeMap<String, BTreeMap<String, f64>>>("kim.network_mb_s")? {
+        let arguments = [&file, "--on", "internal_2010", "--size", "448MiB", "--runs", "1", "--link", &link];
         let series = runs.run(&arguments)?;
         let run = series.named("internal_2010")?.first()?;
         for (what, phase, rate) in
-            [("to the phone", "receive", rates.rx), ("from the phone", "send", rates.tx)]
+            [("to the phone", "receive", rates["rx"]), ("from the phone", "send", rates["tx"])]
         {
             let seconds = Measured::once(run.phases_s.get(phase).copied());
             // The link is shaped to the published rate.

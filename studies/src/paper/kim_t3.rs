@@ -9,9 +9,9 @@ use fonio_sim::published::CARDS;
 use fonio_sim::verify::{Class, verify};
 
 use super::measured::Measured;
-use super::row::Quantity;
+use super::published::{Card, Published};
+use super::row::{Quantity, Row};
 use super::runs::Runs;
-use super::{Published, Row};
 
 /// The study publishes three digits.
 const TOLERANCE: f64 = 0.05;
@@ -20,7 +20,7 @@ const TABLE: &str = "kim-t3 ";
 
 pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for card in &published.kim.card {
+    for card in published.at::<Vec<Card>>("kim.card")? {
         let profile =
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
         let known =

@@ -3,6 +3,8 @@
 //! Papers compute with [`Measured`] instead of bare numbers. A missing value stays missing, and a value shaped by a
 //! published number marks every value that is computed from it.
 
+use fonio_core::statistics::sample::median;
+
 /// A value of each run, in the order of the rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
@@ -34,21 +36,17 @@ impl Measured {
         self.used
     }
 
-    /// Returns the value of each run.
     pub(super) fn each(&self) -> &[Option<f64>] {
         &self.runs
     }
 
-    /// Returns the number of runs.
     pub(super) fn count(&self) -> usize {
         self.runs.len()
     }
 
     /// Returns the median of the runs: for an even number, the mean of the middle two. `None` if a run is missing.
     pub(super) fn value(&self) -> Option<f64> {
-        let values = self.sorted()?;
-        let middle = values.len() / 2;
-        Some(if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 })
+        median(&self.runs.iter().copied().collect::<Option<Vec<f64>>>()?)
     }
 
     /// Returns the largest over the smallest of the runs. `None` if a run is missing or not above 0.

@@ -41,18 +41,12 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use xtask::results::StudyResult;
 
-use published::{Published, published};
+use published::Published;
 use row::{Row, Verdict};
 use runs::Runs;
 
-/// One table or figure.
-struct Paper {
-    id: &'static str,
-    title: &'static str,
-    rows: Rows,
-}
-
-/// The source of its rows.
+/// The source of the rows of one table or figure.
+#[derive(Clone, Copy)]
 enum Rows {
     /// Models and files, in moments and without privileges; with `--full`, writes to emulated devices too.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
@@ -60,239 +54,186 @@ enum Rows {
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
 
-const PAPERS: &[Paper] = &[
-    Paper {
-        id: "kim-t2",
-        title: "rates of the links to the phone (Kim et al. 2012, Table II)",
-        rows: Rows::Measured(kim_network::rows),
-    },
-    Paper {
-        id: "kim-t3",
-        title: "raw performance of eight cards (Kim et al. 2012, Table III)",
-        rows: Rows::Computed(kim_t3::rows),
-    },
-    Paper {
-        id: "kim-t4",
-        title: "apps that are installed, and their sizes (Kim et al. 2012, Table IV)",
-        rows: Rows::Measured(kim_apps::installed),
-    },
-    Paper {
-        id: "kim-t5",
-        title: "bytes written and read, sequential and random (Kim et al. 2012, Table V)",
-        rows: Rows::Measured(kim_io::breakdown),
-    },
-    Paper {
-        id: "kim-t6",
-        title: "bytes that ten launches move (Kim et al. 2012, Table VI)",
-        rows: Rows::Measured(kim_apps::launched),
-    },
-    Paper {
-        id: "kim-f4",
-        title: "run time of WebBench over the devices (Kim et al. 2012, Figure 4)",
-        rows: Rows::Measured(kim_devices::webbench),
-    },
-    Paper {
-        id: "kim-f5",
-        title: "run time of popular apps over the devices (Kim et al. 2012, Figure 5)",
-        rows: Rows::Measured(kim_devices::apps),
-    },
-    Paper {
-        id: "kim-f6",
-        title: "WebBench's sequential and random I/O over time (Kim et al. 2012, Figure 6)",
-        rows: Rows::Measured(kim_io::over_time),
-    },
-    Paper {
-        id: "kim-f7",
-        title: "what the browser keeps after WebBench (Kim et al. 2012, Figure 7)",
-        rows: Rows::Measured(kim_io::store),
-    },
-    Paper {
-        id: "kim-f8",
-        title: "how the web cache and the databases are written (Kim et al. 2012, Figure 8)",
-        rows: Rows::Measured(kim_io::by_place),
-    },
-    Paper {
-        id: "kim-f9",
-        title: "launch times over the devices and in memory (Kim et al. 2012, Figure 9)",
-        rows: Rows::Measured(kim_launch::rows),
-    },
-    Paper {
-        id: "kim-f10",
-        title: "background I/O over two hours (Kim et al. 2012, Figure 10)",
-        rows: Rows::Measured(kim_background::rows),
-    },
-    Paper {
-        id: "kim-f11",
-        title: "processor time of WebBench over the devices (Kim et al. 2012, Figure 11)",
-        rows: Rows::Measured(kim_cpu::over_devices),
-    },
-    Paper {
-        id: "kim-f12",
-        title: "processor time of WebBench on a fast and a slow card (Kim et al. 2012, Figure 12)",
-        rows: Rows::Measured(kim_cpu::fast_and_slow),
-    },
-    Paper {
-        id: "kim-f13",
-        title: "what if cache, databases or all were in memory, or nothing synced (Kim et al. 2012, Figure 13)",
-        rows: Rows::Measured(kim_fixes::what_if),
-    },
-    Paper {
-        id: "kim-f14",
-        title: "pilot fixes (Kim et al. 2012, Figure 14)",
-        rows: Rows::Measured(kim_fixes::pilot),
-    },
-    Paper {
-        id: "kim-f15",
-        title: "throughput against the write address range (Kim et al. 2012, Figure 15)",
-        rows: Rows::Computed(kim_f15::rows),
-    },
-    Paper {
-        id: "courville-t1",
-        title: "reads for each write of thirteen workloads (Courville, Chen, Table I)",
-        rows: Rows::Measured(courville::ratios),
-    },
-    Paper {
-        id: "courville-t2",
-        title: "requests, bytes and time between flushes (Courville, Chen, Table II)",
-        rows: Rows::Measured(courville::flush_gaps),
-    },
-    Paper {
-        id: "courville-t3",
-        title: "requests, duration and share of the run time (Courville, Chen, Table III)",
-        rows: Rows::Measured(courville::requests),
-    },
-    Paper {
-        id: "courville-f2",
-        title: "sizes and latencies of requests (Courville, Chen, Figure 2)",
-        rows: Rows::Measured(courville::sizes_and_latencies),
-    },
-    Paper {
-        id: "courville-f3",
-        title: "latency against size (Courville, Chen, Figure 3)",
-        rows: Rows::Measured(courville::latency_by_size),
-    },
-    Paper {
-        id: "courville-f4",
-        title: "places over time (Courville, Chen, Figure 4)",
-        rows: Rows::Measured(courville::places_over_time),
-    },
-    Paper {
-        id: "courville-f5",
-        title: "requests between flushes (Courville, Chen, Figure 5)",
-        rows: Rows::Measured(courville::requests_between_flushes),
-    },
-    Paper {
-        id: "courville-f6",
-        title: "places that are written again (Courville, Chen, Figure 6)",
-        rows: Rows::Measured(courville::rewritten_places),
-    },
-    Paper {
-        id: "courville-f7",
-        title: "how much of the run time is storage, by group (Courville, Chen, Figure 7)",
-        rows: Rows::Measured(courville::groups),
-    },
-    Paper {
-        id: "smartio-f3",
-        title: "iowait (Nguyen et al. 2015, Figure 3)",
-        rows: Rows::Measured(smartio_iowait::share),
-    },
-    Paper {
-        id: "smartio-f4",
-        title: "slowdown of reads and writes beside each other (Nguyen et al. 2015, Figures 4 and 11)",
-        rows: Rows::Measured(smartio_slowdown::rows),
-    },
-    Paper {
-        id: "smartio-f7",
-        title: "speedup of processes at once, under models of the schedulers (Nguyen et al. 2015, Figure 7)",
-        rows: Rows::Computed(smartio_schedulers::speedup_rows),
-    },
-    Paper {
-        id: "smartio-alg-6.1",
-        title: "which queue SmartIO serves (Nguyen et al. 2015, Algorithm 6.1)",
-        rows: Rows::Computed(smartio_schedulers::dispatch_rows),
-    },
-    Paper {
-        id: "smartio-alg-6.2",
-        title: "how much of a queue may be in flight (Nguyen et al. 2015, Algorithm 6.2)",
-        rows: Rows::Computed(smartio_schedulers::may_dispatch_rows),
-    },
-    Paper {
-        id: "smartio-f11",
-        title: "slowdowns under models of CFQ and SmartIO (Nguyen et al. 2015, Figures 4 and 11)",
-        rows: Rows::Computed(smartio_schedulers::slowdown_rows),
-    },
-    Paper {
-        id: "smartio-f12",
-        title: "mixed workloads under models of four schedulers (Nguyen et al. 2015, Figure 12)",
-        rows: Rows::Computed(smartio_schedulers::comparison_rows),
-    },
-    Paper {
-        id: "smartio-f10",
-        title: "iowait and launches with SmartIO, with the gains of Figure 13 (Nguyen et al. 2015, sections 7.1 and 7.4)",
-        rows: Rows::Measured(smartio_apps::rows),
-    },
-    Paper {
-        id: "smartio-f13",
-        title: "launches of forty apps, cold and warm (Nguyen et al. 2015, Figure 13 and section 7.4)",
-        rows: Rows::Measured(smartio_launch::rows),
-    },
-    Paper {
-        id: "smartio-f14",
-        title: "an estimate of power with SmartIO (Nguyen et al. 2015, Figure 14 and section 7.4)",
-        rows: Rows::Measured(smartio_power::rows),
-    },
-    Paper {
-        id: "smartio-f15",
-        title: "what a user of Facebook feels (Nguyen et al. 2015, Figure 15 and section 7.5)",
-        rows: Rows::Measured(smartio_facebook::rows),
-    },
-    Paper {
-        id: "bfuse-t1",
-        title: "file systems of six phones (Jeong, Won 2014, Table 1)",
-        rows: Rows::Computed(bfuse_phones::rows),
-    },
-    Paper {
-        id: "bfuse-f2",
-        title: "what each layer leaves of the device; with Figure 3 and Table 2 (Jeong, Won 2014)",
-        rows: Rows::Computed(bfuse_stack::layers),
-    },
-    Paper {
-        id: "bfuse-f4",
-        title: "what a camcorder and a gallery do to the user partition (Jeong, Won 2014, Figure 4)",
-        rows: Rows::Measured(bfuse_apps::rows),
-    },
-    Paper {
-        id: "bfuse-f6",
-        title: "throughput and, Figure 7, context switches against the FUSE I/O unit (Jeong, Won 2014)",
-        rows: Rows::Computed(bfuse_stack::io_unit),
-    },
-    Paper {
-        id: "bfuse-f10",
-        title: "the buffer over its size, with and without its thread, and the interval (Jeong, Won 2014, Figure 10)",
-        rows: Rows::Computed(bfuse_stack::buffer),
-    },
-    Paper {
-        id: "bfuse-f11",
-        title: "what reaches the device over the size of the buffer; with Figure 12 (Jeong, Won 2014, Figure 11)",
-        rows: Rows::Computed(bfuse_stack::reaching),
-    },
-    Paper {
-        id: "bfuse-t3",
-        title: "write calls and device requests on five file systems, scaled to our file (Jeong, Won 2014, Table 3)",
-        rows: Rows::Computed(bfuse_stack::calls),
-    },
-    Paper {
-        id: "bfuse-f17",
-        title: "schedulers, file systems, options; with Figures 13 to 16 (Jeong, Won 2014)",
-        rows: Rows::Computed(bfuse_matrix::rows),
-    },
+use Rows::{Computed, Measured};
+
+/// One table or figure: its id, its place in the study, its title, and its rows.
+type Paper = (&'static str, &'static str, &'static str, Rows);
+
+const KIM: [Paper; 17] = [
+    ("kim-t2", "Table II", "rates of the links to the phone", Measured(kim_network::rows)),
+    ("kim-t3", "Table III", "raw performance of eight cards", Computed(kim_t3::rows)),
+    ("kim-t4", "Table IV", "apps that are installed, and their sizes", Measured(kim_apps::installed)),
+    ("kim-t5", "Table V", "bytes written and read, sequential and random", Measured(kim_io::breakdown)),
+    ("kim-t6", "Table VI", "bytes that ten launches move", Measured(kim_apps::launched)),
+    ("kim-f4", "Figure 4", "run time of WebBench over the devices", Measured(kim_devices::webbench)),
+    ("kim-f5", "Figure 5", "run time of popular apps over the devices", Measured(kim_devices::apps)),
+    ("kim-f6", "Figure 6", "WebBench's sequential and random I/O over time", Measured(kim_io::over_time)),
+    ("kim-f7", "Figure 7", "what the browser keeps after WebBench", Measured(kim_io::store)),
+    ("kim-f8", "Figure 8", "how the web cache and the databases are written", Measured(kim_io::by_place)),
+    ("kim-f9", "Figure 9", "launch times over the devices and in memory", Measured(kim_launch::rows)),
+    ("kim-f10", "Figure 10", "background I/O over two hours", Measured(kim_background::rows)),
+    ("kim-f11", "Figure 11", "processor time of WebBench over the devices", Measured(kim_cpu::over_devices)),
+    (
+        "kim-f12",
+        "Figure 12",
+        "processor time of WebBench on a fast and a slow card",
+        Measured(kim_cpu::fast_and_slow),
+    ),
+    (
+        "kim-f13",
+        "Figure 13",
+        "what if cache, databases or all were in memory, or nothing synced",
+        Measured(kim_fixes::what_if),
+    ),
+    ("kim-f14", "Figure 14", "pilot fixes", Measured(kim_fixes::pilot)),
+    ("kim-f15", "Figure 15", "throughput against the write address range", Computed(kim_f15::rows)),
+];
+
+const COURVILLE: [Paper; 9] = [
+    ("courville-t1", "Table I", "reads for each write of thirteen workloads", Measured(courville::ratios)),
+    ("courville-t2", "Table II", "requests, bytes and time between flushes", Measured(courville::flush_gaps)),
+    (
+        "courville-t3",
+        "Table III",
+        "requests, duration and share of the run time",
+        Measured(courville::requests),
+    ),
+    ("courville-f2", "Figure 2", "sizes and latencies of requests", Measured(courville::sizes_and_latencies)),
+    ("courville-f3", "Figure 3", "latency against size", Measured(courville::latency_by_size)),
+    ("courville-f4", "Figure 4", "places over time", Measured(courville::places_over_time)),
+    ("courville-f5", "Figure 5", "requests between flushes", Measured(courville::requests_between_flushes)),
+    ("courville-f6", "Figure 6", "places that are written again", Measured(courville::rewritten_places)),
+    (
+        "courville-f7",
+        "Figure 7",
+        "how much of the run time is storage, by group",
+        Measured(courville::groups),
+    ),
+];
+
+const SMARTIO: [Paper; 11] = [
+    ("smartio-f3", "Figure 3", "iowait", Measured(smartio_iowait::share)),
+    (
+        "smartio-f4",
+        "Figures 4 and 11",
+        "slowdown of reads and writes beside each other",
+        Measured(smartio_slowdown::rows),
+    ),
+    (
+        "smartio-f7",
+        "Figure 7",
+        "speedup of processes at once, under models of the schedulers",
+        Computed(smartio_schedulers::speedup_rows),
+    ),
+    (
+        "smartio-alg-6.1",
+        "Algorithm 6.1",
+        "which queue SmartIO serves",
+        Computed(smartio_schedulers::dispatch_rows),
+    ),
+    (
+        "smartio-alg-6.2",
+        "Algorithm 6.2",
+        "how much of a queue may be in flight",
+        Computed(smartio_schedulers::may_dispatch_rows),
+    ),
+    (
+        "smartio-f11",
+        "Figures 4 and 11",
+        "slowdowns under models of CFQ and SmartIO",
+        Computed(smartio_schedulers::slowdown_rows),
+    ),
+    (
+        "smartio-f12",
+        "Figure 12",
+        "mixed workloads under models of four schedulers",
+        Computed(smartio_schedulers::comparison_rows),
+    ),
+    (
+        "smartio-f10",
+        "sections 7.1 and 7.4",
+        "iowait and launches with SmartIO, with the gains of Figure 13",
+        Measured(smartio_apps::rows),
+    ),
+    (
+        "smartio-f13",
+        "Figure 13 and section 7.4",
+        "launches of forty apps, cold and warm",
+        Measured(smartio_launch::rows),
+    ),
+    (
+        "smartio-f14",
+        "Figure 14 and section 7.4",
+        "an estimate of power with SmartIO",
+        Measured(smartio_power::rows),
+    ),
+    (
+        "smartio-f15",
+        "Figure 15 and section 7.5",
+        "what a user of Facebook feels",
+        Measured(smartio_facebook::rows),
+    ),
+];
+
+const BFUSE: [Paper; 8] = [
+    ("bfuse-t1", "Table 1", "file systems of six phones", Computed(bfuse_phones::rows)),
+    (
+        "bfuse-f2",
+        "",
+        "what each layer leaves of the device; with Figure 3 and Table 2",
+        Computed(bfuse_stack::layers),
+    ),
+    (
+        "bfuse-f4",
+        "Figure 4",
+        "what a camcorder and a gallery do to the user partition",
+        Measured(bfuse_apps::rows),
+    ),
+    (
+        "bfuse-f6",
+        "",
+        "throughput and, Figure 7, context switches against the FUSE I/O unit",
+        Computed(bfuse_stack::io_unit),
+    ),
+    (
+        "bfuse-f10",
+        "Figure 10",
+        "the buffer over its size, with and without its thread, and the interval",
+        Computed(bfuse_stack::buffer),
+    ),
+    (
+        "bfuse-f11",
+        "Figure 11",
+        "what reaches the device over the size of the buffer; with Figure 12",
+        Computed(bfuse_stack::reaching),
+    ),
+    (
+        "bfuse-t3",
+        "Table 3",
+        "write calls and device requests on five file systems, scaled to our file",
+        Computed(bfuse_stack::calls),
+    ),
+    (
+        "bfuse-f17",
+        "",
+        "schedulers, file systems, options; with Figures 13 to 16",
+        Computed(bfuse_matrix::rows),
+    ),
+];
+
+/// The tables and figures by study.
+const PAPERS: [(&str, &[Paper]); 4] = [
+    ("Kim et al. 2012", &KIM),
+    ("Courville, Chen", &COURVILLE),
+    ("Nguyen et al. 2015", &SMARTIO),
+    ("Jeong, Won 2014", &BFUSE),
 ];
 
 /// The result of a paper's rows.
 #[derive(Serialize)]
 struct Outcome {
     id: &'static str,
-    title: &'static str,
+    title: String,
     counts: Counts,
     /// The command lines that were measured for the rows.
     commands: Vec<String>,
@@ -300,7 +241,7 @@ struct Outcome {
 }
 
 /// Number of rows by verdict. Only rows that no fit used count as agreeing or differing.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Counts {
     agree: usize,
     differ: usize,
@@ -309,6 +250,13 @@ struct Counts {
 }
 
 impl Counts {
+    fn sentence(&self) -> String {
+        let Counts { agree, differ, cannot, used_in_fit } = self;
+        format!(
+            "Of what no fit used, {agree} agree, {differ} differ, {cannot} cannot be had here; {used_in_fit} were used in a fit."
+        )
+    }
+
     fn of(rows: &[Row]) -> Counts {
         let count =
             |verdict| rows.iter().filter(|row| !row.used_in_fit() && row.verdict() == verdict).count();
@@ -321,7 +269,6 @@ impl Counts {
     }
 }
 
-/// The options of `cargo studies paper`.
 #[derive(Args)]
 pub struct Arguments {
     /// Print these tables and figures, or `all` (default: those that models and files alone can show).
@@ -350,31 +297,35 @@ pub struct Arguments {
     html: Option<PathBuf>,
 }
 
-fn ids() -> Vec<&'static str> {
-    ["all"].into_iter().chain(PAPERS.iter().map(|paper| paper.id)).collect()
+/// All tables and figures, each with the name of its study.
+fn papers() -> impl Iterator<Item = (&'static str, &'static Paper)> {
+    PAPERS.iter().flat_map(|(study, papers)| papers.iter().map(|paper| (*study, paper)))
 }
 
-/// Prints the wanted tables and figures.
+fn ids() -> Vec<&'static str> {
+    ["all"].into_iter().chain(papers().map(|(_, (id, ..))| *id)).collect()
+}
+
 pub fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { ids: wanted, full, on, guest, cpu, fonio, json: as_json, html } = arguments;
     let all = wanted.iter().any(|id| id == "all");
-    let computed = |paper: &Paper| matches!(paper.rows, Rows::Computed(_));
-    let chosen = |paper: &&Paper| {
-        all || wanted.iter().any(|id| id == paper.id) || (wanted.is_empty() && computed(paper))
-    };
-    let published = published()?;
+    let is_computed = |rows: Rows| matches!(rows, Computed(_));
+    let published = Published::read()?;
     let mut runs = Runs::new(*full, cpu.clone(), on.clone(), guest.clone(), fonio.clone());
     let mut outcomes = Vec::new();
-    for paper in PAPERS.iter().filter(chosen) {
-        let rows = match paper.rows {
-            Rows::Computed(rows) | Rows::Measured(rows) => rows(&published, &mut runs),
-        };
-        let rows = rows.with_context(|| format!("{} could not be made", paper.id))?;
+    for (study, &(id, place, title, rows)) in papers() {
+        if !all && !wanted.iter().any(|wanted| wanted == id) && !(wanted.is_empty() && is_computed(rows)) {
+            continue;
+        }
+        let (Computed(make) | Measured(make)) = rows;
+        let rows = make(&published, &mut runs).with_context(|| format!("{id} could not be made"))?;
+        let comma = if place.is_empty() { "" } else { ", " };
+        let title = format!("{title} ({study}{comma}{place})");
         let counts = Counts::of(&rows);
-        let outcome = Outcome { id: paper.id, title: paper.title, counts, commands: runs.commands(), rows };
+        let outcome = Outcome { id, title, counts, commands: runs.commands(), rows };
         if !*as_json {
             show(&outcome);
-            keep(&outcome, &command_line(arguments, paper.id), on.is_none() && cpu.is_none())?;
+            keep(&outcome, &command_line(arguments, id), on.is_none() && cpu.is_none())?;
         }
         outcomes.push(outcome);
     }
@@ -384,7 +335,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if *as_json {
         println!("{}", serde_json::to_string_pretty(&outcomes)?);
     } else if wanted.is_empty() && !all {
-        let left: Vec<&str> = PAPERS.iter().filter(|paper| !computed(paper)).map(|paper| paper.id).collect();
+        let left = papers().filter(|(_, (.., rows))| !is_computed(*rows)).map(|(_, (id, ..))| *id);
+        let left: Vec<&str> = left.collect();
         println!(
             "Measured on emulated devices, as root, when named (`all` names them all): {}.",
             left.join(", ")
@@ -393,7 +345,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the command line that prints one table or figure.
 fn command_line(arguments: &Arguments, id: &str) -> String {
     let mut line = format!("cargo studies paper {id}");
     for (option, value) in [("--on", &arguments.on), ("--in", &arguments.guest), ("--cpu", &arguments.cpu)] {
@@ -406,7 +357,7 @@ fn command_line(arguments: &Arguments, id: &str) -> String {
 fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
     let id = format!("paper-{}", outcome.id);
     let columns = ["", "published", "ours", "each run", "verdict", "why"];
-    let mut result = StudyResult::begin(&id, outcome.title, command, &columns)?;
+    let mut result = StudyResult::begin(&id, &outcome.title, command, &columns)?;
     result.rows = outcome.rows.iter().map(Row::kept).collect();
     result.remark = outcome.remark();
     result.keep(is_complete)?;
@@ -445,21 +396,15 @@ fn kernel(value: &str) -> Result<String> {
     Ok(value.to_owned())
 }
 
-/// Writes the page.
 fn write_page(outcomes: &[Outcome], file: &Path) -> Result<()> {
-    let papers: Vec<page::Paper> = serde_json::from_value(serde_json::to_value(outcomes)?)?;
     let mut out =
         BufWriter::new(File::create(file).with_context(|| format!("cannot make {}", file.display()))?);
-    fonio_report::render_html(&page::document(&papers), &mut out)?;
+    fonio_report::render_html(&page::document(outcomes), &mut out)?;
     out.flush().with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn show(outcome: &Outcome) {
-    let Counts { agree, differ, cannot, used_in_fit } = outcome.counts;
-    println!("{}: {}", outcome.id, outcome.title);
-    println!(
-        "Of what no fit used, {agree} agree, {differ} differ, {cannot} cannot be had here; {used_in_fit} were used in a fit."
-    );
+    println!("{}: {}\n{}", outcome.id, outcome.title, outcome.counts.sentence());
     for command in &outcome.commands {
         println!("Measured by: {command}");
     }
@@ -486,9 +431,9 @@ mod tests {
     /// The simulator has its own copy of the cards' numbers, because it does no I/O; both must be the same.
     #[test]
     fn the_published_numbers_are_the_simulators() {
-        let published = published().expect("the file is in the repository");
-        assert_eq!(published.kim.card.len(), fonio_sim::published::CARDS.len());
-        for (card, known) in published.kim.card.iter().zip(&fonio_sim::published::CARDS) {
+        let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();
+        assert_eq!(cards.len(), fonio_sim::published::CARDS.len());
+        for (card, known) in cards.iter().zip(&fonio_sim::published::CARDS) {
             assert_eq!(card.name, known.name);
             for (ours, theirs) in [(card.phone_mb_s, known.phone), (card.desktop_mb_s, known.desktop)] {
                 assert_eq!(
@@ -534,18 +479,18 @@ mod tests {
     /// The measured papers need root and minutes.
     #[test]
     fn every_computed_paper_has_rows() {
-        let published = published().expect("the file is in the repository");
-        for paper in PAPERS {
-            if let Rows::Computed(rows) = paper.rows {
+        let published = Published::read().unwrap();
+        for (_, (id, .., rows)) in papers() {
+            if let Computed(rows) = rows {
                 let mut runs = Runs::new(false, None, None, None, None);
-                assert!(!rows(&published, &mut runs).expect("it runs").is_empty(), "{}", paper.id);
+                assert!(!rows(&published, &mut runs).expect("it runs").is_empty(), "{id}");
             }
         }
     }
 
     #[test]
     fn ids_are_unique() {
-        let ids: std::collections::BTreeSet<&str> = PAPERS.iter().map(|paper| paper.id).collect();
-        assert_eq!(ids.len(), PAPERS.len());
+        let all = ids();
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
     }
 }

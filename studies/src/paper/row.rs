@@ -27,7 +27,7 @@ pub(super) const RUNS_MIN: usize = 3;
 pub(super) struct Row {
     what: String,
     #[serde(flatten)]
-    said: Said,
+    pub(super) said: Said,
     /// Whether a published number had a part in ours, so that agreement proves nothing.
     used_in_fit: bool,
     verdict: Verdict,
@@ -41,7 +41,7 @@ pub(super) struct Row {
 /// The study's value and ours.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum Said {
+pub(super) enum Said {
     /// Numbers of the same unit.
     Number {
         published: f64,
@@ -172,6 +172,12 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
 /// Returns the distance of two ratios as the larger over the smaller.
 fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
+}
+
+/// Formats a number with as many digits as were published.
+pub(super) fn as_published(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// Formats the spread of an effect's runs.
@@ -332,17 +338,12 @@ impl Row {
     pub(super) fn published(&self) -> String {
         match &self.said {
             Said::Number { published, unit, decimals, .. } => {
-                let text = format!("{published:.decimals$}");
-                // Shown with as many digits as were published.
-                let text =
-                    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-                format!("{text} {unit}")
+                format!("{} {unit}", as_published(*published, *decimals))
             }
             Said::Statement { published, .. } => published.clone(),
         }
     }
 
-    /// Returns the row of a result.
     pub(super) fn kept(&self) -> results::Row {
         let (unit, decimals) = match self.said {
             Said::Number { unit, decimals, .. } => (unit, decimals),

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_analysis::requests::sizes::SizeRow;
 use fonio_analysis::{Analysis, Distribution, Group};
-use fonio_bench::result::Benchmark;
-use fonio_experiment::{Layers, RunFigures, Series, VariationResult};
+use fonio_experiment::{RunFigures, Series, VariationResult};
 use fonio_host::Filesystem;
 use fonio_report::json::Report;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::measured::Measured;
 use super::row::RUNS_MIN;
@@ -36,8 +36,8 @@ pub(super) struct Runs {
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
-    layers: BTreeMap<String, Rc<Layers>>,
-    interference: BTreeMap<String, Rc<Benchmark>>,
+    /// The answers of `fonio bench` by command.
+    benchmarks: BTreeMap<String, Value>,
     /// The commands since the last call of [`Runs::commands`].
     commands: Vec<String>,
 }
@@ -72,7 +72,6 @@ impl At {
 
 /// Finds setups by name.
 pub(super) trait Named {
-    /// Returns the setup of this name.
     fn named(&self, name: &str) -> Result<&VariationResult>;
 }
 
@@ -85,13 +84,10 @@ impl Named for Series {
 
 /// Figures of a setup's runs.
 pub(super) trait OfRuns {
-    /// Returns the first run.
     fn first(&self) -> Result<&RunFigures>;
 
-    /// Returns a figure of each run.
     fn each(&self, figure: impl Fn(&RunFigures) -> Option<f64>) -> Measured;
 
-    /// Returns the seconds of each run.
     fn wall_s(&self) -> Measured {
         self.each(|run| Some(run.wall_s))
     }
@@ -128,7 +124,6 @@ impl OfGroup for Analysis {
 
 /// Bytes of one op, sequential and random.
 pub(super) trait Split {
-    /// Returns all bytes.
     fn bytes(&self) -> u64;
 
     /// Returns the random bytes, counted by pages of 4 KiB: only the first page of a request can be random.
@@ -189,36 +184,23 @@ impl Runs {
         Ok(found)
     }
 
-    /// Runs `fonio bench layers` with these arguments.
-    pub(super) fn layers(&mut self, arguments: &[&str], at: &At) -> Result<Rc<Layers>> {
-        let mut words = vec!["bench", "layers"];
+    /// Runs a verb of `fonio bench` with these arguments.
+    pub(super) fn bench<T: DeserializeOwned>(
+        &mut self,
+        verb: &str,
+        arguments: &[&str],
+        at: &At,
+    ) -> Result<T> {
+        let mut words = vec!["bench", verb];
         words.extend_from_slice(arguments);
         words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
         let command = format!("fonio {}", words.join(" "));
-        if let Some(known) = self.layers.get(&command) {
-            return Ok(Rc::clone(known));
+        if !self.benchmarks.contains_key(&command) {
+            self.commands.push(command.clone());
+            let answer = self.asked(&words.into_iter().map(OsStr::new).collect::<Vec<_>>())?;
+            self.benchmarks.insert(command.clone(), answer);
         }
-        self.commands.push(command.clone());
-        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
-        let layers: Rc<Layers> = Rc::new(self.asked(&words)?);
-        self.layers.insert(command, Rc::clone(&layers));
-        Ok(layers)
-    }
-
-    /// Runs `fonio bench interference` with these arguments.
-    pub(super) fn interference(&mut self, arguments: &[&str], at: &At) -> Result<Rc<Benchmark>> {
-        let mut words = vec!["bench", "interference"];
-        words.extend_from_slice(arguments);
-        words.extend(at.guest.iter().flat_map(|guest| ["--in", guest]));
-        let command = format!("fonio {}", words.join(" "));
-        if let Some(known) = self.interference.get(&command) {
-            return Ok(Rc::clone(known));
-        }
-        self.commands.push(command.clone());
-        let words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
-        let found: Rc<Benchmark> = Rc::new(self.asked(&words)?);
-        self.interference.insert(command, Rc::clone(&found));
-        Ok(found)
+        Ok(serde_json::from_value(self.benchmarks[&command].clone())?)
     }
 
     /// Returns the number of runs that an effect needs: fewer runs show none.

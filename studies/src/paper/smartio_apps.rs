@@ -17,27 +17,31 @@ const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const WHY: &str = "the guest's processor is busy for most of the time, and an installer writes beside";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let (iowait, delay) = (&published.smartio.iowait, &published.smartio.app_delay);
+    let cold = published.numbers("smartio.app_delay.cold_launch")?;
+    let s5 = published.number("smartio.iowait.reduction_percent.samsung_s5")?;
     let found = runs.applications(&applications::FORTY_APPS)?;
     let kernel = |of: fn(&applications::Measured) -> &Vec<f64>| ratio(&found, of);
     let model = |name: &str| Ok::<_, anyhow::Error>(Measured::runs(found.of(name)?.model_read_s.clone()));
     let left = |percent: f64| 1.0 - percent / 100.0;
-    let s5 = iowait.reduction_percent.get("samsung_s5").context("the S5 has a published reduction")?;
-    let cold = &delay.cold_launch;
     // The models' author had read the study.
     let models = model("smartio")?.over(&model("cfq")?).shaped(true);
     Ok(vec![
-        TIMES.effect("iowait, SmartIO over BFQ", left(*s5), &kernel(|of| &of.iowait_ticks)?, WHY),
-        TIMES.effect("cold launches, SmartIO over BFQ", left(cold.mean), &kernel(|of| &of.launches_s)?, WHY),
+        TIMES.effect("iowait, SmartIO over BFQ", left(s5), &kernel(|of| &of.iowait_ticks)?, WHY),
+        TIMES.effect(
+            "cold launches, SmartIO over BFQ",
+            left(cold["mean"]),
+            &kernel(|of| &of.launches_s)?,
+            WHY,
+        ),
         TIMES.effect(
             "their waits for storage, SmartIO over BFQ",
-            left(cold.disk_io_part_mean),
+            left(cold["disk_io_part_mean"]),
             &kernel(|of| &of.blocked_s)?,
             "the program also waits for its own syncs, which no scheduler can shorten",
         ),
         TIMES.effect(
             "a read of theirs, SmartIO over CFQ, by models",
-            left(cold.disk_io_part_mean),
+            left(cold["disk_io_part_mean"]),
             &models,
             "the recorded programs wait for most reads one by one",
         ),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 
 use super::measured::Measured;
-use super::published::{Facebook, Published};
+use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 use super::smartio_apps::ratio;
@@ -26,7 +26,8 @@ const WHY: &str =
     "what the app computes is not published; phones with slower processors than the S5 take longer still";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.facebook_s;
+    let cold: BTreeMap<String, [f64; 2]> = published.at("smartio.facebook_s.cold_launch")?;
+    let timeline: BTreeMap<String, [f64; 2]> = published.at("smartio.facebook_s.timeline")?;
     let mut rows = Vec::new();
     for (phone, profile) in PHONES {
         let series =
@@ -36,22 +37,21 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let launch = Measured::once(run.phases_s.get("launch").copied()).shaped(fitted);
         let drags = Measured::once(run.spans_s.get("drag").map(|seconds| seconds / DRAGS));
         let with_cfq = |times: &BTreeMap<String, [f64; 2]>| times.get(phone).map(|[cfq, _]| *cfq);
-        if let Some(seconds) = with_cfq(&told.cold_launch) {
+        if let Some(seconds) = with_cfq(&cold) {
             rows.push(SECONDS.row(format!("{phone}, cold launch"), seconds, &launch, WHY));
         }
-        if let Some(seconds) = with_cfq(&told.timeline) {
+        if let Some(seconds) = with_cfq(&timeline) {
             rows.push(SECONDS.row(format!("{phone}, timeline"), seconds, &drags, WHY));
         }
     }
-    rows.extend(gains(told, runs)?);
+    rows.extend(gains(cold[FITTED], runs)?);
     Ok(rows)
 }
 
 /// Returns SmartIO's gains in a guest during an installation and a backup; BFQ stands for CFQ. In the study,
 /// the app ran alone; then, it would have no write to wait for.
-fn gains(told: &Facebook, runs: &mut Runs) -> Result<Vec<Row>> {
+fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
-    let [cfq, smartio] = told.cold_launch.get(FITTED).context("the S5 has a published launch")?;
     let launch = ratio(&found, |of| &of.launches_s)?;
     let drags = ratio(&found, |of| &of.spans_s)?.value().context("each round has a value")?;
     Ok(vec![

@@ -14,8 +14,8 @@ const DEVICE: &str = "samsung_s5";
 const WORKLOADS: [&str; 4] = ["facebook", "email", "messages", "pulse"];
 
 pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.iowait;
-    let [least, most] = told.share_range_percent;
+    let [least, most]: [f64; 2] = published.at("smartio.iowait.share_range_percent")?;
+    let s5 = published.number("smartio.iowait.s5_percent_of_active")?;
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         let series = runs.run(&[workload, "--on", DEVICE, "--link", "usb", "--runs", "1"])?;
@@ -24,7 +24,7 @@ pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         })?;
         rows.push(Row::within(
             workload,
-            format!("{least:.0} to {most:.0} % on 40 % of the phones, S5 {} %", told.s5_percent_of_active),
+            format!("{least:.0} to {most:.0} % on 40 % of the phones, S5 {s5} %"),
             |percent| format!("{percent:.0} %"),
             (&percent, least..=most),
             "one app that writes while nothing else runs waits more of its time than a phone does over days",

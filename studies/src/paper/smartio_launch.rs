@@ -16,7 +16,7 @@ const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
 const RATIO: Quantity = Quantity::new("reads to a write", 1, 1.5, 0.0);
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.app_delay;
+    let told = |figure: &str| published.number(&format!("smartio.app_delay.{figure}"));
     let series = runs.run(&[WORKLOAD, "--on", DEVICE, "--scheduler", "bfq", "--runs", &Runs::repeat()])?;
     let variation = series.named(DEVICE)?;
     let phase = |name: &str| variation.each(|run| run.phases_s.get(name).copied());
@@ -30,13 +30,13 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(vec![
         TIMES.effect(
             "warm launches",
-            1.0 / (1.0 - told.warm_over_cold_percent_less / 100.0),
+            1.0 / (1.0 - told("warm_over_cold_percent_less")? / 100.0),
             &warm,
             "what an app computes is the same warm and cold, and is not in the workload",
         ),
         RATIO.row(
             "requests of launches",
-            told.launch_reads_over_writes,
+            told("launch_reads_over_writes")?,
             &ratio,
             "what an app writes while it is launched is not published",
         ),

@@ -39,7 +39,7 @@ const WHY: &str = "in this estimate, a shorter run with the same work takes less
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&FORTY_APPS)?;
-    let told = 1.0 - published.smartio.app_delay.power_mean / 100.0;
+    let told = 1.0 - published.number("smartio.app_delay.power_mean")? / 100.0;
     let mut rows = Vec::new();
     for (speed, cpu_active) in ["highest", "lowest"].into_iter().zip(S5.cpu_active) {
         let of = |name: &str, value: fn(f64, f64) -> f64| {

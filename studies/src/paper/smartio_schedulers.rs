@@ -6,54 +6,18 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use fonio_core::statistics::sample::mean;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::measure::Order;
 use fonio_sim::profile::Profile;
-use fonio_sim::scheduler::smartio::{QUEUES, Settings, SmartIo};
+use fonio_sim::scheduler::smartio::{QUEUES, SmartIo, Tunables};
 use fonio_sim::scheduler::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 use fonio_sim::study::Setup;
-use serde::Deserialize;
 
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row, Verdict};
 use super::runs::Runs;
-use super::smartio_slowdown::Slowdowns;
-
-/// The published numbers of the scheduler.
-#[derive(Deserialize)]
-pub(super) struct SchedulerNumbers {
-    real_time_queues: usize,
-    best_effort_queues: usize,
-    idle_queues: usize,
-    time_slice_ms: u64,
-    quantum: usize,
-}
-
-/// Numbers of processes with the best speedup, and that speedup.
-#[derive(Deserialize)]
-pub(super) struct Concurrency {
-    s5: BTreeMap<String, u32>,
-    s5_speedup: BTreeMap<String, f64>,
-    razr: BTreeMap<String, u32>,
-    tried: Vec<u32>,
-}
-
-/// Seconds to complete a mixed workload, by scheduler.
-#[derive(Deserialize)]
-pub(super) struct Comparison {
-    read_10_percent: BTreeMap<String, f64>,
-    read_50_percent: BTreeMap<String, f64>,
-    faster_than_cfq_percent: Gains,
-}
-
-#[derive(Deserialize)]
-struct Gains {
-    seq_mean: f64,
-    seq_max: f64,
-    rand_mean: f64,
-    rand_max: f64,
-}
 
 /// The deviation that the models may have.
 const WITHIN: f64 = 1.15;
@@ -79,10 +43,17 @@ fn phone(name: &str) -> Result<Profile> {
 /// A scheduler of the study, with the limits that the study found for the phone.
 fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     match (policy, phone) {
-        (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Settings::RAZR)),
+        (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Tunables::RAZR)),
         _ => policy.scheduler(),
     }
 }
+
+/// The published slowdowns: phone, number of readers and of writers, table.
+pub(super) const SLOWDOWNS: [(&str, u32, &str); 3] = [
+    ("samsung_s5", 1, "smartio.s5_slowdown"),
+    ("samsung_s5", 4, "smartio.s5_slowdown_4x4"),
+    ("razr", 4, "smartio.razr_slowdown_4x4"),
+];
 
 /// The slowdowns of equal numbers of readers and writers on a phone, by kind of I/O.
 pub(super) fn slowdowns(
@@ -118,16 +89,13 @@ fn slowdowns_under(
 pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut within = BTreeMap::new();
-    for (policy, column) in [
-        (Policy::Cfq, Slowdowns::cfq as fn(&Slowdowns) -> &BTreeMap<String, f64>),
-        (Policy::SmartIo, Slowdowns::smartio),
-    ] {
-        for (name, processes, told) in Slowdowns::of_phones(published) {
+    for policy in [Policy::Cfq, Policy::SmartIo] {
+        for (name, processes, table) in SLOWDOWNS {
+            let told = published.numbers(&format!("{table}.{}", policy.name()))?;
             let ours = slowdowns(name, policy, processes)?;
             for (access, ..) in ACCESSES {
                 let what = format!("{name}, {processes} of each, {}, {access}", policy.name());
-                let told = column(told).get(access).with_context(|| format!("{what} is not published"))?;
-                let row = TIMES.row(what, *told, &ours[access], why(policy, name, processes, access));
+                let row = TIMES.row(what, told[access], &ours[access], why(policy, name, processes, access));
                 let counts: &mut [usize; 2] = within.entry(policy.name()).or_default();
                 counts[0] += usize::from(row.verdict() == Verdict::Agrees);
                 counts[1] += 1;
@@ -185,9 +153,12 @@ const ASSUMED: &str =
 /// The two numbers that the study gives about other phones: the maximum gain of reads and the maximum cost of
 /// writes.
 fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
-    let told = &published.smartio.s5_slowdown;
-    let gain = told.read_slowdown_gain_max.as_ref().context("no greatest gain is published")?;
-    let cost = told.write_slowdown_cost_max.as_ref().context("no greatest cost is published")?;
+    let told = |figure: &str| -> Result<(String, f64)> {
+        let of = |key| format!("smartio.s5_slowdown.{figure}.{key}");
+        Ok((published.at(&of("device"))?, published.number(&of("factor"))?))
+    };
+    let (gain_on, gain) = told("read_slowdown_gain_max")?;
+    let (cost_on, cost) = told("write_slowdown_cost_max")?;
     let cfq = slowdowns("nexus5", Policy::Cfq, 4)?;
     let smartio = slowdowns("nexus5", Policy::SmartIo, 4)?;
     // The study does not say whether it is that of sequential or of random writes.
@@ -196,14 +167,10 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let why =
         "writes are not slower here: all processes have the same size, so the writers end last in both cases";
     Ok([
-        TIMES.cannot(
-            format!("{}, less read slowdown", gain.device),
-            gain.factor,
-            "this phone has no profile",
-        ),
+        TIMES.cannot(format!("{gain_on}, less read slowdown"), gain, "this phone has no profile"),
         TIMES.row(
-            format!("{}, more write slowdown", cost.device),
-            cost.factor,
+            format!("{cost_on}, more write slowdown"),
+            cost,
             &Measured::once(greatest).shaped(true),
             why,
         ),
@@ -216,7 +183,7 @@ const HOLD: Nanos = Nanos(8_000_000);
 /// Slowdowns of one reader and one writer under SmartIO, if it held writes back after a read as CFQ idles.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
-        || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Settings { hold: HOLD, ..Settings::SAMSUNG_S5 })) };
+        || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
     let ours = slowdowns_under("samsung_s5", &held, 1)?;
     let row = |access: &str| {
         let times = ours[access].value().map_or_else(|| "-".to_owned(), |times| format!("{times:.2} times"));
@@ -228,22 +195,24 @@ fn held_rows() -> Result<Vec<Row>> {
 
 /// Figure 7: speedups of processes at once over the same one after the other.
 pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.concurrency;
+    let tried: Vec<u32> = published.at("smartio.concurrency.tried")?;
+    let s5_speedup = published.numbers("smartio.concurrency.s5_speedup")?;
     let mut rows = Vec::new();
-    for (name, best) in [("samsung_s5", &told.s5), ("razr", &told.razr)] {
+    for (name, best) in [("samsung_s5", "s5"), ("razr", "razr")] {
+        let best: BTreeMap<String, u32> = published.at(&format!("smartio.concurrency.{best}"))?;
         let profile = phone(name)?;
         let make = || scheduler(Policy::Cfq, name);
         let setup = Setup { profile: &profile, scheduler: &make, seed: SEEDS[0] };
         for (access, op, order) in ACCESSES {
-            let speedups = told.tried.iter().map(|processes| setup.speedup(op, order, *processes));
+            let speedups = tried.iter().map(|processes| setup.speedup(op, order, *processes));
             let speedups: Vec<f64> = speedups.collect::<Result<_, _>>()?;
-            let best = best.get(access).with_context(|| format!("no best number for {access}"))?;
-            let at = told.tried.iter().position(|tried| tried == best);
+            let best = best[access];
+            let at = tried.iter().position(|tried| *tried == best);
             let at = at.with_context(|| format!("{best} processes were not tried"))?;
             let what = format!("{name}, cfq, {best} processes, {access}");
             let ours = Measured::once(speedups[at]).shaped(true);
             let shown: Vec<String> = speedups.iter().map(|speedup| format!("{speedup:.2}")).collect();
-            let row = match told.s5_speedup.get(access) {
+            let row = match s5_speedup.get(access) {
                 Some(told) if name == "samsung_s5" => TIMES.row(what, *told, &ours, NO_PEAK),
                 _ => {
                     let is_best = speedups.iter().all(|speedup| *speedup <= speedups[at] * 1.01);
@@ -267,36 +236,34 @@ const COMPARED: [Policy; 4] = [Policy::SmartIo, Policy::Cfq, Policy::Deadline, P
 
 /// Figure 12: seconds to complete a mixed workload.
 pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.scheduler_comparison;
     let profile = phone("samsung_s5")?;
     let seconds = |policy: Policy, percent: u8, order: Order| -> Result<f64> {
         let make = || policy.scheduler();
         Ok(Setup { profile: &profile, scheduler: &make, seed: SEEDS[0] }.mixed(percent, order)?)
     };
     let mut rows = Vec::new();
-    for (percent, told) in [(10, &told.read_10_percent), (50, &told.read_50_percent)] {
+    for percent in [10, 50] {
+        let told = published.numbers(&format!("smartio.scheduler_comparison.read_{percent}_percent"))?;
         for policy in COMPARED {
             let what = format!("{}, {percent} % reads, sequential", policy.name());
-            let told = told.get(policy.name()).with_context(|| format!("{what} is not published"))?;
             let ours = Measured::once(seconds(policy, percent, Order::Sequential)?).shaped(true);
-            rows.push(SECONDS.row(what, *told, &ours, ONE_PROCESS));
+            rows.push(SECONDS.row(what, told[policy.name()], &ours, ONE_PROCESS));
         }
     }
-    let gains = &told.faster_than_cfq_percent;
-    for (name, order, mean, max) in [
-        ("sequential", Order::Sequential, gains.seq_mean, gains.seq_max),
-        ("random", Order::Random, gains.rand_mean, gains.rand_max),
-    ] {
+    let told = published.numbers("smartio.scheduler_comparison.faster_than_cfq_percent")?;
+    for (name, key, order) in [("sequential", "seq", Order::Sequential), ("random", "rand", Order::Random)] {
         let gain = |percent| -> Result<f64> {
             let [smartio, cfq] = [Policy::SmartIo, Policy::Cfq].map(|policy| seconds(policy, percent, order));
             Ok(100.0 * (1.0 - smartio? / cfq?))
         };
         let gains = (1..=10).map(|tenth| gain(10 * tenth)).collect::<Result<Vec<_>>>()?;
-        let ours_mean = gains.iter().sum::<f64>() / gains.len() as f64;
-        let ours_max = gains.iter().copied().fold(f64::MIN, f64::max);
-        for (of, told, ours) in [("mean", mean, ours_mean), ("greatest", max, ours_max)] {
+        let greatest = gains.iter().copied().fold(f64::MIN, f64::max);
+        for (of, key, ours) in [
+            ("mean", format!("{key}_mean"), mean(&gains)),
+            ("greatest", format!("{key}_max"), Some(greatest)),
+        ] {
             let what = format!("smartio over cfq, {name}, {of} gain");
-            rows.push(PERCENT.row(what, told, &Measured::once(ours).shaped(true), ONE_PROCESS));
+            rows.push(PERCENT.row(what, told[&key], &Measured::once(ours).shaped(true), ONE_PROCESS));
         }
     }
     Ok(rows)
@@ -307,9 +274,9 @@ const ONE_PROCESS: &str = "one process has all requests, so CFQ has one queue an
 
 /// Algorithm 6.1: which queue is served.
 pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.scheduler;
-    let queues = told.real_time_queues + told.best_effort_queues + told.idle_queues;
-    let slice = format!("{} ms", told.time_slice_ms);
+    let told: BTreeMap<String, u64> = published.at("smartio.scheduler")?;
+    let queues = told["real_time_queues"] + told["best_effort_queues"] + told["idle_queues"];
+    let slice = format!("{} ms", told["time_slice_ms"]);
     Ok(vec![
         Row::same("queues", &queues.to_string(), Some(&QUEUES.to_string()), true, ""),
         Row::same("queues are served", "by class and level", Some(order_of_queues()), true, ""),
@@ -320,12 +287,12 @@ pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
 
 /// Algorithm 6.2: how many requests of a queue may be in flight.
 pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
-    let told = &published.smartio.scheduler;
+    let quantum: u64 = published.at("smartio.scheduler.quantum")?;
     let beside = in_flight_of_a_queue(true).to_string();
     let alone = in_flight_of_a_queue(false);
     let alone = if alone == MANY as usize { "no limit".to_owned() } else { alone.to_string() };
     Ok(vec![
-        Row::same("in flight beside another queue", &told.quantum.to_string(), Some(&beside), true, ""),
+        Row::same("in flight beside another queue", &quantum.to_string(), Some(&beside), true, ""),
         Row::same("in flight if no other waits", "no limit", Some(&alone), true, ""),
     ])
 }
@@ -335,7 +302,7 @@ const MANY: u64 = 100;
 
 /// A SmartIO scheduler without limits of concurrency, so that only its algorithms decide.
 fn unlimited() -> SmartIo {
-    SmartIo::new(Settings { limits: [u32::MAX; 4], ..Settings::SAMSUNG_S5 })
+    SmartIo::new(Tunables { limits: [u32::MAX; 4], ..Tunables::SAMSUNG_S5 })
 }
 
 fn read(id: u64, class: Class, level: u8) -> Request {

@@ -1,57 +1,16 @@
 //! Figure 4, and parts (b) and (d) of Figure 11: how much reads and writes slow each other down, on emulated phones in a
 //! guest. The study's phones used CFQ.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use fonio_bench::result::{Benchmark, Slowdown, TestResult};
 use fonio_sim::scheduler::Policy;
-use serde::Deserialize;
 
 use super::bfuse_stack::{BFQ, NO_CFQ};
 use super::measured::Measured;
 use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::Runs;
-use super::smartio_schedulers;
-
-/// Slowdowns by access pattern, under CFQ and under SmartIO.
-#[derive(Deserialize)]
-pub(super) struct Slowdowns {
-    cfq: BTreeMap<String, f64>,
-    smartio: BTreeMap<String, f64>,
-    /// The maximum reduction of a read slowdown by SmartIO over all phones.
-    pub(super) read_slowdown_gain_max: Option<Greatest>,
-    /// The maximum increase of a write slowdown.
-    pub(super) write_slowdown_cost_max: Option<Greatest>,
-}
-
-/// The greatest of all phones.
-#[derive(Deserialize)]
-pub(super) struct Greatest {
-    pub(super) device: String,
-    pub(super) factor: f64,
-}
-
-impl Slowdowns {
-    pub(super) fn cfq(&self) -> &BTreeMap<String, f64> {
-        &self.cfq
-    }
-
-    pub(super) fn smartio(&self) -> &BTreeMap<String, f64> {
-        &self.smartio
-    }
-
-    /// The published slowdowns by phone and number of readers and of writers.
-    pub(super) fn of_phones(published: &Published) -> [(&'static str, u32, &Slowdowns); 3] {
-        let told = &published.smartio;
-        [
-            ("samsung_s5", 1, &told.s5_slowdown),
-            ("samsung_s5", 4, &told.s5_slowdown_4x4),
-            ("razr", 4, &told.razr_slowdown_4x4),
-        ]
-    }
-}
+use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 
 /// A slowdown is a ratio of two response times that differ from run to run.
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
@@ -64,14 +23,16 @@ const WHY: &str = "the model's reads wait for one write at most, and its writes 
 /// The rows of both phones.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (device, processes, told) in Slowdowns::of_phones(published) {
-        let modelled = smartio_schedulers::slowdowns(device, Policy::Cfq, processes)?;
+    for (device, processes, table) in SLOWDOWNS {
+        let told = published.numbers(&format!("{table}.cfq"))?;
+        let modelled = slowdowns(device, Policy::Cfq, processes)?;
         let at = runs.guest();
         let size = if runs.full() { FULL_SIZE } else { SIZE };
-        let found = runs.interference(&[device, "--scheduler", BFQ, "--range", size, "--runs", "3"], &at)?;
+        let found: Benchmark =
+            runs.bench("interference", &[device, "--scheduler", BFQ, "--range", size, "--runs", "3"], &at)?;
         for slowdown in found.slowdowns.iter().filter(|of| of.processes == processes) {
             let name = slowdown.access.name();
-            let Some(times) = told.cfq.get(name) else { continue };
+            let Some(times) = told.get(name) else { continue };
             let what = format!("{device}, {processes} of each, {name}");
             let row = TIMES.row(what, *times, &each(&found, slowdown), WHY);
             let row = row.noted(shown(slowdown)).noted(at.noted());

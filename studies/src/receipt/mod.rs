@@ -81,7 +81,6 @@ struct Said {
     usual: (f64, f64, u64),
 }
 
-/// The options of `cargo studies receipt`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure the rows whose names contain one of the words (default: all).

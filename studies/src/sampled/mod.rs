@@ -26,7 +26,6 @@ const LOADS: [(&str, &[&str]); 4] = [
     ("a buffered copy", &["--rw=write", "--bs=1m", "--end_fsync=1"]),
 ];
 
-/// The options of `cargo studies sampled`.
 #[derive(Args)]
 pub struct Arguments {
     /// How long each load runs.
@@ -49,7 +48,6 @@ pub fn run_sample(words: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs each load once.
 pub fn run(arguments: &Arguments) -> Result<()> {
     ensure!(process::is_root(), "recording needs root: run it with sudo");
     tools::ensure(&[tools::BENCH])?;

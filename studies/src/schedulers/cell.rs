@@ -111,7 +111,6 @@ pub type Values = BTreeMap<String, Vec<f64>>;
 pub struct Cell {
     /// The device's profile; without meaning for `cost`.
     pub profile: &'static str,
-    /// The scheduler.
     pub variant: &'static Variant,
     /// The part: of `compare.sh`, or a script of its own.
     pub part: &'static str,
@@ -122,7 +121,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The name in messages and files.
     pub fn name(&self) -> String {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
     }

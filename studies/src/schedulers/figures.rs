@@ -3,11 +3,6 @@
 use super::cell::Values;
 use super::points;
 
-/// The median over the starts.
-pub(super) fn median(values: &Values, name: &str) -> Option<f64> {
-    points(values.get(name)?).map(|[_, median, _]| median)
-}
-
 /// One response over another of the same start, for each start.
 pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Vec<f64>> {
     let pairs = values.get(beside)?.iter().zip(values.get(alone)?);

@@ -4,10 +4,10 @@
 //! ratio is that of `fonio_analysis::compare::interval`, at 95 % for all comparisons of a goal together.
 
 use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
+use fonio_core::statistics::sample::median;
 
 use super::cell::{SMARTIO, VARIANTS, Values};
-use super::figures::{median, slowdown, slowdowns};
-use super::points;
+use super::figures::{slowdown, slowdowns};
 use super::{IN_MEMORY, Results, TUNED_ON};
 
 /// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
@@ -86,7 +86,7 @@ pub fn interval(change: &Change) -> String {
 }
 
 fn middle(values: &[f64]) -> f64 {
-    points(values).map_or(f64::NAN, |[_, middle, _]| middle)
+    median(values).unwrap_or(f64::NAN)
 }
 
 fn say(outcome: Outcome, what: &str) {
@@ -138,7 +138,7 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
         let p99 = |variant| of(variant, "files")?.get("copy fsync p99");
         if let (Some(own), Some(deadline)) = (p99(SMARTIO), p99("mq-deadline")) {
             let (outcome, change) = at_most(own, deadline);
-            let count = of(SMARTIO, "files").and_then(|values| median(values, "copy fsyncs"));
+            let count = of(SMARTIO, "files").and_then(|values| median(values.get("copy fsyncs")?));
             say(
                 outcome,
                 &format!(

@@ -16,7 +16,6 @@ const SEED: u64 = 0x0a_a0;
 /// The results of comparing halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
-    /// Comparisons.
     all: usize,
     /// The comparisons that claim less or more, which needs 5 percent.
     claims: usize,

@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use fonio_core::statistics::sample::median;
 use sha2::{Digest, Sha256};
 
 pub use self::goals::interval;
@@ -44,7 +45,6 @@ const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
 /// Results by profile, variant and part.
 type Results = BTreeMap<(&'static str, &'static str, &'static str), Values>;
 
-/// The options of `cargo studies schedulers`.
 #[derive(Args)]
 pub struct Arguments {
     /// Measure the cells whose names contain one of the words (default: all).
@@ -71,10 +71,9 @@ pub fn short(bytes: &[u8]) -> String {
 
 /// Minimum, median and maximum.
 pub fn points(values: &[f64]) -> Option<[f64; 3]> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let last = sorted.len().checked_sub(1)?;
-    Some([sorted[0], f64::midpoint(sorted[last / 2], sorted[sorted.len() / 2]), sorted[last]])
+    let all = values.iter().copied();
+    let (least, most) = (all.clone().fold(f64::INFINITY, f64::min), all.fold(f64::NEG_INFINITY, f64::max));
+    Some([least, median(values)?, most])
 }
 
 /// Returns the given build of fonio, or builds it.

@@ -21,7 +21,6 @@ const DATA: &str = "crates/fonio-storebench-document/data/models.jsonl.gz";
 const CARD: &str = "sd_a1";
 const CAPACITY: &str = "4GiB";
 
-/// The options of `cargo studies storebench`.
 #[derive(Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -40,7 +39,6 @@ enum Part {
     },
 }
 
-/// Runs the part.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match arguments.part {
         Part::Models => make_models(),

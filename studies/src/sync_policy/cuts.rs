@@ -42,7 +42,6 @@ struct Done {
 /// The name under which this program serves an emulated card.
 pub const SERVE: &str = "serve";
 
-/// Serves an emulated card.
 pub fn serve(_: &[String]) -> anyhow::Result<()> {
     Ok(fonio_emulator::serve()?)
 }

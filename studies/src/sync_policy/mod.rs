@@ -9,7 +9,6 @@ use crate::{process, tools};
 
 pub use cuts::{SERVE, serve};
 
-/// The options of `cargo studies sync-policy`.
 #[derive(Args)]
 pub struct Arguments {
     /// The number of power cuts.

@@ -23,18 +23,15 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The situations.
 const SITUATIONS: &str = include_str!("situations.toml");
 /// The time for which each is recorded, longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
-/// The size of each device.
 const SIZE: &str = "1GiB";
 /// Verdicts that say that storage held a program up.
 const STORAGE: [&str; 3] = ["blocked", "blocked-for-long", "blocked-by-memory"];
 /// The name under which this program runs an act.
 pub const ACT: &str = "act";
 
-/// The options of `cargo studies verdicts`.
 #[derive(Args)]
 pub struct Arguments {
     /// Run the situations whose names contain one of the words (default: all).
@@ -309,7 +306,6 @@ impl Drop for Program {
     }
 }
 
-/// The path of a program.
 fn found(program: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     (std::env::split_paths(&path).map(|dir| dir.join(program)))

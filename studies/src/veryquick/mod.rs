@@ -38,7 +38,6 @@ const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 /// SQLite refuses to run its tests as root.
 const USER: &str = "nobody";
 
-/// The options of `cargo studies veryquick`.
 #[derive(Args)]
 pub struct Arguments {
     /// Test these classes of a sync policy (default: all).

@@ -25,7 +25,7 @@ pub struct Program {
 pub const DEVICES: Program = Program {
     name: "devices",
     example: ("fonio-sim", "speed"),
-    title: "the speed of device models",
+    title: "the speed of models of devices and schedulers",
     columns: &[
         ("1 M requests of 4 KiB", "", 0),
         ("M requests/s", "", 2),

@@ -81,7 +81,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 
 /// The units of systemd, which fonio starts itself when they are needed. Each goes to `usr/lib/systemd/system` under its name.
 const UNITS: &[&str] =
-    &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio/fonio-watch.service"];
+    &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio-watch/fonio-watch.service"];
 
 /// The unit of the results service.
 pub const RESULTS_UNIT: &str = "packages/results/fonio-results.service";

@@ -11,7 +11,7 @@ use fonio_results::database::{Connection, Location};
 use fonio_results::entry::Entry;
 use fonio_results::figures;
 use fonio_results::store::seeding::{self, Seed};
-use fonio_results::store::{Summaries, write::Book};
+use fonio_results::store::{Summaries, book::Book};
 use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;

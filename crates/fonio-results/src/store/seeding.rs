@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::bins::Scored;
+use super::book::{ADD_BEST, ADD_DOCUMENTS, ADD_RANKS, ADD_RESULTS, Book, Changes, add_to_bins, count};
 use super::cache::{Scope, Summaries};
-use super::write::{ADD_BEST, ADD_DOCUMENTS, ADD_RANKS, ADD_RESULTS, Book, Changes, add_to_bins, count};
 use crate::database::{Column, Connection, DatabaseError};
 use crate::entry::Entry;
 use crate::{figures, token};

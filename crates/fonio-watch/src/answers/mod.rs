@@ -26,6 +26,18 @@ impl History {
         all.filter(|row| row.ended > since).collect()
     }
 
+    /// Removes the spans that began after an instant, and the stalls in them.
+    pub fn end_at(&mut self, until: UnixSeconds) {
+        for rows in [&mut self.minutes, &mut self.hours, &mut self.days] {
+            rows.retain(|row| row.began < until);
+            for row in rows {
+                let listed = row.stalls.len();
+                row.stalls.retain(|stall| stall.began < until);
+                row.stalls_in_all -= (listed - row.stalls.len()) as u64;
+            }
+        }
+    }
+
     /// The spans since an instant, added together.
     pub fn sum_since(&self, since: UnixSeconds) -> Summary {
         let mut sum = Summary::default();
@@ -56,6 +68,9 @@ mod tests {
         assert_eq!(history.sum_since(3600).watched_s, 3600 + 120);
         assert_eq!(history.sum_since(7300).watched_s, 60);
         assert_eq!(history.sum_since(8000), Summary::default());
+        let mut until = history.clone();
+        until.end_at(7260);
+        assert_eq!(until.sum_since(3600).watched_s, 3600 + 60);
         let short = Summary { watched_s: 1, ..row(50, 50) };
         let history = History { minutes: vec![short.clone()], hours: vec![short], ..History::default() };
         assert_eq!(history.sum_since(0).watched_s, 1);

@@ -20,13 +20,13 @@ pub struct Emulate {
     pub profile: Option<String>,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
-    /// The device and the command: lab:6.12, lab:newest.
-    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = super::run::parse_kernel)]
+    /// Both the device and the command run there: lab:6.12, lab:newest.
+    #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<fonio_lab::Wanted>,
     /// Size of the emulated device.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
-    /// Start with this much of the device written sequentially, such as 1GiB, as on a device in use.
+    /// Start with this much of the device already written sequentially, such as 1GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0B")]
     pub written: u64,
     /// Keep the data in this file; an existing one must have the size of the device.
@@ -42,7 +42,7 @@ pub struct Emulate {
     /// Serve the device through NBD on this Unix socket, for a virtual machine; needs no root.
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["filesystem", "mount", "power_cuts", "floor"])]
     pub nbd: Option<PathBuf>,
-    /// Driver of the block device.
+    /// Use this driver for the block device.
     ///
     /// Default: ublk if the kernel has it, otherwise loop. ublk has the profile's queue depth and FUA; a loop device has a depth
     /// of at least 4.
@@ -74,13 +74,15 @@ pub struct Emulate {
     /// Simulate this many power cuts at random moments of the workload, and run --check after each.
     #[arg(long, value_name = "COUNT", requires_all = ["check", "workload"], conflicts_with = "image")]
     pub power_cuts: Option<u32>,
-    /// Shell command that checks the file system in $FONIO_MOUNT (image: $FONIO_IMAGE) and exits with 0 if it is intact.
+    /// Run this shell command after each power cut.
+    ///
+    /// It exits with 0 if the file system in $FONIO_MOUNT (image: $FONIO_IMAGE) is intact.
     #[arg(long, value_name = "COMMAND", requires = "power_cuts")]
     pub check: Option<String>,
     /// Mount the file system after each power cut on a device with the model's timing, and report how long that takes.
     #[arg(long, requires = "power_cuts")]
     pub recovery: bool,
-    /// Unit at which a power cut tears unflushed writes.
+    /// Tear unflushed writes at this unit in a power cut.
     #[arg(long, value_enum, default_value_t = Tear::Page, requires = "power_cuts")]
     pub tear: Tear,
     /// Seed of all random choices.

@@ -4,16 +4,17 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Subcommand};
 use fonio_core::quantity::parse_duration;
 use fonio_experiment::Candidate;
 
-use super::parse_time;
 use super::run::{Candidates, SetupArgs, WorkArgs};
+use super::{Cli, parse_time};
 
 /// `fonio fix`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = crate::commands::fix::groups())]
+#[command(args_conflicts_with_subcommands = true, after_help = groups())]
 pub struct Fix {
     /// What to do with a fix.
     #[command(subcommand)]
@@ -42,10 +43,10 @@ pub struct Screen {
 /// A choice of fixes.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Choice {
-    /// Only fixes that lose at most the last seconds of synced data at a power cut.
+    /// Choose only fixes that lose at most the last seconds of synced data at a power cut.
     #[arg(long)]
     pub safe: bool,
-    /// Only fixes that need no new hardware.
+    /// Choose only fixes that need no new hardware.
     #[arg(long)]
     pub no_hardware: bool,
 }
@@ -74,8 +75,8 @@ pub enum FixCommand {
     /// Measure what fixes gain, on a workload or on a command of yours.
     ///
     /// Runs it with and without each fix, in rounds, and reports each gain with its interval. Writes recordings and a page. A
-    /// command runs on your own disk: --on names a folder on it, and the setting is changed for each measurement and restored
-    /// after it.
+    /// command runs on your own disk: name a folder on it with --on. The setting is changed before each measurement and
+    /// restored after it.
     ///
     /// Example: fonio fix prove --safe webbench --on ridata
     Prove(Box<FixProve>),
@@ -87,6 +88,16 @@ pub enum FixCommand {
     ///
     /// Example: sudo fonio fix trial bfq /mnt/sd --for 10m
     Trial(FixTrial),
+}
+
+/// The names of the fixes by what they change, for the help.
+fn groups() -> String {
+    let mut text = "Fixes, by what they change:\n".to_owned();
+    for group in fonio_host::Group::ALL {
+        let names: Vec<&str> = fonio_experiment::Fix::of_group(group).map(|fix| fix.name).collect();
+        text.push_str(&format!("  {:<21} {}\n", group.heading(), names.join(", ")));
+    }
+    text
 }
 
 /// `fonio fix show`.
@@ -123,9 +134,9 @@ pub struct FixApply {
     /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Change a folder also if programs have files in it open for writing.
+    /// Change a folder even if programs have files in it open for writing.
     ///
-    /// Restart them at once.
+    /// Restart these programs at once.
     #[arg(long)]
     pub force: bool,
     /// Print JSON.
@@ -242,7 +253,7 @@ pub struct FixTrial {
     pub target: Option<PathBuf>,
     /// End after this time.
     ///
-    /// The test ends earlier when the answer is clear. A test that goes on (--resume) gets this time anew.
+    /// The test ends earlier when the answer is clear. A resumed test (--resume) gets the full time again.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub lasting: Duration,
     /// Look only at this systemd unit, container or Android package.
@@ -252,7 +263,7 @@ pub struct FixTrial {
     pub unit: Option<String>,
     /// The measured time of a slice.
     ///
-    /// Default: 5 s more than the kernel takes at most to write dirty pages back, which is 40 s on most machines.
+    /// Default: the longest time in which the kernel writes dirty pages back, plus 5 s; 40 s on most machines.
     #[arg(long, value_name = "TIME", value_parser = parse_slice)]
     pub slice: Option<Duration>,
     /// The time after a switch that is not measured.
@@ -261,7 +272,7 @@ pub struct FixTrial {
     /// pages dirtied before the switch are written (35 s).
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub carry_over: Option<Duration>,
-    /// Go on with the test in this folder.
+    /// Continue the test in this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "seed"])]
     pub resume: Option<PathBuf>,
     /// Seed of all random choices.
@@ -277,6 +288,17 @@ pub struct FixTrial {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Points from a fix's name without a verb, as in `fonio fix bfq`, to the verb that shows it.
+pub fn with_verb(error: clap::Error) -> clap::Error {
+    let name = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if Candidate::parse(name).is_ok() => name,
+        _ => return error,
+    };
+    let said =
+        format!("{name} is a fix; `fonio fix show {name}` describes it, and names the commands for it");
+    Cli::command().error(ErrorKind::InvalidSubcommand, said)
 }
 
 /// Parses the time of a slice.

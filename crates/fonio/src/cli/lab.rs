@@ -83,7 +83,7 @@ pub enum Lab {
 /// The kind of guest.
 #[derive(Debug, Args)]
 pub struct Kind {
-    /// Start a whole Debian with systemd on a disk, instead of a shell with a few programs in memory.
+    /// Start a complete Debian with systemd on a disk, instead of a shell with a few programs in memory.
     #[arg(long)]
     pub system: bool,
     /// The architecture of the guest: amd64, arm64 or armhf.

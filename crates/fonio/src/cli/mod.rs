@@ -103,7 +103,7 @@ pub enum Command {
     /// Measure the speed of a device with fio.
     #[command(subcommand)]
     Bench(BenchWhat),
-    /// Measure where a device stands among others, in ten minutes: one run, one result.
+    /// Measure a device in ten minutes, and show how it compares with others.
     ///
     /// Writes files below a directory and removes them again; a block device is only read, unless --erase names it.
     ///
@@ -113,6 +113,8 @@ pub enum Command {
     /// Work with models of flash devices: list, show, verify, emulate, fit.
     Device(Device),
     /// Mount a directory a second time through a buffered FUSE file system.
+    ///
+    /// Reads and writes the files of the directory.
     ///
     /// Example: fonio mount /data /mnt/data
     Mount(mount::Mount),
@@ -130,7 +132,7 @@ pub enum Command {
     Launch(Box<run::Launch>),
     /// Replay a recording on other storage, or with other settings.
     ///
-    /// Each thread goes on when the request or call that it had waited for has ended. Compares the places of --on, and the
+    /// A thread continues when the request or call that it waited for has ended. Compares the places of --on, and the
     /// fixes of --fix. Reads a recording. Writes a test file at each place, recordings, and a page; a model writes nothing.
     ///
     /// Example: fonio replay fonio-recording --on model:samsung_s5
@@ -158,7 +160,7 @@ pub enum Command {
     Role {
         /// The role.
         #[command(subcommand)]
-        role: crate::commands::run::Role,
+        role: run::Role,
     },
     /// Print shell completions.
     ///
@@ -239,8 +241,8 @@ pub struct Report {
 /// `fonio compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Two or more recordings or traces; each is compared with the first. One recording of each setup cannot show how
-    /// much repeated runs differ; to allow for that, use --before and --after.
+    /// Two or more recordings or traces; each is compared with the first. One recording of each setup does not show how
+    /// much repeated runs differ; --before and --after do.
     #[arg(required_unless_present = "before", num_args = 2.., value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
     /// Recordings of repeated runs before a change; at least three.
@@ -377,7 +379,7 @@ pub enum DeviceCommand {
 pub enum Folder {
     /// Put the folder into memory; units of systemd do it at each start.
     Start {
-        /// The most memory that it can take.
+        /// The maximum of memory that it can take.
         size: fonio_core::ByteCount,
         /// The folder.
         dir: PathBuf,
@@ -399,7 +401,7 @@ pub enum SyncPolicy {
         /// The policy's file.
         ///
         /// Default: the one that programs follow in this shell (`FONIO_SYNC_POLICY`).
-        #[arg(long, value_name = "FILE", default_value_os_t = crate::commands::sync_policy::of_shell(), hide_default_value = true)]
+        #[arg(long, value_name = "FILE", default_value_os_t = policy_of_shell(), hide_default_value = true)]
         policy: PathBuf,
         /// The databases. They need not exist yet.
         databases: Vec<PathBuf>,
@@ -410,7 +412,7 @@ pub enum SyncPolicy {
     /// Remove the caches of boots that did not end cleanly, as fonio-sync-policy.service does before programs start (root).
     Boot {
         /// The policy's file.
-        #[arg(long, value_name = "FILE", default_value = crate::commands::sync_policy::POLICY)]
+        #[arg(long, value_name = "FILE", default_value = fonio_sync_policy::DEFAULT)]
         policy: PathBuf,
     },
     /// Record that this boot ended cleanly, as fonio-sync-policy.service does after programs have ended (root).
@@ -539,7 +541,7 @@ pub struct EmulatedTarget {
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
     /// lab:6.12, lab:newest. Its clock does not depend on other load of this machine.
-    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = run::parse_kernel, help_heading = EMULATED)]
+    #[arg(long = "in", value_name = "lab:KERNEL", help_heading = EMULATED)]
     pub guest: Option<fonio_lab::Wanted>,
 }
 
@@ -563,7 +565,7 @@ pub struct Fit {
     /// Do not fit; compare this profile with the benchmark.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "to"])]
     pub profile: Option<PathBuf>,
-    /// Bootstrap resamples for the intervals; 0 for none.
+    /// Use this many bootstrap resamples for the intervals; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub resamples: u32,
 }
@@ -594,12 +596,12 @@ pub struct Bench {
     /// The largest range of the address-range test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range_max: u64,
-    /// Bytes of the long write.
+    /// Write this many bytes in the long write.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1GiB")]
     pub sustained: u64,
     /// Run each test or setup this many times.
     ///
-    /// At most: a test ends earlier when its mean is known to 2 %.
+    /// A test ends earlier when its mean is known within 2 %.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub runs: Option<u32>,
     /// The longest time of a run, without its preparation [default: 10s; of `bench concurrency` 500ms].
@@ -715,6 +717,12 @@ pub struct Output {
     /// Exit code 1 if it does not.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
+}
+
+/// The policy that programs follow which this shell starts.
+fn policy_of_shell() -> PathBuf {
+    std::env::var_os(fonio_sync_policy::VARIABLE)
+        .map_or_else(|| fonio_sync_policy::DEFAULT.into(), PathBuf::from)
 }
 
 fn parse_set(text: &str) -> Result<Set, String> {

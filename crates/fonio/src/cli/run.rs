@@ -1,13 +1,15 @@
 //! The command lines of `fonio run`, `fonio launch` and `fonio replay`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use fonio_core::quantity::{parse_bytes, parse_duration};
 use fonio_experiment::Candidate;
+use fonio_experiment::replay::What;
 use fonio_host::{CpuShare, Filesystem, LinkRates};
 use fonio_lab::Wanted;
 use fonio_record::Quiet;
@@ -98,6 +100,51 @@ pub enum Layer {
     Calls,
 }
 
+impl From<Layer> for What {
+    fn from(layer: Layer) -> What {
+        match layer {
+            Layer::Blocks => What::Blocks,
+            Layer::Calls => What::Calls,
+        }
+    }
+}
+
+/// The roles in which a run starts this program; none is for people.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Role {
+    /// Serve objects over HTTP.
+    Http {
+        /// Where to listen.
+        address: SocketAddr,
+    },
+    /// Prepare and run a workload.
+    Task {
+        /// What to do.
+        file: PathBuf,
+    },
+    /// Replay a recording on a file.
+    Replay {
+        /// The recording.
+        recording: PathBuf,
+        /// The file or folder that was prepared for it.
+        file: PathBuf,
+        /// Replay this layer of the recording.
+        #[arg(long, value_enum, default_value_t = Layer::Blocks)]
+        layer: Layer,
+        /// Replay without pauses, as fast as possible.
+        #[arg(long)]
+        fast: bool,
+        /// Write what was done into this file.
+        #[arg(long, value_name = "FILE")]
+        result: PathBuf,
+    },
+    /// Start a prepared workload, and end with it.
+    Start {
+        /// Where it waits.
+        socket: PathBuf,
+    },
+}
+
 /// Where something runs, how often, and where the results go.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
@@ -111,7 +158,7 @@ pub struct SetupArgs {
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
     /// lab:6.12, lab:newest. Its clock does not depend on other load of this machine.
-    #[arg(long = "in", value_name = "lab:KERNEL", value_parser = parse_kernel)]
+    #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<Wanted>,
     /// Overwrite this device, and lose its data.
     ///
@@ -152,15 +199,15 @@ pub struct SetupArgs {
     /// Files are written until it is full, and random ones are deleted.
     #[arg(long, value_name = "SHARE", value_parser = parse_full)]
     pub full: Option<f64>,
-    /// Limit what runs to this share of one processor, such as 0.25, to imitate a phone's slow processor.
+    /// Limit the workload or command to this share of one processor, such as 0.25, to imitate a phone's slow processor.
     ///
     /// It runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.
-    #[arg(long, value_name = "SHARE", value_parser = parse_cpu)]
+    #[arg(long, value_name = "SHARE")]
     pub cpu: Option<CpuShare>,
     /// Run with this much memory, such as 512MiB.
     ///
-    /// The limit includes the page cache of the files that are used, as on a small board: more than fits is written back or
-    /// dropped earlier. A program that needs more itself is killed.
+    /// The limit includes the page cache of the files that are used, as on a small board: data beyond the limit is written
+    /// back or dropped earlier. A program that needs more memory is killed.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Limit the link to the server to the rate of the phone study: wifi or usb. Default: no limit.
@@ -168,8 +215,8 @@ pub struct SetupArgs {
     pub link: Option<LinkRates>,
     /// Run each test or setup this many times.
     ///
-    /// In rounds, each of which runs every setup once. `auto`: three rounds show how much run times vary, then as many follow
-    /// as are needed to know every gain within 25 %, for three minutes at most; `auto:1m` sets this time.
+    /// In rounds, each of which runs every setup once. `auto`: three rounds show how much run times vary, then more follow
+    /// until every gain is known within 25 %, for at most three minutes; `auto:1m` sets this time.
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
     pub runs: Runs,
     /// Seed of all random choices.
@@ -270,16 +317,8 @@ fn parse_runs(text: &str) -> Result<Runs, String> {
     }
 }
 
-pub(super) fn parse_kernel(text: &str) -> Result<Wanted, String> {
-    text.parse().map_err(|error: fonio_lab::LabError| error.to_string())
-}
-
 pub(super) fn parse_candidate(text: &str) -> Result<Candidate, String> {
     Candidate::parse(text).map_err(|error| error.to_string())
-}
-
-fn parse_cpu(text: &str) -> Result<CpuShare, String> {
-    text.parse().map_err(|error: fonio_host::HostError| error.to_string())
 }
 
 fn parse_scale(text: &str) -> Result<f64, String> {

@@ -153,7 +153,7 @@ fn told(arg: &Arg) -> String {
     }
     let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if arg.get_action().takes_values() && !defaults.is_empty() && !arg.is_hide_default_value_set() {
-        let _ = write!(text, " Default: {}.", defaults.join(","));
+        let _ = write!(text, " Default: `{}`.", defaults.join(","));
     }
     cell(&text)
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use fonio_watch::service::Paths;
 
 use super::parse_time;
 
@@ -68,9 +69,16 @@ pub struct Place {
     /// The folder of the history, which is written every two hours [default: /var/lib/fonio/watch].
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// The folder in memory of what is not written yet [default: /run/fonio/watch].
+    /// The folder in memory for data that is not written yet [default: /run/fonio/watch].
     #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
+}
+
+impl Place {
+    /// The same for the watch.
+    pub fn paths(&self) -> Paths {
+        Paths { config: self.config.clone(), state: self.state.clone(), run: self.run.clone() }
+    }
 }
 
 /// `fonio watch report`.
@@ -84,6 +92,11 @@ pub struct Report {
     /// A time before now, in s, min, h or d.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
     pub since: Duration,
+    /// End the window of time here.
+    ///
+    /// A time before now, in s, min, h or d. Default: now.
+    #[arg(long, value_name = "TIME", value_parser = parse_days_too)]
+    pub until: Option<Duration>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

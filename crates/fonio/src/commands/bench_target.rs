@@ -5,14 +5,14 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fonio_core::ByteCount;
 use fonio_emulator::{Emulated, EmulatorError, Options, ServeConfig, profile};
 use fonio_host::{Confirmation, Filesystem, Ledger};
 use fonio_sim::profile::SHIPPED;
 
 use crate::cli::EmulatedTarget;
-use crate::commands::emulate;
+use crate::roles::{device_server, roles};
 
 /// The target of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,7 @@ pub fn start(
         scheduler: wanted.scheduler.clone(),
         ..Options::of(serve, Ledger::default_dir())
     };
-    let program = std::env::current_exe().context("cannot find the fonio executable")?;
-    Ok(Emulated::start(&options, emulate::server(&program))?)
+    Ok(Emulated::start(&options, device_server(&roles()?))?)
 }
 
 /// Returns the block device of an emulated device.

@@ -36,7 +36,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     // From here on, Ctrl-C ends the analysis; before, it ended the recording, whose part is analysed.
     stop.store(false, Ordering::Relaxed);
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
-    let explained = report::explain_until(Some(&stop), &[input], &arguments.reading, &arguments.filter)?;
+    let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;
     // The recording has been read; it is removed unless the user wants to keep it.
     drop(temporary);
     let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use fonio_analysis::compare::interval::RUNS_MIN;
@@ -13,15 +14,16 @@ use crate::commands::report;
 use crate::exit::Exit;
 use crate::output::{self, Explained, Extent};
 
-/// Compares each side with the first.
 pub fn run(arguments: &Compare, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let sides = sides(arguments)?;
+    let never = AtomicBool::new(false);
     let explained: Vec<(String, Vec<Explained>)> = sides
         .into_iter()
         .map(|(name, inputs)| {
             let explain = |input: &PathBuf| {
-                report::explain(std::slice::from_ref(input), &arguments.reading, &arguments.filter)
+                let input = std::slice::from_ref(input);
+                report::explain(input, &arguments.reading, &arguments.filter, &never, None)
             };
             Ok((name, inputs.iter().map(explain).collect::<Result<_>>()?))
         })

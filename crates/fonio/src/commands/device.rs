@@ -15,7 +15,6 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::{Done, Progress};
 
-/// Lists, shows, verifies or emulates profiles.
 pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
     let colour = output::wants_colour(colour);
     match &arguments.command {
@@ -29,13 +28,12 @@ pub fn run(arguments: &Device, colour: Colour) -> Result<Exit> {
 }
 
 fn list(as_json: bool) -> Result<Exit> {
-    let mut out = output::screen_unless(as_json);
     if as_json {
         let profiles: Vec<Value> =
             SHIPPED.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
-        write_json(&mut out, &json!({ "profiles": profiles }))?;
-        return Ok(Exit::Fine);
+        return output::json(&json!({ "profiles": profiles }));
     }
+    let mut out = output::screen();
     for (name, about) in SHIPPED {
         writeln!(out, "{name:<16} {about}")?;
     }
@@ -45,9 +43,8 @@ fn list(as_json: bool) -> Result<Exit> {
 
 fn show(name: &str, as_json: bool, as_toml: bool) -> Result<Exit> {
     let profile = load(name)?;
-    let mut out = output::screen_unless(as_json || as_toml);
     if as_toml {
-        write!(out, "{}", profile.to_toml())?;
+        write!(io::stdout(), "{}", profile.to_toml())?;
     } else if as_json {
         let numbers: Vec<Value> = profile
             .provenance()
@@ -56,11 +53,11 @@ fn show(name: &str, as_json: bool, as_toml: bool) -> Result<Exit> {
                 json!({ "key": number.key, "value": number.value, "source": number.source.name(), "to": number.to })
             })
             .collect();
-        write_json(
-            &mut out,
+        return output::json(
             &json!({ "name": profile.name(), "about": profile.about(), "numbers": numbers }),
-        )?;
+        );
     } else {
+        let mut out = output::screen();
         writeln!(out, "{}: {}\n", profile.name(), profile.about())?;
         for number in profile.provenance() {
             let (key, value, source) = (number.key, number.value, number.source.name());
@@ -74,7 +71,6 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     let names: Vec<&str> =
         name.map_or_else(|| SHIPPED.iter().map(|(name, _)| *name).collect(), |name| vec![name]);
     let progress = Progress::phase("Comparing the models");
-    let mut out = output::screen_unless(as_json);
     let mut all = Vec::new();
     let mut unpublished = Vec::new();
     for (done, name) in names.iter().enumerate() {
@@ -109,9 +105,9 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
             })
             .collect();
         let report = json!({ "classes": classes, "profiles": profiles, "nothing_published": unpublished });
-        write_json(&mut out, &report)?;
-        return Ok(Exit::Fine);
+        return output::json(&report);
     }
+    let mut out = output::screen();
     write_headline(&mut out, &checks)?;
     for (profile, checks) in &all {
         writeln!(out, "\n{}: {}", profile.name(), profile.about())?;
@@ -187,9 +183,4 @@ fn load(name: &str) -> Result<Profile> {
     }
     let text = std::fs::read_to_string(name).with_context(|| format!("{name} cannot be read"))?;
     Ok(Profile::parse(name, &text)?)
-}
-
-fn write_json(out: &mut impl Write, value: &Value) -> Result<()> {
-    serde_json::to_writer_pretty(&mut *out, value)?;
-    Ok(writeln!(out)?)
 }

@@ -3,12 +3,11 @@
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fonio_core::statistics::sample::median;
 use fonio_core::{ByteCount, Nanos};
 use fonio_emulator::{
@@ -17,12 +16,12 @@ use fonio_emulator::{
 };
 use fonio_host::{Confirmation, Filesystem, Ledger, Step};
 use fonio_system::command::Failure;
-use fonio_system::say;
 use serde_json::json;
 
 use crate::cli::emulate::{self as arguments, Emulate};
 use crate::commands::lab;
 use crate::exit::Exit;
+use crate::roles::{device_server, roles};
 use crate::{output, signals};
 
 /// Interval of checks whether the user or the serving process has ended the device.
@@ -39,20 +38,13 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
     if let Some(kernel) = &arguments.guest {
         return lab::run_emulated(kernel, arguments);
     }
-    let stop = signals::watch()?;
+    let stop = signals::begin()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let state_dir = Ledger::default_dir();
-    let recovery = Ledger::recover(&state_dir)?;
-    for undone in &recovery.undone {
-        say!("Cleaned up after an interrupted run: {undone}");
-    }
-    for failed in &recovery.failed {
-        say!("warning: after an interrupted run, {failed}");
-    }
     let mut ledger = Ledger::open(&state_dir)?;
     let options = options(arguments, state_dir, &mut ledger)?;
-    let program = std::env::current_exe().context("cannot find the fonio executable")?;
-    let mut emulated = Emulated::start(&options, server(&program))?;
+    let roles = roles()?;
+    let mut emulated = Emulated::start(&options, device_server(&roles))?;
     if arguments.floor {
         return tell_floor(arguments, emulated);
     }
@@ -73,7 +65,7 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
     }
     let cuts = match (arguments.power_cuts, &options.serve.log) {
         (Some(count), Some(log)) if !stopped() => {
-            Some(cut(arguments, count, log, &options, &program, &mut ledger, &stopped)?)
+            Some(cut(arguments, count, log, &options, &mut ledger, &stopped)?)
         }
         _ => None,
     };
@@ -144,24 +136,17 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
     })
 }
 
-/// Returns the command that starts this program as the serving process.
-pub(super) fn server(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.args(["device", "serve"]);
-    command
-}
-
 fn cut(
     arguments: &Emulate,
     count: u32,
     log: &Path,
     device: &Options,
-    program: &Path,
     ledger: &mut Ledger,
     stopped: &dyn Fn() -> bool,
 ) -> Result<PowerCuts> {
     let log = Log::open(log)?;
-    let server = || server(program);
+    let roles = roles()?;
+    let server = || device_server(&roles);
     let options = PowerCutOptions {
         count,
         seed: arguments.seed,

@@ -19,7 +19,6 @@ use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
 use crate::{output, signals};
 
-/// Writes the requests in another tool's format.
 pub fn run(arguments: &Export) -> Result<Exit> {
     let subject = Subject::resolve(&arguments.input)?;
     let key = arguments.redact.key()?;

@@ -23,7 +23,6 @@ use crate::signals;
 /// predicted even the held-back tests within 12 % (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
-/// The sets of tests that a fit uses.
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 
 /// Fits a profile to a device or to a benchmark of one, or compares a profile with a benchmark.
@@ -34,7 +33,7 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
         let made: Vec<PathBuf> = made.into_iter().flatten().collect();
         return lab::run_bench(kernel, &arguments.bench.target, &made);
     }
-    let mut screen = output::screen_unless(arguments.bench.json);
+    let mut screen = output::screen();
     let against = arguments.against.as_deref().map(read).transpose()?;
     if let Some(path) = &arguments.profile {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -98,9 +97,7 @@ fn show(
             "notes": fitted.notes,
             "profile": arguments.to,
         });
-        serde_json::to_writer_pretty(&mut *out, &value)?;
-        writeln!(out)?;
-        return Ok(());
+        return output::json(&value).map(drop);
     }
     let worst = worst(&fitted.used);
     if worst <= GOOD_PERCENT {
@@ -150,9 +147,7 @@ fn show(
 
 fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Write) -> Result<()> {
     if as_json {
-        serde_json::to_writer_pretty(&mut *out, predictions)?;
-        writeln!(out)?;
-        return Ok(());
+        return output::json(&predictions).map(drop);
     }
     writeln!(out, "Tests that were not used in the fit are predicted within {:.0} %.\n", worst(predictions))?;
     writeln!(out, "{:<32} {:>12} {:>12} {:>8}", "test", "measured", "predicted", "off by")?;
@@ -169,7 +164,6 @@ fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Wr
     Ok(())
 }
 
-/// Returns the largest error in percent.
 fn worst(predictions: &[Prediction]) -> f64 {
     predictions.iter().map(|one| 100.0 * one.error().abs()).fold(0.0, f64::max)
 }

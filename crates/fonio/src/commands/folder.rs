@@ -12,7 +12,6 @@ use crate::cli::Folder;
 use crate::exit::Exit;
 use crate::output;
 
-/// Puts a folder into memory, or writes it out.
 pub fn run(command: &Folder) -> Result<Exit> {
     match command {
         Folder::Start { size, dir } => {

@@ -11,7 +11,6 @@ use crate::filter::{self, UntilStopped};
 use crate::input::Subject;
 use crate::{output, signals};
 
-/// Reads a trace and writes a recording.
 pub fn run(arguments: &Import) -> Result<Exit> {
     let subject = Subject::resolve(&arguments.input)?;
     let options = WriterOptions { overwrite: arguments.overwrite, ..WriterOptions::default() };

@@ -18,11 +18,10 @@ use serde::Serialize;
 use crate::cli::emulate::Emulate;
 use crate::cli::lab::{Kind, Lab};
 use crate::cli::run::SetupArgs;
-use crate::commands::{bench_target, run};
+use crate::commands::bench_target;
 use crate::exit::Exit;
-use crate::{output, signals};
+use crate::{output, results, signals};
 
-/// Runs `fonio lab`.
 pub fn run(command: &Lab) -> Result<Exit> {
     match command {
         Lab::List { all, json } => list(*all, *json)?,
@@ -47,7 +46,6 @@ fn announce(text: &str) {
 /// `fonio lab list --json`.
 #[derive(Serialize)]
 struct Listing<'a> {
-    /// The folder of fetched files.
     folder: &'a Path,
     kernels: &'a [fonio_lab::Kernel],
 }
@@ -66,11 +64,11 @@ fn list(all: bool, json: bool) -> Result<()> {
         });
         kernels.reverse();
     }
-    let mut out = output::screen_unless(json);
     if json {
         let listing = Listing { folder: archive.folder(), kernels: &kernels };
-        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&listing)?)?);
+        return output::json(&listing).map(drop);
     }
+    let mut out = output::screen();
     writeln!(out, "{:<10} {:<24} {:>16}", "KERNEL", "DEBIAN'S VERSION", "STATE")?;
     for kernel in &kernels {
         let state = match kernel.fetched {
@@ -118,7 +116,6 @@ struct Ran<'a> {
     exit_code: u8,
     /// Seconds from the start of the guest to the command.
     boot_s: f64,
-    /// Seconds that the command took.
     took_s: f64,
     stdout: String,
     stderr: String,
@@ -185,7 +182,7 @@ fn run_in_system(
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
+        output::json(&ran)?;
     }
     // Nothing of the guest is kept, so that it need not shut down.
     Ok(Exit::Command(exit_code))
@@ -217,7 +214,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
         refuse_real(Path::new(&place), "--on ridata")?;
     }
     let mut words = own_words()?;
-    let out = run::results_directory(setup.out.as_deref(), run::RESULTS)?;
+    let out = results::results_directory(setup.out.as_deref(), results::RESULTS)?;
     if setup.out.is_none() {
         let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(at..at, ["--output".to_owned(), out.display().to_string()]);
@@ -299,7 +296,7 @@ fn in_guest(wanted: &Wanted, command: &CommandHere<'_>, json: bool) -> Result<Ex
             stdout: out.text(),
             stderr: err.text(),
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&ran)?)?;
+        output::json(&ran)?;
     }
     say!(
         "In a guest with Linux {release}: {:.1} s by its clock; {:.1} s on this machine, of which {:.1} s to boot.",

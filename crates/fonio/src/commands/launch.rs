@@ -9,13 +9,15 @@ use fonio_experiment::{
 
 use crate::cli::Colour;
 use crate::cli::run::{Launch, Runs};
-use crate::commands::run::{RESULTS, begin, page, results_directory, roles, setups, summarise};
 use crate::commands::{kernel, lab};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
+use crate::results::{RESULTS, page, results_directory, summarise};
+use crate::roles::roles;
+use crate::setups::setups;
+use crate::signals::begin;
 
-/// Launches the command, and prints where the time went.
 pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     if let Some(kernel) = &at.guest {

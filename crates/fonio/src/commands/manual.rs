@@ -29,7 +29,6 @@ pub fn pages(dir: &Path) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Prints completions for `shell`.
 pub fn completions(shell: Shell) -> Result<Exit> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut with_names(Cli::command()), "fonio", &mut text);

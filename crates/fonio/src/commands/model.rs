@@ -1,7 +1,5 @@
 //! `fonio replay RECORDING --on model:PROFILE`: a recording in virtual time, under models of schedulers.
 
-use std::io::{self, Write};
-
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
 use fonio_experiment::replay::model::{
@@ -18,7 +16,6 @@ use crate::progress::Progress;
 /// The prefix of a place that is a model.
 pub const PREFIX: &str = "model:";
 
-/// Replays a recording, and shows the times.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     let [place] = at.on.as_slice() else {
@@ -53,7 +50,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let replay = replay_in_model(&arguments.recording, &model, &schedulers)?;
     drop(progress);
     if at.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&replay)?)?;
+        output::json(&replay)?;
     } else {
         output::show_on_terminal(&model_document(&replay), colour)?;
     }

@@ -30,7 +30,6 @@ pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsStrin
     arguments
 }
 
-/// Mounts a directory, or prints the statistics of a mount.
 pub fn run(arguments: &Mount) -> Result<Exit> {
     if arguments.source == Path::new("stats") {
         return stats(&arguments.dir, arguments.json);
@@ -89,12 +88,10 @@ fn announcement(mounted: &Mounted) -> String {
 
 fn stats(dir: &Path, as_json: bool) -> Result<Exit> {
     let found = report(dir)?;
-    let mut out = output::screen_unless(as_json);
     if as_json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&found)?)?;
-    } else {
-        print(&mut out, &found)?;
+        return output::json(&found);
     }
+    print(&mut output::screen(), &found)?;
     Ok(Exit::Fine)
 }
 

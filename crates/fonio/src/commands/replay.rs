@@ -7,11 +7,14 @@ use fonio_experiment::{CommandOptions, Replay as Replayed, replay};
 use fonio_system::say;
 
 use crate::cli::Colour;
-use crate::cli::run::{Layer, Replay};
-use crate::commands::run::{Refusal, Tried, begin, roles, run_and_publish, setups};
+use crate::cli::run::Replay;
+use crate::commands::run::{Refusal, Tried, run_and_publish};
 use crate::commands::{lab, model};
 use crate::exit::Exit;
 use crate::output;
+use crate::roles::roles;
+use crate::setups::setups;
+use crate::signals::begin;
 
 /// Replays in models, on devices or in folders.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
@@ -25,7 +28,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
     let recording = fs::canonicalize(&arguments.recording)
         .with_context(|| format!("cannot find the recording {}", arguments.recording.display()))?;
-    let plan = replay::plan(&recording, layer(arguments.layer))?;
+    let plan = replay::plan(&recording, arguments.layer.into())?;
     tell(&plan);
     let setups = setups(at)?;
     let fixes = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
@@ -75,13 +78,5 @@ fn tell(plan: &replay::Plan) {
                 say!("left out: {count} calls that {why}");
             }
         }
-    }
-}
-
-/// The layer in the words of the engine.
-pub fn layer(layer: Layer) -> replay::What {
-    match layer {
-        Layer::Blocks => replay::What::Blocks,
-        Layer::Calls => replay::What::Calls,
     }
 }

@@ -4,94 +4,32 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
-use fonio_core::ByteCount;
-use fonio_emulator::Fault;
+use anyhow::{Context, Result, bail};
 use fonio_experiment::{
-    Analysed, Arm, Beside, Candidate, Combination, CommandOptions, ExperimentError, Matrix, MdRaid0, Roles,
-    Rounds, RunOptions, Series, Setup, Storage, Variation, do_task, document, fastest, replay,
-    run_command_series, run_series, serve_http, start_task, variations,
+    Analysed, Arm, Beside, Candidate, CommandOptions, ExperimentError, Rounds, RunOptions, Series, Setup,
+    Variation, document, fastest, run_command_series, run_series, variations,
 };
-use fonio_host::{Confirmation, Ledger, Limits};
 use fonio_report::Document;
 use fonio_system::say;
 use fonio_workload::definition::{Workload, shipped};
 use serde::Serialize;
 
 use crate::cli::Colour;
-use crate::cli::run::{Layer, Run, Runs, SetupArgs, WorkArgs};
-use crate::commands::bench_target::check_profile;
-use crate::commands::replay::layer as engine_layer;
+use crate::cli::run::{Run, Runs, SetupArgs, WorkArgs};
 use crate::commands::{kernel, lab, model};
 use crate::exit::Exit;
 use crate::output;
 use crate::progress::Estimate;
-use crate::signals;
+use crate::results::{RESULTS, page, results_directory, summarise};
+use crate::roles::roles;
+use crate::setups::setups;
+use crate::signals::begin;
 
 /// The workload that accepts Mobibench's options.
 const MOBIBENCH: &str = "mobibench";
 
-/// The roles in which a run starts this program; none is for people.
-#[derive(Clone, Debug, clap::Subcommand)]
-pub enum Role {
-    /// Serve objects over HTTP.
-    Http {
-        /// Where to listen.
-        address: SocketAddr,
-    },
-    /// Prepare and run a workload.
-    Task {
-        /// What to do.
-        file: PathBuf,
-    },
-    /// Replay a recording on a file.
-    Replay {
-        /// The recording.
-        recording: PathBuf,
-        /// The file or folder that was prepared for it.
-        file: PathBuf,
-        /// Replay this layer of the recording.
-        #[arg(long, value_enum, default_value_t = Layer::Blocks)]
-        layer: Layer,
-        /// Replay without pauses, as fast as possible.
-        #[arg(long)]
-        fast: bool,
-        /// Write what was done into this file.
-        #[arg(long, value_name = "FILE")]
-        result: PathBuf,
-    },
-    /// Start a prepared workload, and end with it.
-    Start {
-        /// Where it waits.
-        socket: PathBuf,
-    },
-}
-
-/// Runs a role.
-pub fn play(role: &Role) -> Result<Exit> {
-    match role {
-        Role::Http { address } => serve_http(*address)?,
-        Role::Task { file } => do_task(file)?,
-        Role::Replay { recording, file, layer, fast, result } => {
-            let done = replay::plan(recording, engine_layer(*layer))?.replay(file, *fast)?;
-            done.save(result)?;
-            say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
-            if done.short_reads > 0 {
-                say!("{} reads got less than in the recording", done.short_reads);
-            }
-        }
-        Role::Start { socket } => start_task(socket)?,
-    }
-    Ok(Exit::Fine)
-}
-
-/// Runs a workload.
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
         return lab::run_setup(kernel, &arguments.setup);
@@ -219,25 +157,6 @@ impl LeftOut {
     }
 }
 
-/// Returns the flag that SIGINT and SIGTERM set. Cleans up after runs that were killed.
-pub(super) fn begin() -> Result<Arc<AtomicBool>> {
-    let stop = signals::watch()?;
-    recover()?;
-    Ok(stop)
-}
-
-/// Cleans up after runs that were killed.
-pub(super) fn recover() -> Result<()> {
-    let recovery = Ledger::recover(&Ledger::default_dir())?;
-    for undone in &recovery.undone {
-        say!("Cleaned up after an interrupted run: {undone}");
-    }
-    for failed in &recovery.failed {
-        say!("warning: after an interrupted run, {failed}");
-    }
-    Ok(())
-}
-
 /// `--runs auto`: gains known within 25 percent.
 const AUTO_FACTOR: f64 = 1.25;
 
@@ -319,130 +238,6 @@ fn publish(
     Ok(if valid { Exit::Fine } else { Exit::NotValid })
 }
 
-/// Returns the path of the HTML report.
-pub(super) fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
-    arguments.html.clone().unwrap_or_else(|| out.join("report.html"))
-}
-
-/// The default name of a series' results directory.
-pub(super) const RESULTS: &str = "fonio-runs";
-
-/// Creates a directory that no other series uses: the one that the user named, or the first free one of `default`,
-/// `default-2`, …
-pub(super) fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
-    if let Some(named) = named {
-        fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
-        let mut entries = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
-        ensure!(
-            entries.next().is_none(),
-            "{} is not empty; name a new directory with --output",
-            named.display()
-        );
-        return Ok(named.to_owned());
-    }
-    for number in 1_u32.. {
-        let name = if number == 1 { default.to_owned() } else { format!("{default}-{number}") };
-        // Creating the directory claims it: two series that start at the same time get different ones.
-        match fs::create_dir(&name) {
-            Ok(()) => return Ok(name.into()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot create {name}")),
-        }
-    }
-    unreachable!("a directory holds fewer than 2^32 names")
-}
-
-/// Writes `summary.json` and returns its text.
-pub(super) fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<String> {
-    let summary = out.join("summary.json");
-    let text = serde_json::to_string_pretty(series)?;
-    std::fs::write(&summary, &text).with_context(|| format!("cannot write {}", summary.display()))?;
-    Ok(text)
-}
-
-/// Returns every combination of the places, file systems and schedulers, with its name.
-pub(super) fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
-    let places = arguments.places();
-    let matrix =
-        Matrix { places: &places, filesystems: &arguments.filesystem, schedulers: &arguments.scheduler };
-    let combinations = matrix.combinations()?.into_iter();
-    combinations.map(|of| Ok((of.name.clone(), setup(&of, arguments)?))).collect()
-}
-
-fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
-    let place = of.place;
-    let path = Path::new(place);
-    let kind = std::fs::metadata(path).ok().map(|metadata| metadata.file_type());
-    let storage = match kind {
-        Some(kind) if kind.is_dir() => Storage::Directory(path.to_owned()),
-        Some(kind) if kind.is_block_device() => {
-            let twice = arguments.erase.as_deref() == Some(path);
-            let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            // Checked before anything is written: each run leaves its file system on the device to the next.
-            fonio_host::check_empty(path, confirmation)?;
-            Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
-        }
-        // An invalid profile is reported before anything is begun.
-        _ => match MdRaid0::parse(place).transpose()? {
-            Some(array) => {
-                for (profile, size) in array.sized(ByteCount(arguments.size)) {
-                    fonio_emulator::profile::device(profile, size, arguments.seed)
-                        .with_context(|| format!("{place} cannot be made"))?;
-                }
-                Storage::MdRaid0(array)
-            }
-            None => {
-                check_profile(place, ByteCount(arguments.size), arguments.seed)?;
-                Storage::Profile(place.to_owned())
-            }
-        },
-    };
-    for text in &arguments.fault {
-        text.parse::<Fault>()?;
-    }
-    let emulated = matches!(storage, Storage::Profile(_) | Storage::MdRaid0(_));
-    ensure!(
-        emulated || (arguments.fault.is_empty() && arguments.dilate == 1.0),
-        "--fault and --dilate need an emulated device; {place} is a real one"
-    );
-    let in_folder = matches!(storage, Storage::Directory(_));
-    let chosen = !arguments.mount_options.is_empty()
-        || of.filesystem.is_some()
-        || of.scheduler.is_some()
-        || arguments.full.is_some();
-    if in_folder && chosen {
-        bail!(
-            "a directory keeps its file system and device; --fs, --mount-options, --scheduler and --full need a device or a profile"
-        );
-    }
-    let plain = Setup::on(storage);
-    Ok(Setup {
-        size: ByteCount(arguments.size),
-        faults: arguments.fault.clone(),
-        filesystem: of.filesystem.unwrap_or(plain.filesystem),
-        mount_options: arguments.mount_options.clone(),
-        scheduler: of.scheduler.map(str::to_owned),
-        link: arguments.link,
-        dilate: arguments.dilate,
-        full: arguments.full,
-        limits: Limits { cpu: arguments.cpu, memory: arguments.memory.map(ByteCount) },
-        ..plain
-    })
-}
-
-pub(super) fn roles() -> Result<Roles> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    Ok(Roles {
-        program: std::env::current_exe().context("cannot find the fonio executable")?,
-        serve_device: words(&["device", "serve"]),
-        serve_http: words(&["role", "http"]),
-        do_task: words(&["role", "task"]),
-        start_task: words(&["role", "start"]),
-        replay: words(&["role", "replay"]),
-        mount: words(&["mount", "--foreground"]),
-    })
-}
-
 /// A workload, for `--json`.
 #[derive(Serialize)]
 struct Listed {
@@ -456,11 +251,10 @@ fn list_workloads(as_json: bool) -> Result<Exit> {
         shipped().iter().map(|workload| named(workload.name)).collect::<Result<_>>()?;
     let title = "Mobibench, with its own options after `--`".to_owned();
     workloads.push(Listed { name: MOBIBENCH, title });
-    let mut out = output::screen_unless(as_json);
     if as_json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&workloads)?)?;
-        return Ok(Exit::Fine);
+        return output::json(&workloads);
     }
+    let mut out = output::screen();
     for Listed { name, title } in workloads {
         writeln!(out, "{name:<18} {title}")?;
     }

@@ -9,7 +9,7 @@ use fonio_machine::{Health, Status, percent_full, status};
 
 use crate::cli::Colour;
 use crate::exit::Exit;
-use crate::output;
+use crate::output::{self, bytes};
 
 /// Processes and cgroups listed under "writes now".
 const WRITERS_SHOWN: usize = 5;
@@ -17,13 +17,10 @@ const WRITERS_SHOWN: usize = 5;
 /// Examines the machine for less than a second and prints the card.
 pub fn run(json: bool, colour: Colour) -> Result<Exit> {
     let status = status();
-    let mut out = output::screen_unless(json);
     if json {
-        serde_json::to_writer_pretty(&mut out, &status)?;
-        writeln!(out)?;
-    } else {
-        card(&status, output::wants_colour(colour), &mut out)?;
+        return output::json(&status);
     }
+    card(&status, output::wants_colour(colour), &mut output::screen())?;
     Ok(Exit::Fine)
 }
 
@@ -109,8 +106,4 @@ fn health_line(health: &Health) -> String {
     parts.extend(health.temperature_millicelsius.map(|milli| format!("{} °C", milli / 1000)));
     parts.extend(health.made.as_ref().map(|made| format!("made {made}")));
     parts.join(", ")
-}
-
-fn bytes(count: ByteCount) -> String {
-    output::bytes(count)
 }

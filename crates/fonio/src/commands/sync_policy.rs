@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use fonio_sync_policy::{Boots, Class, DEFAULT, Policy, VARIABLE, caches_below, network_filesystem};
+use fonio_sync_policy::{Boots, Class, Policy, caches_below, network_filesystem};
 use serde::Serialize;
 
 use crate::cli::SyncPolicy;
 use crate::exit::Exit;
 use crate::output;
 
-/// Checks a policy, or does a part of the unit's work.
 pub fn run(command: &SyncPolicy) -> Result<Exit> {
     match command {
         SyncPolicy::Check { policy, databases, json } => check(policy, databases, *json),
@@ -57,11 +56,10 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     } else {
         databases.iter().map(|database| of_database(&policy, database)).collect::<Result<_>>()?
     };
-    let mut out = output::screen_unless(as_json);
     if as_json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&shown)?)?;
-        return Ok(Exit::Fine);
+        return output::json(&shown);
     }
+    let mut out = output::screen();
     if databases.is_empty() {
         let rules = policy.rules().len();
         writeln!(out, "{}: {rules} rules; the first one that matches a database counts", path.display())?;
@@ -104,7 +102,6 @@ fn name(class: Class) -> &'static str {
     }
 }
 
-/// Describes a class in words.
 fn about(class: Class) -> String {
     match class {
         Class::Durable => "durable: synced as its program asks for".to_owned(),
@@ -178,12 +175,4 @@ fn stop() -> Result<Exit> {
     Boots::read()?.record(true)?;
     writeln!(output::screen(), "Recorded that this boot ended cleanly.")?;
     Ok(Exit::Fine)
-}
-
-/// The policy's file, if none is named.
-pub const POLICY: &str = DEFAULT;
-
-/// The policy that programs follow which this shell starts.
-pub fn of_shell() -> PathBuf {
-    std::env::var_os(VARIABLE).map_or_else(|| PathBuf::from(POLICY), PathBuf::from)
 }

@@ -1,30 +1,36 @@
-//! The page of `cargo studies paper --html`.
-
 use fonio_report::document::{Cell, Scale};
 use fonio_report::render_html;
 
-const PAPERS: &str = r#"[{
-  "id": "a-t1", "title": "a table", "commands": ["fonio run a"],
-  "counts": { "agree": 1, "differ": 1, "cannot": 2, "used_in_fit": 1 },
-  "rows": [
-    { "what": "near", "kind": "number", "published": 2.0, "ours": 2.2, "unit": "MB", "decimals": 1, "note": "of two",
-      "used_in_fit": false, "verdict": "agrees", "why": "" },
-    { "what": "far", "kind": "number", "published": 12.5, "ours": 2.5, "unit": "MB", "decimals": 2, "note": "",
-      "used_in_fit": false, "verdict": "differs", "why": "<b>because</b>" },
-    { "what": "fitted", "kind": "number", "published": 3.0, "ours": 3.0, "unit": "MB", "decimals": 1, "note": "",
-      "used_in_fit": true, "verdict": "agrees", "why": "" },
-    { "what": "not measured", "kind": "number", "published": 3.0, "ours": null, "unit": "MB", "decimals": 1, "note": "",
-      "used_in_fit": false, "verdict": "cannot", "why": "needs root" },
-    { "what": "in words", "kind": "statement", "published": "few", "ours": "many",
-      "used_in_fit": false, "verdict": "cannot", "why": "" }
-  ]
-}]"#;
+use super::super::measured::Measured;
+use super::super::row::Quantity;
+use super::*;
+
+/// A table with a row of each kind.
+fn papers() -> [Outcome; 1] {
+    let quantity = |decimals| Quantity::new("MB", decimals, 1.25, 0.0);
+    let row =
+        |what, published, decimals, ours: Measured, why| quantity(decimals).row(what, published, &ours, why);
+    let rows = vec![
+        row("near", 2.0, 1, Measured::once(2.2), "").noted("of two"),
+        row("far", 12.5, 2, Measured::once(2.5), "<b>because</b>"),
+        row("fitted", 3.0, 1, Measured::once(3.0).shaped(true), ""),
+        quantity(1).cannot("not measured", 3.0, "needs root"),
+        Row::same("in words", "few", Some("many"), false, ""),
+    ];
+    let counts = Counts::of(&rows);
+    [Outcome {
+        id: "a-t1",
+        title: "a table".to_owned(),
+        commands: vec!["fonio run a".to_owned()],
+        counts,
+        rows,
+    }]
+}
 
 #[test]
 fn numbers_are_drawn_and_everything_is_in_the_table() {
-    let papers: Vec<super::Paper> = serde_json::from_str(PAPERS).expect("it is a list of papers");
-    let page = super::document(&papers);
-    let expected = "Of what no fit used, 1 agree, 1 differ, 2 cannot be had here; 1 were used in a fit.";
+    let page = document(&papers());
+    let expected = "Of what no fit used, 1 agree, 2 differ, 1 cannot be had here; 1 were used in a fit.";
     assert_eq!(page.verdict.sentence, expected);
     let section = &page.sections[0];
     let figure = &section.figures[0];
@@ -47,10 +53,9 @@ fn numbers_are_drawn_and_everything_is_in_the_table() {
 }
 
 #[test]
-fn the_page_escapes_what_it_is_told() {
-    let papers: Vec<super::Paper> = serde_json::from_str(PAPERS).expect("it is a list of papers");
+fn the_page_escapes_its_texts() {
     let mut html = Vec::new();
-    render_html(&super::document(&papers), &mut html).expect("memory takes everything");
+    render_html(&document(&papers()), &mut html).expect("memory takes everything");
     let html = String::from_utf8(html).expect("it is UTF-8");
     assert!(html.contains("&lt;b&gt;because") && !html.contains("<b>because"));
 }

@@ -8,11 +8,10 @@ use fonio_experiment::Real;
 use fonio_host::{Applied, KeptFiles, Made, Planned, Scope, Setting, Trim};
 use serde::Serialize;
 
-use super::{Done, NEEDS_ROOT, Place, changes, json, list, places, setting, with_hint};
+use super::{Done, NEEDS_ROOT, Place, changes, list, places, setting, with_hint};
 use crate::cli::fix::FixApply;
-use crate::commands::run;
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, signals};
 
 /// The result of a trim, for `--json`.
 #[derive(Serialize)]
@@ -42,7 +41,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     }
     if !arguments.dry_run {
         ensure!(rustix::process::geteuid().is_root(), NEEDS_ROOT);
-        run::recover()?;
+        signals::recover()?;
     }
     let planned = Planned::of(&setting, path, keep)?;
     let Planned { change: Applied { target, old, new }, keep } = &planned;
@@ -54,10 +53,10 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
         (kept, brings_back)
     };
     let kept_in: Vec<Place> = kept.iter().flat_map(places).collect();
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     if arguments.json {
         let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
-        return json(&mut out, &[Done { outcome, setting: &planned.change, now: None, kept: kept_in }]);
+        return output::json(&[Done { outcome, setting: &planned.change, now: None, kept: kept_in }]);
     }
     let would = if arguments.dry_run { "Would set " } else { "Set " };
     if is_new {
@@ -99,7 +98,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
 
 /// Applies a setting until the next boot, unless it is in force already: `old` and `new` are then equal.
 pub fn apply_now(setting: &Setting, path: &Path) -> Result<Applied> {
-    run::recover()?;
+    signals::recover()?;
     let planned = Planned { change: setting.plan_or_current(path)?, keep: false };
     if planned.change.is_new() {
         changes()?.make(&planned).map_err(with_hint)?;
@@ -113,11 +112,11 @@ fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
     } else {
         fonio_host::trim(path).map_err(with_hint)?
     };
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     if arguments.json {
         let outcome = if arguments.dry_run { "would_trim" } else { "trimmed" };
         let (filesystem, source) = (filesystem.as_str(), source.as_str());
-        return json(&mut out, &Trimmed { outcome, dir: &dir, filesystem, source, bytes: bytes.0 });
+        return output::json(&Trimmed { outcome, dir: &dir, filesystem, source, bytes: bytes.0 });
     }
     let (of, bytes) = (format!("{} ({filesystem} on {source})", dir.display()), output::bytes(bytes));
     if arguments.dry_run {

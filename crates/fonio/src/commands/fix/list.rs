@@ -11,7 +11,7 @@ use fonio_host::{
 use fonio_system::MountTable;
 use serde::Serialize;
 
-use super::{Place, chosen, json, places};
+use super::{Place, chosen, places};
 use crate::cli::fix::{FixShow, Screen};
 use crate::exit::Exit;
 use crate::output;
@@ -53,16 +53,6 @@ struct Described {
     suits: Vec<String>,
     /// The places where its value is in force already.
     in_force: Vec<String>,
-}
-
-/// The names of the fixes by what they change, for the help.
-pub fn groups() -> String {
-    let mut text = "Fixes, by what they change:\n".to_owned();
-    for group in Group::ALL {
-        let names: Vec<&str> = Listed::of_group(group).map(|fix| fix.name).collect();
-        text.push_str(&format!("  {:<21} {}\n", group.heading(), names.join(", ")));
-    }
-    text
 }
 
 /// Returns what the user has to name, with an example.
@@ -199,10 +189,10 @@ pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     let fixes: Vec<&'static Listed> =
         Group::ALL.into_iter().flat_map(Listed::of_group).filter(is_chosen).collect();
     let (here, mounts) = (here()?, mounts());
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     if arguments.json {
         let fixes = fixes.into_iter().map(|fix| described(fix, Suits::find(fix, &mounts))).collect();
-        return json(&mut out, &Document { here, fixes });
+        return output::json(&Document { here, fixes });
     }
     write_here(&mut out, here.as_deref())?;
     if arguments.all {
@@ -296,7 +286,7 @@ fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> 
 /// Prints one fix: what it changes, needs and costs, and the commands that can be used with it.
 pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     let change = &arguments.name;
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     let Some(fix) = change.fix() else {
         anyhow::bail!(
             "{} is another device, which can only be measured: `fonio fix prove {} WORKLOAD --on PROFILE`",
@@ -306,7 +296,7 @@ pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     };
     let suits = Suits::find(fix, &mounts());
     if arguments.json {
-        return json(&mut out, &described(fix, suits));
+        return output::json(&described(fix, suits));
     }
     writeln!(out, "{}: {}.", written(change), fix.does)?;
     if let (Some(setting), Some(scope)) = (change.setting(), scope_of(fix)) {
@@ -448,64 +438,10 @@ mod tests {
             let change = Candidate::parse(name).expect("listed");
             next(&change, change.fix().expect("listed")).join("\n")
         };
-        for (name, expected) in [
-            (
-                "raid0",
-                expect_test::expect![
-                    "Next: `fonio fix prove raid0 WORKLOAD --on PROFILE` measures the gain on an emulated device; `fonio device list` lists them."
-                ],
-            ),
-            (
-                "db-in-ram",
-                expect_test::expect![
-                    "Next: `fonio fix prove db-in-ram WORKLOAD --on PLACE` measures the gain."
-                ],
-            ),
-            (
-                "bfq",
-                expect_test::expect![[r#"
-                Next: `fonio fix prove bfq WORKLOAD --on PLACE` or `fonio fix prove bfq --on FOLDER -- CMD` measures the gain.
-                `fonio fix apply bfq DISK` applies it, also across reboots with --keep, and `fonio fix undo bfq` takes it back.
-                `fonio fix apply bfq DISK --dry-run` prints what would change."#]],
-            ),
-            (
-                "swappiness=20",
-                expect_test::expect![[r#"
-                Next: `fonio fix prove swappiness=20 WORKLOAD --on PLACE` or `fonio fix prove swappiness=20 --on FOLDER -- CMD` measures the gain.
-                `fonio fix apply swappiness=20` applies it, also across reboots with --keep, and `fonio fix undo swappiness=20` takes it back.
-                `fonio fix apply swappiness=20 --dry-run` prints what would change."#]],
-            ),
-            (
-                "wal-full",
-                expect_test::expect![[r#"
-                    Next: `fonio fix prove wal-full WORKLOAD --on PLACE` measures the gain.
-                    `fonio fix apply wal-full DATABASE` applies it, also across reboots, and `fonio fix undo wal-full` takes it back.
-                    `fonio fix apply wal-full DATABASE --dry-run` prints what would change."#]],
-            ),
-            (
-                "folder-on",
-                expect_test::expect![[r#"
-                    Next: `fonio fix apply folder-on=DIR FOLDER` applies it, also across reboots, and `fonio fix undo folder-on=DIR` takes it back.
-                    `fonio fix apply folder-on=DIR FOLDER --dry-run` prints what would change.
-                    A workload or a command cannot measure the gain: it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`."#]],
-            ),
-            (
-                "hot-range",
-                expect_test::expect![[r#"
-                Next: `fonio fix prove hot-range=SIZE WORKLOAD --on PLACE` measures the gain.
-                `fonio fix apply hot-range=SIZE FOLDER` applies it, also across reboots, and `fonio fix undo hot-range=SIZE` takes it back.
-                `fonio fix apply hot-range=SIZE FOLDER --dry-run` prints what would change."#]],
-            ),
-            (
-                "fstrim",
-                expect_test::expect![[r#"
-                Next: `fonio fix apply fstrim MOUNT` trims once, `fonio fix apply fstrim --keep` trims weekly, and `fonio fix undo fstrim` ends that.
-                `fonio fix apply fstrim MOUNT --dry-run` prints what would change.
-                A workload or a command cannot measure the gain: it changes the device, which cannot be undone, so runs without it could not follow."#]],
-            ),
-        ] {
-            expected.assert_eq(&lines(name));
-        }
+        let shown =
+            ["raid0", "db-in-ram", "bfq", "swappiness=20", "wal-full", "folder-on", "hot-range", "fstrim"]
+                .map(|name| format!("{name}\n{}\n", lines(name)));
+        expect_test::expect_file!["commands.txt"].assert_eq(&shown.join("\n"));
         for fix in FIXES.iter() {
             let of_real = matches!(fix.real, Real::ByHand(_)) != lines(fix.name).contains("fix apply");
             assert!(of_real && lines(fix.name).starts_with("Next: "), "{}", fix.name);

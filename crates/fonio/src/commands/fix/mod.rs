@@ -2,13 +2,11 @@
 
 mod apply;
 mod list;
-mod offered;
 mod process;
 mod prove;
 mod trial;
 mod undo;
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -21,8 +19,6 @@ use crate::cli::fix::{Choice, Fix, FixCommand};
 use crate::exit::Exit;
 use apply::apply;
 pub use apply::apply_now;
-pub use list::groups;
-pub use offered::offered;
 use undo::undo;
 
 /// A setting that was applied or restored, for `--json`.
@@ -53,7 +49,6 @@ fn places(kept: &Kept) -> Vec<Place> {
     places.into_iter().map(|(file, lines)| Place { file, lines }).collect()
 }
 
-/// Runs one of the verbs.
 pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     match &arguments.command {
         None => list::screen(&arguments.screen),
@@ -84,11 +79,6 @@ fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
         }
         (None, Real::Setting(_) | Real::Trim) => bail!("{} needs a value", fix.name),
     }
-}
-
-fn json(out: &mut impl Write, document: &impl Serialize) -> Result<Exit> {
-    writeln!(out, "{}", serde_json::to_string_pretty(document)?)?;
-    Ok(Exit::Fine)
 }
 
 /// Opens the records of changed settings.

@@ -8,7 +8,7 @@ use fonio_experiment::Candidate;
 use fonio_host::{IoPriority, Scope, with_io_class};
 use serde::Serialize;
 
-use super::{json, list, setting};
+use super::{list, setting};
 use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::output;
@@ -30,7 +30,7 @@ struct Changed<'a> {
 /// Applies a fix to a running process, or runs a command with it.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let class = class(&arguments.name)?;
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     let Some(pid) = arguments.pid else {
         let line = arguments.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         if arguments.dry_run {
@@ -49,7 +49,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let outcome = if arguments.dry_run { "would_apply" } else { "applied" };
     if arguments.json {
         let (threads, old) = (process.threads.as_slice(), process.now.as_str());
-        return json(&mut out, &Changed { outcome, pid, threads, old, new: &class });
+        return output::json(&Changed { outcome, pid, threads, old, new: &class });
     }
     let (would, count) = (if arguments.dry_run { "Would set" } else { "Set" }, process.threads.len());
     let threads = if count == 1 { "thread" } else { "threads" };

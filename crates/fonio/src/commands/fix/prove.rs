@@ -8,10 +8,12 @@ use crate::cli::Colour;
 use crate::cli::fix::FixProve;
 use crate::cli::run::Candidates;
 use crate::commands::lab;
-use crate::commands::run::{Refusal, Tried, begin, measure, roles, run_and_publish, setups};
+use crate::commands::run::{Refusal, Tried, measure, run_and_publish};
 use crate::exit::Exit;
+use crate::roles::roles;
+use crate::setups::setups;
+use crate::signals::begin;
 
-/// Measures the fixes.
 pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     let proof = arguments.proof()?;
     let (candidates, refusal) = match proof.names {

@@ -16,10 +16,10 @@ use fonio_host::WriteBack;
 use fonio_system::say;
 
 use crate::cli::fix::FixTrial;
-use crate::commands::run;
 use crate::exit::Exit;
-use crate::output;
 use crate::progress::{Done, Progress};
+use crate::results::results_directory;
+use crate::{output, signals};
 
 /// Added to the time in which the kernel writes dirty pages back, so that a slice holds all of it: 40 s with the kernel's
 /// defaults.
@@ -28,7 +28,6 @@ const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 /// The default name of the folder for the slices.
 const RESULTS: &str = "fonio-live";
 
-/// Tests a setting.
 pub fn run(arguments: &FixTrial) -> Result<Exit> {
     let candidate = &arguments.name;
     let (listed, setting) = super::setting(candidate).with_context(|| {
@@ -47,7 +46,7 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
         rustix::process::geteuid().is_root(),
         "recording and changing settings need root: run it with sudo"
     );
-    let stop = run::begin()?;
+    let stop = signals::begin()?;
     let planned = setting.plan(path.as_deref().unwrap_or(Path::new("/")))?;
     if let Some(reason) = planned.target.cannot_switch() {
         bail!("{} cannot be switched back and forth on a machine in use: {reason}", candidate.name());
@@ -78,7 +77,7 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
     };
     let folder = match earlier {
         Some((folder, _)) => folder,
-        None => run::results_directory(arguments.out.as_deref(), RESULTS)?,
+        None => results_directory(arguments.out.as_deref(), RESULTS)?,
     };
     say!(
         "Switching {} between {} and {}, for {} at most. Each slice is measured for {}, {} after a switch; seed of the order: {}. Slices go to {}.",
@@ -155,9 +154,9 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
 /// Prints the answer, and then why the test ended.
 fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &str) -> Result<Exit> {
     let LiveOutcome { result, ended } = outcome;
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     if arguments.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&result)?)?;
+        output::json(&result)?;
     } else {
         show(&mut out, &result, folder, loses)?;
     }

@@ -6,16 +6,15 @@ use anyhow::{Result, bail};
 use fonio_host::{Applied, Undone};
 use fonio_system::say;
 
-use super::{Done, Place, changes, json, places, setting, with_hint};
+use super::{Done, Place, changes, places, setting, with_hint};
 use crate::cli::fix::FixUndo;
-use crate::commands::run;
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, signals};
 
 /// Restores the former settings, and removes kept settings from the files.
 pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     if !arguments.dry_run {
-        run::recover()?;
+        signals::recover()?;
     }
     let mut changes = changes()?;
     let wanted = arguments.name.as_ref().map(setting).transpose()?.map(|(_, setting)| setting);
@@ -42,9 +41,9 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
         done.push(Done { outcome, setting: &undoing.change, now, kept });
     }
     let all_undone = done.iter().all(|done| done.now.is_none());
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     if arguments.json {
-        json(&mut out, &done)?;
+        output::json(&done)?;
     } else {
         for done in &done {
             writeln!(out, "{}", sentence(done))?;

@@ -1,6 +1,5 @@
 //! `fonio storebench compare`.
 
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -16,7 +15,6 @@ use crate::cli::storebench::ResultOutput;
 use crate::exit::Exit;
 use crate::output::{self, Extent};
 
-/// Compares the second result with the first.
 pub fn run(files: [&Path; 2], across_keys: bool, shown: &ResultOutput, colour: Colour) -> Result<Exit> {
     let [first, second] = [results::read(files[0])?, results::read(files[1])?];
     let comparison = compare(&first, &second);
@@ -27,11 +25,7 @@ pub fn run(files: [&Path; 2], across_keys: bool, shown: &ResultOutput, colour: C
         );
     }
     if shown.json {
-        let mut out = BufWriter::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, &comparison)?;
-        writeln!(out)?;
-        out.flush()?;
-        return Ok(Exit::Fine);
+        return output::json(&comparison);
     }
     let report = report(&comparison, &first, &second);
     output::show_document(&report, &shown.as_report(), Extent::All, colour)?;

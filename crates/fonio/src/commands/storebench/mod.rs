@@ -12,7 +12,6 @@ use crate::cli::Colour;
 use crate::cli::storebench::{StoreBench, StoreBenchCommand};
 use crate::exit::Exit;
 
-/// Measures, shows, compares, sends or deletes.
 pub fn run(arguments: &StoreBench, colour: Colour) -> Result<Exit> {
     match &arguments.command {
         None => run::run(&arguments.measure, colour),

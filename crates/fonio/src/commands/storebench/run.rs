@@ -1,6 +1,6 @@
 //! Measures: says what will be written, continues an interrupted run, measures, keeps and shows the result.
 
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,15 +23,14 @@ use super::show;
 use crate::cli::Colour;
 use crate::cli::storebench::StoreBenchRun;
 use crate::commands::bench_target::{self, Subject};
-use crate::commands::run::begin;
 use crate::exit::Exit;
+use crate::output;
 use crate::progress::{Done, Progress, rounded};
-use crate::{output, signals};
+use crate::signals::{self, begin};
 
 /// The seed of the places of random requests. It is the same for all, because results are compared.
 const SEED: u64 = 1;
 
-/// Measures, and shows the result.
 pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     if arguments.time > TIME_MAX {
         bail!(
@@ -178,7 +177,6 @@ fn measure(
     Ok((kept, ended))
 }
 
-/// Keeps and shows the result.
 fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, colour: Colour) -> Result<Exit> {
     let missing = match &ended {
         None => NO_TIME,
@@ -214,10 +212,7 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
 
 fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Colour) -> Result<()> {
     if arguments.json {
-        let mut out = BufWriter::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, document)?;
-        writeln!(out)?;
-        return Ok(out.flush()?);
+        return output::json(document).map(drop);
     }
     output::show_on_terminal(&show::document(document, &show::Others::models(document), false), colour)?;
     let file = file.display();

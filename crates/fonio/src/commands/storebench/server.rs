@@ -21,7 +21,6 @@ const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// Names a PEM file with the certificates of the authorities that are trusted instead of the built-in ones.
 const AUTHORITIES: &str = "SSL_CERT_FILE";
 
-/// A results service.
 pub struct Server {
     address: String,
     agent: Agent,
@@ -30,31 +29,25 @@ pub struct Server {
 /// The answer to a submission.
 #[derive(Debug, Deserialize)]
 pub struct Submitted {
-    /// The result's id.
     pub id: String,
     /// `received` or `hidden`.
     pub state: String,
-    /// Why it is hidden.
     pub reason: Option<String>,
     /// The secret with which the result can be deleted.
     pub delete_token: String,
-    /// The address of the result's page.
     pub page: String,
 }
 
 /// The distribution of a figure.
 #[derive(Debug, Deserialize)]
 pub struct Ecdf {
-    /// The number of results.
     pub results: u64,
-    /// Points of the distribution.
     pub points: Vec<Point>,
 }
 
 /// A point of a distribution.
 #[derive(Debug, Deserialize)]
 pub struct Point {
-    /// A value.
     pub value: f64,
     /// The share of results with a smaller value.
     pub share: f64,
@@ -84,7 +77,6 @@ impl Server {
         &self.address
     }
 
-    /// Sends a document.
     pub fn submit(&self, json: &str) -> Result<Submitted> {
         let address = format!("{}/api/v1/results", self.address);
         let sent = self.agent.post(&address).header("Content-Type", "application/json").send(json);
@@ -92,7 +84,6 @@ impl Server {
         serde_json::from_value(answer).with_context(|| self.unexpected())
     }
 
-    /// Deletes a result.
     pub fn delete(&self, id: &str, token: &str) -> Result<()> {
         let address = format!("{}/api/v1/results/{id}", self.address);
         let sent = self.agent.delete(&address).header("Authorization", format!("Bearer {token}")).call();

@@ -1,7 +1,6 @@
 //! `fonio storebench show`, and the report on a result.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Result;
@@ -22,7 +21,6 @@ use crate::cli::storebench::ResultOutput;
 use crate::exit::Exit;
 use crate::output::{self, Extent};
 
-/// Shows the result of a file.
 pub fn run(
     file: &Path,
     server: Option<&str>,
@@ -32,11 +30,7 @@ pub fn run(
 ) -> Result<Exit> {
     let result = results::read(file)?;
     if shown.json {
-        let mut out = BufWriter::new(io::stdout().lock());
-        serde_json::to_writer_pretty(&mut out, &result)?;
-        writeln!(out)?;
-        out.flush()?;
-        return Ok(Exit::Fine);
+        return output::json(&result);
     }
     let others = match server {
         None => Others::models(&result),
@@ -48,7 +42,6 @@ pub fn run(
     Ok(Exit::Fine)
 }
 
-/// The figures of the first table.
 const LEADING: [&str; 16] = [
     "bandwidth.seq_read",
     "bandwidth.seq_write",

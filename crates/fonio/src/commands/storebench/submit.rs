@@ -90,7 +90,6 @@ fn confirmed(server: &Server) -> Result<bool> {
     Ok(answer.trim() == "yes")
 }
 
-/// Deletes a result.
 pub fn delete(server: &str, token: Option<&str>, id: &str) -> Result<Exit> {
     let server = Server::at(server)?;
     let kept = results::token(server.address(), id)?;

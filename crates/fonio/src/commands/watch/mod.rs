@@ -1,40 +1,75 @@
 //! `fonio watch`: the service that watches storage continuously, and its reports.
 
 mod report;
-mod service;
 
-use std::path::PathBuf;
+use std::io::Write;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fonio_system::say;
-use fonio_watch::{Folders, Settings, Watch, serve};
+use fonio_watch::{Settings, Watch, serve, service};
 
 use crate::cli::Colour;
 use crate::cli::watch::{Place, Watch as Command};
 use crate::exit::{self, Exit};
-use crate::signals;
+use crate::{output, signals};
 
-/// Runs one of the commands.
 pub fn run(command: &Command, colour: Colour) -> Result<Exit> {
     match command {
         Command::Run { place } => watch(place),
         Command::Report(arguments) => report::run(arguments, colour),
-        Command::Install { place } => service::install(place),
-        Command::Start { place } => service::start(place),
-        Command::Stop { place } => service::stop(place),
-        Command::Uninstall { purge, place } => service::uninstall(*purge, place),
+        Command::Install { place } => install(place),
+        Command::Start { place } => start(place),
+        Command::Stop { place } => stop(place),
+        Command::Uninstall { purge, place } => uninstall(*purge, place),
     }
 }
 
-/// The folders that the user named, or the usual ones.
-fn folders(place: &Place) -> Result<Folders> {
-    // The watch has another working directory.
-    let named = |path: &Option<PathBuf>, usual: PathBuf| match path {
-        Some(path) => std::path::absolute(path).with_context(|| format!("cannot find {}", path.display())),
-        None => Ok(usual),
+fn need_root(what: &str) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("this needs root: run `sudo fonio watch {what}`");
+    }
+    Ok(())
+}
+
+fn install(place: &Place) -> Result<Exit> {
+    need_root("install")?;
+    service::install(&place.paths())?;
+    writeln!(output::screen(), "The watch runs, and starts at each boot.\nNext: sudo fonio watch report")?;
+    Ok(Exit::Fine)
+}
+
+fn start(place: &Place) -> Result<Exit> {
+    if place.state.is_none() {
+        need_root("start")?;
+    }
+    match service::start(&place.paths())? {
+        Some(process) => writeln!(output::screen(), "The watch runs already (process {}).", process.pid)?,
+        None => writeln!(
+            output::screen(),
+            "The watch runs until it is stopped or the machine restarts.\nNext: sudo fonio watch report"
+        )?,
+    }
+    Ok(Exit::Fine)
+}
+
+fn stop(place: &Place) -> Result<Exit> {
+    if place.state.is_none() {
+        need_root("stop")?;
+    }
+    let said = match service::stop(&place.paths().folders()?)? {
+        true => "The watch has stopped. Its history stays; `sudo fonio watch report` shows it.",
+        false => "No watch runs.",
     };
-    let usual = Folders::default();
-    Ok(Folders { state: named(&place.state, usual.state)?, run: named(&place.run, usual.run)? })
+    writeln!(output::screen(), "{said}")?;
+    Ok(Exit::Fine)
+}
+
+fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
+    need_root("uninstall")?;
+    service::uninstall(&place.paths().folders()?, purge)?;
+    let history = if purge { "Its history is removed." } else { "Its history stays; --purge removes it." };
+    writeln!(output::screen(), "The watch is not a service any more. {history}")?;
+    Ok(Exit::Fine)
 }
 
 /// Watches until a signal comes.
@@ -44,7 +79,7 @@ fn watch(place: &Place) -> Result<Exit> {
     }
     let settings = Settings::read(place.config.as_deref())?;
     let stop = signals::watch()?;
-    let folders = folders(place)?;
+    let folders = place.paths().folders()?;
     let watch = Watch::begin(settings, folders.clone(), tell)?;
     let servers = serve::start(watch.settings(), watch.shared(), tell)?;
     tell(&format!(

@@ -1,29 +1,29 @@
 //! `fonio watch report`.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
 use fonio_watch::answers::{self, StallsAnswer, WearAnswer};
 use fonio_watch::{Folders, Histogram, History, Settings, Summary, page, times};
 use serde::Serialize;
 
-use super::folders;
 use crate::cli::Colour;
 use crate::cli::watch::{Report, What};
 use crate::exit::Exit;
 use crate::output;
 
-/// The rows of each table.
 const ROWS_MAX: usize = 12;
 
 /// The JSON of a report.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stalls: Option<StallsAnswer>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,46 +32,47 @@ struct Document {
     load: Option<Summary>,
 }
 
-/// Shows what the watch has seen.
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
-    let folders = folders(&arguments.place)?;
-    let history = history(&folders)?;
+    let folders = arguments.place.paths().folders()?;
+    let mut history = history(&folders)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is set to before 1970")?;
-    let since = i64::try_from(now.saturating_sub(arguments.since).as_secs()).unwrap_or(0);
+    let is_empty = history_is_empty(&history);
+    let before_now = |time| i64::try_from(now.saturating_sub(time).as_secs()).unwrap_or(0);
+    let since = before_now(arguments.since);
+    let until = arguments.until.map(before_now);
+    if let Some(until) = until {
+        ensure!(since < until, "--until names an earlier time than --since: both are times before now");
+        history.end_at(until);
+    }
     let wants = |what: What| arguments.what.is_none_or(|wanted| wanted == what);
     let settings = Settings::read(arguments.place.config.as_deref())?;
     let document = Document {
         schema: "fonio.watch/1",
+        until,
         stalls: wants(What::Stalls).then(|| answers::stalls(&history, since)),
         wear: wants(What::Wear).then(|| answers::wear(&history, since, &settings.endurance)),
         load: wants(What::Load).then(|| history.sum_since(since)),
     };
-    let mut out = output::screen_unless(arguments.json);
+    let mut out = output::screen();
     if let Some(path) = &arguments.html {
-        write_page(&history, since, &settings, path)?;
+        if is_empty {
+            bail!("the watch began less than a minute ago; ask again after its first minute");
+        }
+        let mut page = page::document(&history, since, &settings);
+        page.subtitle.extend(until.map(|until| format!(", until {}", times::shown(until))));
+        output::write_html(&page, Some(path))?;
     }
     if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        writeln!(out)?;
+        output::json(&document)?;
     } else if let Some(path) = &arguments.html {
         if let Some(stalls) = &document.stalls {
             writeln!(out, "{}", stalls.verdict)?;
         }
         writeln!(out, "The report is in {}.", path.display())?;
     } else {
-        let has_minutes = !history_is_empty(&history);
-        print(&document, has_minutes, &folders, output::wants_colour(colour), &mut out)?;
+        print(&document, !is_empty, &folders, output::wants_colour(colour), &mut out)?;
     }
-    Ok(if history_is_empty(&history) { Exit::NotValid } else { Exit::Fine })
-}
-
-/// Writes the page about everything.
-fn write_page(history: &History, since: i64, settings: &Settings, path: &Path) -> Result<()> {
-    if history_is_empty(history) {
-        bail!("the watch began less than a minute ago; ask again after its first minute");
-    }
-    let page = page::document(history, since, settings);
-    output::write_html(&page, Some(path))
+    Ok(if is_empty { Exit::NotValid } else { Exit::Fine })
 }
 
 fn history_is_empty(history: &History) -> bool {
@@ -124,6 +125,9 @@ fn print(
         }
         notes.extend(&wear.notes);
     }
+    if let Some(until) = document.until {
+        writeln!(out, "• Only the time until {} counts (--until).", times::shown(until))?;
+    }
     if !runs {
         writeln!(out, "! No watch runs now; `sudo fonio watch start` starts one.")?;
     }
@@ -136,16 +140,11 @@ fn print(
     if let Some(load) = &document.load {
         print_load(load, (bold, plain), out)?;
     }
-    notes.dedup();
-    let mut shown: Vec<&String> = Vec::new();
-    for note in notes {
-        if !shown.contains(&note) {
-            shown.push(note);
-        }
-    }
-    if !shown.is_empty() {
+    let mut seen = BTreeSet::new();
+    notes.retain(|note| seen.insert(*note));
+    if !notes.is_empty() {
         writeln!(out, "\n{bold}Notes{plain}")?;
-        shown.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
+        notes.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
     }
     Ok(())
 }
@@ -233,9 +232,9 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             out,
             "  {:<12} {busy:>6} {:>26} {:>26} {:>26}",
             device.name,
-            responses(&device.reads),
-            responses(&device.writes),
-            responses(&device.flushes)
+            responses(&device.traffic.reads),
+            responses(&device.traffic.writes),
+            responses(&device.traffic.flushes)
         )?;
     }
     let mut blocked: Vec<_> = load.blocked.iter().filter(|row| row.waits.total() > Nanos(0)).collect();

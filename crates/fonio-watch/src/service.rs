@@ -1,0 +1,333 @@
+//! Starts and stops the watch: as a service of systemd, or as a separate process on machines without systemd.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fonio_system::ProcessId;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::WatchError;
+use crate::folders::{Folders, kept_in};
+use crate::settings::Settings;
+
+/// The unit's name, where it is packaged, and where [`install`] writes it.
+const UNIT: &str = "fonio-watch.service";
+const PACKAGED: &str = "/usr/lib/systemd/system/fonio-watch.service";
+const INSTALLED: &str = "/etc/systemd/system/fonio-watch.service";
+/// The unit as it is packaged.
+const TEXT: &str = include_str!("../fonio-watch.service");
+/// The program in it.
+const PROGRAM: &str = "/usr/bin/fonio";
+/// How long the watch may take to begin, and to end: it writes its last minutes then.
+const BEGINS: Duration = Duration::from_secs(10);
+const ENDS: Duration = Duration::from_secs(30);
+
+/// Errors while the watch is started or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The files of the watch cannot be used.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    /// The system refused something.
+    #[error("cannot {doing}")]
+    System {
+        /// `write /etc/…`, `start systemctl`, …
+        doing: String,
+        /// The system's error.
+        #[source]
+        cause: io::Error,
+    },
+    /// systemctl failed.
+    #[error("`systemctl {words}` failed: {said}")]
+    Systemctl {
+        /// Its arguments.
+        words: String,
+        /// Its message.
+        said: String,
+    },
+    /// Another program starts the services of this machine.
+    #[error(
+        "this machine does not run systemd; start `fonio watch run` from its own init, or use `fonio watch start`"
+    )]
+    NoSystemd,
+    /// A folder in memory was named for the service.
+    #[error("the service keeps its folder in /run; leave --run out")]
+    RunNamed,
+    /// A path cannot be part of a unit.
+    #[error("systemd cannot take these paths: {words}; use paths in UTF-8 without blanks and quotes")]
+    Paths {
+        /// The command line of the service.
+        words: String,
+    },
+    /// The watch did not begin in time.
+    #[error("the watch did not begin{why}")]
+    NotBegun {
+        /// The message of the watch, or where it is.
+        why: String,
+    },
+    /// The watch does not end.
+    #[error("process {pid} does not end; `kill -9 {pid}` ends it, and the next watch takes over what it has")]
+    NotEnded {
+        /// Its process.
+        pid: u32,
+    },
+}
+
+fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
+    let doing = doing.into();
+    move |cause| ServiceError::System { doing, cause }
+}
+
+/// The paths that the user named for a watch.
+#[derive(Clone, Debug, Default)]
+pub struct Paths {
+    /// The file of settings.
+    pub config: Option<PathBuf>,
+    /// The folder on the medium.
+    pub state: Option<PathBuf>,
+    /// The folder in memory.
+    pub run: Option<PathBuf>,
+}
+
+impl Paths {
+    /// Returns the named folders, or the usual ones. The paths are absolute, because the watch has another working
+    /// directory.
+    ///
+    /// # Errors
+    ///
+    /// If the working directory is gone.
+    pub fn folders(&self) -> Result<Folders, ServiceError> {
+        let usual = Folders::default();
+        let state = absolute(self.state.as_deref())?.unwrap_or(usual.state);
+        Ok(Folders { state, run: absolute(self.run.as_deref())?.unwrap_or(usual.run) })
+    }
+}
+
+fn absolute(path: Option<&Path>) -> Result<Option<PathBuf>, ServiceError> {
+    let found = |path: &Path| std::path::absolute(path).map_err(system(format!("find {}", path.display())));
+    path.map(found).transpose()
+}
+
+fn has_systemd() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+fn has_unit() -> bool {
+    Path::new(PACKAGED).exists() || Path::new(INSTALLED).exists()
+}
+
+fn systemctl(words: &[&str]) -> Result<(), ServiceError> {
+    let out = Command::new("systemctl").args(words).output().map_err(system("start systemctl"))?;
+    if !out.status.success() {
+        let said = String::from_utf8_lossy(&out.stderr).trim().to_owned();
+        return Err(ServiceError::Systemctl { words: words.join(" "), said });
+    }
+    Ok(())
+}
+
+/// Makes the watch a service, starts it, and waits until it runs.
+///
+/// # Errors
+///
+/// See [`ServiceError`].
+pub fn install(paths: &Paths) -> Result<(), ServiceError> {
+    if !has_systemd() {
+        return Err(ServiceError::NoSystemd);
+    }
+    if paths.run.is_some() {
+        return Err(ServiceError::RunNamed);
+    }
+    // Reports a mistake in the settings now, not in the journal.
+    Settings::read(paths.config.as_deref())?;
+    let own = std::env::current_exe().map_err(system("find the own program"))?;
+    let is_packaged = Path::new(PACKAGED).exists() && own == Path::new(PROGRAM);
+    if !is_packaged || paths.config.is_some() || paths.state.is_some() {
+        fs::write(INSTALLED, unit_text(&own, paths)?).map_err(system(format!("write {INSTALLED}")))?;
+    }
+    systemctl(&["daemon-reload"])?;
+    systemctl(&["enable", UNIT])?;
+    systemctl(&["restart", UNIT])?;
+    wait_for_service(&paths.folders()?)
+}
+
+/// The unit with the program and the options of this installation.
+fn unit_text(program: &Path, paths: &Paths) -> Result<String, ServiceError> {
+    let mut words = vec![program.display().to_string(), "watch".to_owned(), "run".to_owned()];
+    let state = absolute(paths.state.as_deref())?;
+    for (option, path) in [("--config", absolute(paths.config.as_deref())?), ("--state", state.clone())] {
+        words.extend(path.into_iter().flat_map(|path| [option.to_owned(), path.display().to_string()]));
+    }
+    let is_refused = |letter: char| letter.is_whitespace() || "\"'\\%$\u{fffd}".contains(letter);
+    if words.iter().any(|word| word.contains(is_refused)) {
+        return Err(ServiceError::Paths { words: words.join(" ") });
+    }
+    let mut text =
+        TEXT.replace(&format!("ExecStart={PROGRAM} watch run"), &format!("ExecStart={}", words.join(" ")));
+    if let Some(state) = state {
+        text = text.replace("ReadWritePaths=", &format!("ReadWritePaths=-{} ", state.display()));
+    }
+    Ok(text)
+}
+
+/// Starts the watch in the background. Returns the process of a watch that runs already.
+///
+/// # Errors
+///
+/// See [`ServiceError`].
+pub fn start(paths: &Paths) -> Result<Option<ProcessId>, ServiceError> {
+    let folders = paths.folders()?;
+    if let Some(process) = folders.runs() {
+        return Ok(Some(process));
+    }
+    Settings::read(paths.config.as_deref())?;
+    let is_usual = paths.state.is_none() && paths.run.is_none() && paths.config.is_none();
+    if is_usual && has_systemd() && has_unit() {
+        systemctl(&["start", UNIT])?;
+        wait_for_service(&folders)?;
+    } else {
+        detached(&folders, paths)?;
+    }
+    Ok(None)
+}
+
+/// Starts a process of its own, which the terminal does not end. Its messages go to a file in memory.
+fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
+    fonio_system::state::make(&folders.run).map_err(system(format!("make {}", folders.run.display())))?;
+    let log = folders.run.join("log");
+    let file = File::create(&log).map_err(system(format!("write {}", log.display())))?;
+    let mut command = Command::new(std::env::current_exe().map_err(system("find the own program"))?);
+    command.args(["watch", "run"]).arg("--state").arg(&folders.state).arg("--run").arg(&folders.run);
+    if let Some(config) = absolute(paths.config.as_deref())? {
+        command.arg("--config").arg(config);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0).current_dir("/");
+    let mut child = command.spawn().map_err(system("start the watch"))?;
+    let pid = child.id();
+    let is_ready = || folders.is_ready().is_some_and(|process| process.pid == pid);
+    if waits_for(BEGINS, &mut || is_ready() || !matches!(child.try_wait(), Ok(None))) && is_ready() {
+        return Ok(());
+    }
+    let said = fs::read_to_string(&log).unwrap_or_default();
+    Err(ServiceError::NotBegun { why: format!(": {}", said.trim().trim_start_matches("fonio: ")) })
+}
+
+fn wait_for_service(folders: &Folders) -> Result<(), ServiceError> {
+    if waits_for(BEGINS, &mut || folders.is_ready().is_some()) {
+        return Ok(());
+    }
+    Err(ServiceError::NotBegun { why: "; `journalctl -u fonio-watch` says why".to_owned() })
+}
+
+/// Waits until a condition holds; returns `false` if it does not within the time.
+fn waits_for(time: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while !holds() {
+        if began.elapsed() > time {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    true
+}
+
+/// Ends the watch; returns whether one ran.
+///
+/// # Errors
+///
+/// See [`ServiceError`].
+pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
+    // A service that was killed comes back by itself, unless it is stopped.
+    if *folders == Folders::default() && has_systemd() && is_waiting() {
+        systemctl(&["stop", UNIT])?;
+        return Ok(true);
+    }
+    let Some(process) = folders.runs() else { return Ok(false) };
+    let cgroups = fonio_system::Task::of(process.pid).cgroups().unwrap_or_default();
+    if cgroups.telling().is_some_and(|path| path.ends_with(UNIT)) {
+        systemctl(&["stop", UNIT])?;
+        return Ok(true);
+    }
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).expect("a process has a number");
+    kill_process(pid, Signal::TERM)
+        .map_err(|error| system(format!("stop process {}", process.pid))(error.into()))?;
+    if waits_for(ENDS, &mut || !process.runs()) {
+        return Ok(true);
+    }
+    Err(ServiceError::NotEnded { pid: process.pid })
+}
+
+/// Returns whether the service runs, or waits to be started again.
+fn is_waiting() -> bool {
+    let state = Command::new("systemctl").args(["is-active", UNIT]).output();
+    let state = state.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
+    matches!(state.as_str(), "active" | "activating" | "reloading" | "deactivating")
+}
+
+/// Stops the watch and removes its service; with `purge`, also its history and what it kept.
+///
+/// # Errors
+///
+/// See [`ServiceError`].
+pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
+    if has_systemd() && has_unit() {
+        systemctl(&["disable", "--now", UNIT])?;
+    }
+    stop(folders)?;
+    if Path::new(INSTALLED).exists() {
+        remove_file(Path::new(INSTALLED))?;
+        if has_systemd() {
+            systemctl(&["daemon-reload"])?;
+        }
+    }
+    for folder in [&folders.state, &folders.run].into_iter().filter(|_| purge) {
+        remove(folder)?;
+        // The folder of all of fonio's files, such as /var/lib/fonio; it stays if it holds more.
+        if let Some(parent) = folder.parent().filter(|parent| parent.ends_with("fonio")) {
+            let _ = fs::remove_dir(parent);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a watch from a folder, and the folder if nothing else is in it.
+fn remove(folder: &Path) -> Result<(), ServiceError> {
+    for name in ["rings", "running", "unwritten", "unwritten.new", "log"] {
+        remove_file(&folder.join(name))?;
+    }
+    let kept = folder.join("kept");
+    kept_in(&kept).iter().try_for_each(|(path, _)| remove_file(path))?;
+    // Files of others stay, and keep the folder.
+    let _ = fs::remove_dir(&kept);
+    let _ = fs::remove_dir(folder);
+    Ok(())
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> Result<(), ServiceError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(system(format!("remove {}", path.display()))(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unit_has_the_program_and_options_of_the_installation() {
+        let named = Paths { state: Some("/mnt/ssd/watch".into()), ..Paths::default() };
+        let text = unit_text(Path::new("/opt/fonio"), &named).expect("it can be written");
+        assert!(text.contains("\nExecStart=/opt/fonio watch run --state /mnt/ssd/watch\n"), "{text}");
+        assert!(text.contains("\nReadWritePaths=-/mnt/ssd/watch "), "{text}");
+        assert_eq!(unit_text(Path::new(PROGRAM), &Paths::default()).expect("it can be written"), TEXT);
+        assert!(unit_text(Path::new("/opt/my fonio"), &Paths::default()).is_err());
+    }
+}

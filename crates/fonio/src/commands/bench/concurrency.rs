@@ -1,0 +1,238 @@
+//! `fonio bench concurrency`: the number of concurrent requests that is enough, and the settings that follow
+//! from it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::slice;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_bench::concurrency::RANGE_MIN;
+use fonio_bench::concurrency::limits::{Disk, Lifted, known, short_queue};
+use fonio_bench::place::Place;
+use fonio_bench::plan::Set;
+use fonio_bench::result::{Benchmark, Parameter, TestResult};
+use fonio_bench::verdict;
+use fonio_core::ByteCount;
+use fonio_host::{Applied, SMARTIO, Setting, has_scheduler, how_to_get};
+use fonio_system::say;
+use serde::Serialize;
+
+use crate::cli::{Bench, Colour, Measurement};
+use crate::commands::bench_target::{self, Subject};
+use crate::commands::{bench, fix, lab};
+use crate::exit::Exit;
+use crate::{output, signals};
+
+/// Schedulers that heed I/O classes.
+const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
+
+/// The measurement and the applied setting, for `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    benchmark: &'a Benchmark,
+    /// The setting, if it was to be changed; `old` and `new` are equal if it had the value already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<Applied>,
+}
+
+/// Measures, prints the parameters, and with `apply` sets what follows from them.
+pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exit> {
+    let Measurement { bench, out } = measurement;
+    ensure!(
+        bench.range >= RANGE_MIN,
+        "--range is the range that up to 32 processes share: write at least {}",
+        ByteCount(RANGE_MIN).to_exact_text()
+    );
+    let disk = if apply { Some(disk_to_change(bench)?) } else { None };
+    if let Some(kernel) = &bench.emulated.guest {
+        return lab::run_bench(kernel, &bench.target, out.as_ref().map_or(&[], slice::from_ref));
+    }
+    if bench_target::is_real(&bench.target) {
+        refuse_memory(&bench.target)?;
+    }
+    let lifted = if bench.dry_run { None } else { lift(&bench.target)? };
+    let measured = bench::measure(bench, &[Set::ConcurrencyParameters], out.as_deref());
+    let warning = if bench_target::is_real(&bench.target) { short_queue(&bench.target) } else { None };
+    if let Some(lifted) = lifted {
+        lifted.restore()?;
+    }
+    let Some(mut benchmark) = measured? else {
+        if let Some(disk) = disk.filter(|_| !bench.json) {
+            writeln!(output::screen(), "Then it would set {}.", disk.subject())?;
+        }
+        return Ok(Exit::Fine);
+    };
+    benchmark.warnings.extend(warning);
+    let found = known(&benchmark.concurrency);
+    let change = disk.as_ref().zip(found.ok()).map(|(disk, found)| (disk, disk.setting(found)));
+    let mut out = output::screen();
+    if bench.json {
+        let applied = change.map(|(disk, setting)| apply_unless_shorter(disk, &setting)).transpose()?;
+        output::json(&Document { benchmark: &benchmark, applied })?;
+    } else {
+        bench::show(&benchmark, output::wants_colour(colour), &mut out)?;
+        // The figures are printed even if the setting fails.
+        out.flush()?;
+        match change {
+            Some((disk, setting)) => say(disk, &setting, &apply_unless_shorter(disk, &setting)?, &mut out)?,
+            None if disk.is_none() && bench_target::is_real(&bench.target) => writeln!(
+                out,
+                "Next: the same command with --apply, as root, measures again and limits the device's queue to the result."
+            )?,
+            _ => {}
+        }
+    }
+    out.flush()?;
+    if let (Some(_), Err(why)) = (disk, found) {
+        say!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        return Ok(Exit::NotValid);
+    }
+    Ok(Exit::Fine)
+}
+
+/// Refuses a folder in memory: I/O there makes no requests of a device.
+fn refuse_memory(target: &Path) -> Result<()> {
+    let place = Place::of(target);
+    match place.file_system.as_deref() {
+        Some(kind @ ("tmpfs" | "ramfs")) => bail!(
+            "{} is in memory ({kind}), so it has no device to measure; name a folder on the device, or the device",
+            target.display()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The disk whose queue is changed. Checks, before anything is measured, that the result can be applied.
+fn disk_to_change(bench: &Bench) -> Result<Disk> {
+    let target = &bench.target;
+    ensure!(
+        bench.emulated.guest.is_none() && matches!(Subject::of(target, &bench.emulated)?, Subject::Real(_)),
+        "{} is an emulated device, which is gone after the benchmark; leave out --apply, or name a device of this machine",
+        target.display()
+    );
+    ensure!(
+        !bench.quick && bench.runs.is_none_or(|runs| runs > 1),
+        "--apply needs to know how much the runs differ; leave out --quick, and let --runs be 2 or more"
+    );
+    ensure!(bench.dry_run || rustix::process::geteuid().is_root(), fix::hint());
+    Disk::of(target).context("--apply changes the queue of a disk: name a device, or a folder on one")
+}
+
+/// Lifts the limits of the queue for the measurement. Without root, says that they hold.
+fn lift(target: &Path) -> Result<Option<Lifted>> {
+    if !bench_target::is_real(target) {
+        return Ok(None);
+    }
+    let Ok(disk) = Disk::of(target) else { return Ok(None) };
+    let is_root = rustix::process::geteuid().is_root();
+    let limits = disk.lifting(is_root)?;
+    if !is_root {
+        if !limits.is_empty() {
+            say!(
+                "warning: the concurrency parameters of {} hold during the measurement; run it with sudo, which lifts them",
+                disk.node()
+            );
+        }
+        return Ok(None);
+    }
+    // From now on, Ctrl-C does not end the process before the limits are restored.
+    signals::begin()?;
+    Ok(Lifted::lift(&disk, &limits, &mut |note| say!("{note}"))?)
+}
+
+/// Applies a setting to a disk, unless its queue is shorter already.
+fn apply_unless_shorter(disk: &Disk, setting: &Setting) -> Result<Applied> {
+    match disk.is_shorter_than(setting)? {
+        Some(shorter) => Ok(shorter),
+        None => fix::apply_now(setting, Path::new(&disk.node())),
+    }
+}
+
+/// Says which setting was applied, and which others are possible on this machine.
+fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> Result<()> {
+    let Applied { target, old, new } = applied;
+    let node = disk.node();
+    if old == new {
+        writeln!(out, "\nLeft {target} unchanged: {old}.")?;
+    } else {
+        writeln!(out, "\nSet {target}: {old} -> {new}")?;
+        writeln!(out, "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` keeps it.")?;
+    }
+    if !disk.is_smartio() {
+        writeln!(
+            out,
+            "Its scheduler {} has no limit for each kind; {new} requests are enough for the reads and the writes together.",
+            disk.scheduler
+        )?;
+        if HEED_CLASSES.contains(&disk.scheduler.as_str()) {
+            writeln!(
+                out,
+                "Programs that write in the background can wait for others: `fonio fix apply io-class=idle UNIT`, or `ionice -c idle`."
+            )?;
+        } else if let Some(name) = HEED_CLASSES.into_iter().find(|name| has_scheduler(name)) {
+            writeln!(
+                out,
+                "With `fonio fix apply {name} {node}`, programs that write in the background can wait for others: `fonio fix apply io-class=idle UNIT`."
+            )?;
+        }
+        match how_to_get(SMARTIO).filter(|_| !has_scheduler(SMARTIO)) {
+            Some(how) => writeln!(out, "The scheduler smartio has a limit for each kind; {how}.")?,
+            None => writeln!(
+                out,
+                "The scheduler smartio has a limit for each kind: `fonio fix apply smartio {node}`, then measure again with --apply."
+            )?,
+        }
+    }
+    if old != new {
+        writeln!(out, "Next: `fonio fix undo {}` takes it back.", fix.fix().name)?;
+    }
+    Ok(())
+}
+
+/// Prints the throughput by number of requests at once, and the parameters.
+pub fn table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write) -> io::Result<()> {
+    let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
+    let mut numbers: Vec<u32> = tests.iter().map(|result| result.test.processes).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let parameters = &benchmark.concurrency;
+    let heading: String = parameters.iter().map(|found| format!("{:>15}", found.access.name())).collect();
+    writeln!(out, "{dim}{:<10}{heading}{plain}", "at once")?;
+    for number in numbers {
+        let cell = |found: &Parameter| {
+            let of_cell =
+                |result: &&&TestResult| result.test.access == found.access && result.test.processes == number;
+            let rate = tests
+                .iter()
+                .find(of_cell)
+                .map_or_else(|| "-".to_owned(), |result| verdict::rate(result.mb_s));
+            let mark = if found.requests == number { '*' } else { ' ' };
+            format!("{rate:>14}{mark}")
+        };
+        let row: String = parameters.iter().map(cell).collect();
+        writeln!(out, "{}", format!("{number:<10}{row}").trim_end())?;
+    }
+    let runs = tests.iter().map(|result| result.runs.len()).min().unwrap_or(0);
+    writeln!(
+        out,
+        "* enough: no other number was shown to give over 2 % more ({runs} {}).\n",
+        if runs == 1 { "round" } else { "rounds" }
+    )?;
+    writeln!(
+        out,
+        "{dim}{:<12}{:>8} {:>16} {:>24}{plain}",
+        "kind", "enough", "95 % interval", "times one at a time"
+    )?;
+    for found in parameters {
+        let Parameter { access, requests, requests_high, measured_max, speedup, .. } = found;
+        let interval = match requests_high {
+            Some(high) if high == measured_max && requests == high => format!("{high} or more"),
+            Some(high) if high == measured_max => format!("{requests} to {high} or more"),
+            Some(high) => format!("{requests} to {high}"),
+            None => "-".to_owned(),
+        };
+        writeln!(out, "{:<12}{requests:>8} {interval:>16} {speedup:>24.2}", access.name())?;
+    }
+    Ok(())
+}

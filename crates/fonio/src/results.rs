@@ -1,0 +1,49 @@
+//! The folder of a series' results.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cli::run::SetupArgs;
+
+/// Returns the path of the HTML report.
+pub fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
+    arguments.html.clone().unwrap_or_else(|| out.join("report.html"))
+}
+
+/// The default name of a series' results directory.
+pub const RESULTS: &str = "fonio-runs";
+
+/// Creates a directory that no other series uses: the one that the user named, or the first free one of `default`,
+/// `default-2`, …
+pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
+    if let Some(named) = named {
+        fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
+        let mut entries = fs::read_dir(named).with_context(|| format!("cannot list {}", named.display()))?;
+        ensure!(
+            entries.next().is_none(),
+            "{} is not empty; name a new directory with --output",
+            named.display()
+        );
+        return Ok(named.to_owned());
+    }
+    for number in 1_u32.. {
+        let name = if number == 1 { default.to_owned() } else { format!("{default}-{number}") };
+        // Creating the directory claims it: two series that start at the same time get different ones.
+        match fs::create_dir(&name) {
+            Ok(()) => return Ok(name.into()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot create {name}")),
+        }
+    }
+    unreachable!("a directory holds fewer than 2^32 names")
+}
+
+/// Writes `summary.json` and returns its text.
+pub fn summarise(series: &impl serde::Serialize, out: &Path) -> Result<String> {
+    let summary = out.join("summary.json");
+    let text = serde_json::to_string_pretty(series)?;
+    std::fs::write(&summary, &text).with_context(|| format!("cannot write {}", summary.display()))?;
+    Ok(text)
+}

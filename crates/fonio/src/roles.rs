@@ -1,0 +1,49 @@
+//! The roles in which fonio starts itself.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use fonio_experiment::{Roles, do_task, replay, serve_http, start_task};
+use fonio_system::say;
+
+use crate::cli::run::Role;
+use crate::exit::Exit;
+use crate::output;
+
+pub fn play(role: &Role) -> Result<Exit> {
+    match role {
+        Role::Http { address } => serve_http(*address)?,
+        Role::Task { file } => do_task(file)?,
+        Role::Replay { recording, file, layer, fast, result } => {
+            let done = replay::plan(recording, (*layer).into())?.replay(file, *fast)?;
+            done.save(result)?;
+            say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
+            if done.short_reads > 0 {
+                say!("{} reads got less than in the recording", done.short_reads);
+            }
+        }
+        Role::Start { socket } => start_task(socket)?,
+    }
+    Ok(Exit::Fine)
+}
+
+/// How this program starts itself in each role.
+pub fn roles() -> Result<Roles> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    Ok(Roles {
+        program: std::env::current_exe().context("cannot find the fonio executable")?,
+        serve_device: words(&["device", "serve"]),
+        serve_http: words(&["role", "http"]),
+        do_task: words(&["role", "task"]),
+        start_task: words(&["role", "start"]),
+        replay: words(&["role", "replay"]),
+        mount: words(&["mount", "--foreground"]),
+    })
+}
+
+/// Returns the command that starts this program as the process that serves an emulated device.
+pub fn device_server(roles: &Roles) -> Command {
+    let mut command = Command::new(&roles.program);
+    command.args(&roles.serve_device);
+    command
+}

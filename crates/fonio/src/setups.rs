@@ -1,0 +1,84 @@
+//! The setups of a command line: each place with each file system and scheduler.
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use fonio_core::ByteCount;
+use fonio_emulator::Fault;
+use fonio_experiment::{Combination, Matrix, MdRaid0, Setup, Storage};
+use fonio_host::{Confirmation, Limits};
+
+use crate::cli::run::SetupArgs;
+use crate::commands::bench_target::check_profile;
+
+/// Returns every combination of the places, file systems and schedulers, with its name.
+pub fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
+    let places = arguments.places();
+    let matrix =
+        Matrix { places: &places, filesystems: &arguments.filesystem, schedulers: &arguments.scheduler };
+    let combinations = matrix.combinations()?.into_iter();
+    combinations.map(|of| Ok((of.name.clone(), setup(&of, arguments)?))).collect()
+}
+
+fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
+    let place = of.place;
+    let path = Path::new(place);
+    let kind = fs::metadata(path).ok().map(|metadata| metadata.file_type());
+    let storage = match kind {
+        Some(kind) if kind.is_dir() => Storage::Directory(path.to_owned()),
+        Some(kind) if kind.is_block_device() => {
+            let twice = arguments.erase.as_deref() == Some(path);
+            let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
+            // Checked before anything is written: each run leaves its file system on the device to the next.
+            fonio_host::check_empty(path, confirmation)?;
+            Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
+        }
+        // An invalid profile is reported before anything is begun.
+        _ => match MdRaid0::parse(place).transpose()? {
+            Some(array) => {
+                for (profile, size) in array.sized(ByteCount(arguments.size)) {
+                    fonio_emulator::profile::device(profile, size, arguments.seed)
+                        .with_context(|| format!("{place} cannot be made"))?;
+                }
+                Storage::MdRaid0(array)
+            }
+            None => {
+                check_profile(place, ByteCount(arguments.size), arguments.seed)?;
+                Storage::Profile(place.to_owned())
+            }
+        },
+    };
+    for text in &arguments.fault {
+        text.parse::<Fault>()?;
+    }
+    let emulated = matches!(storage, Storage::Profile(_) | Storage::MdRaid0(_));
+    ensure!(
+        emulated || (arguments.fault.is_empty() && arguments.dilate == 1.0),
+        "--fault and --dilate need an emulated device; {place} is a real one"
+    );
+    let in_folder = matches!(storage, Storage::Directory(_));
+    let chosen = !arguments.mount_options.is_empty()
+        || of.filesystem.is_some()
+        || of.scheduler.is_some()
+        || arguments.full.is_some();
+    if in_folder && chosen {
+        bail!(
+            "a directory keeps its file system and device; --fs, --mount-options, --scheduler and --full need a device or a profile"
+        );
+    }
+    let plain = Setup::on(storage);
+    Ok(Setup {
+        size: ByteCount(arguments.size),
+        faults: arguments.fault.clone(),
+        filesystem: of.filesystem.unwrap_or(plain.filesystem),
+        mount_options: arguments.mount_options.clone(),
+        scheduler: of.scheduler.map(str::to_owned),
+        link: arguments.link,
+        dilate: arguments.dilate,
+        full: arguments.full,
+        limits: Limits { cpu: arguments.cpu, memory: arguments.memory.map(ByteCount) },
+        ..plain
+    })
+}

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use super::{Files, lines, split, text, trace};
+use super::{Files, json, lines, split, text, trace};
 
 fn stdout(output: &Output) -> String {
     text(&output.stdout)
@@ -61,8 +61,7 @@ const WAYS_OUT: &str = "
     replay recording --on model:samsung_s5 --size 1MiB     | use --size
     report trace --budget totals.requests                  |
     report trace --budget totals.requests<=1ms             |
-    report nothing                                         | nothing
-    report nothing                                         | empty
+    report blank                                           | blank: it is empty
     report noise                                           | fonio reads
     report words                                           | fonio reads
     report absent                                          | absent
@@ -79,7 +78,7 @@ const WAYS_OUT: &str = "
 #[test]
 fn an_error_names_what_is_wrong_and_the_way_out() {
     let files = Files::new();
-    fs::write(files.path("nothing"), b"").expect("a file");
+    fs::write(files.path("blank"), b"").expect("a file");
     fs::write(files.path("short"), b"secret").expect("a file");
     let noise: Vec<u8> = (0..5000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     fs::write(files.path("noise"), noise).expect("a file");
@@ -95,7 +94,8 @@ fn an_error_names_what_is_wrong_and_the_way_out() {
 fn filters_narrow_the_report() {
     let files = Files::new();
     let count = |options: &str| -> u64 {
-        let report = files.json(&format!("report trace --json {options}"));
+        // If no request is left, the code is 3.
+        let report = json(&files.run(&split(&format!("report trace --json {options}"))));
         report["analysis"]["totals"]["requests"].as_u64().expect("a count")
     };
     let (all, early, late) = (count(""), count("--until 100ms"), count("--since 100ms"));

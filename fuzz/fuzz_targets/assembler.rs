@@ -1,134 +1,18 @@
-//! The assembler against its naive oracle, on events from small ranges, so that many collide.
+//! The assembler against its naive oracle.
 #![no_main]
 
-use std::io;
-
-use fonio_core::event::LostEvents;
-use fonio_core::{
-    Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Link, Nanos, Op, Request, RowSink, Sector,
-    Timestamp, ignore_rows,
-};
-use fonio_trace::assembler::oracle::assemble_naively;
-use fonio_trace::assembler::{Assembler, AssemblerOptions};
+use fonio_core::Nanos;
+use fonio_trace::assembler::AssemblerOptions;
+use fonio_trace::assembler::oracle::compare::{assert_same, decode};
 use libfuzzer_sys::fuzz_target;
-
-#[derive(Debug, PartialEq)]
-enum Row {
-    Request(Request),
-    Bio(Bio),
-    Link(Link),
-    Settled(Timestamp),
-}
-
-struct Rows {
-    rows: Vec<Row>,
-    bios: bool,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.rows.push(Row::Request(row.clone()));
-        Ok(())
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        self.rows.push(Row::Bio(row.clone()));
-        Ok(())
-    }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.rows.push(Row::Link(*row));
-        Ok(())
-    }
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        self.rows.push(Row::Settled(before));
-        Ok(())
-    }
-    ignore_rows!(began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
-    fn wants_bios(&self) -> bool {
-        self.bios
-    }
-}
-
-/// Decodes events, gaps and ends of batches from six bytes each.
-fn decode(bytes: &[u8]) -> Vec<Batch> {
-    let mut batches = vec![Batch::default()];
-    let mut time = 1000u64;
-    for part in bytes.chunks_exact(6) {
-        let [kind, gap, place, size, flags, more] = *part else { continue };
-        time += u64::from(gap & 0x3f).pow(2);
-        // Some events are late.
-        let at = if gap & 0xc0 == 0xc0 { time - u64::from(more & 0x1f) } else { time };
-        let other = (DeviceId(u32::from(more & 3) % 3), Sector(u64::from(more >> 2 & 7)));
-        // Some gaps are long enough for the assembler to decide about repeated issues.
-        if kind >= 250 {
-            time += 400_000_000;
-        }
-        let kind = match kind % 22 {
-            0..3 => EventKind::BioQueue,
-            3 => EventKind::GetRequest,
-            4 => EventKind::IoStart,
-            5 => EventKind::Insert,
-            6..9 => EventKind::Issue,
-            9..13 => EventKind::Complete,
-            13 => EventKind::Requeue,
-            14 => EventKind::IoDone,
-            15 => EventKind::BioComplete,
-            16 => EventKind::Split { new_sector: other.1 },
-            17 => EventKind::Remap { from_device: other.0, from_sector: other.1 },
-            19 => EventKind::BackMerge,
-            20 => EventKind::FrontMerge,
-            18 => EventKind::RequestRemap { from_device: other.0, from_sector: other.1 },
-            _ if more & 1 == 0 => {
-                batches.push(Batch::default());
-                continue;
-            }
-            _ => {
-                let (after, before) = (Timestamp(at), Timestamp(at + u64::from(size)));
-                let gap = LostEvents { cpu: None, count: None, after, before };
-                batches.last_mut().expect("there is one at the start").lost.push(gap);
-                continue;
-            }
-        };
-        let shown = Flags(u32::from(flags & 0xf));
-        batches.last_mut().expect("there is one at the start").events.push(BlockEvent {
-            time: Timestamp(at),
-            kind,
-            device: DeviceId(u32::from(place >> 6) % 3),
-            sector: Sector(if place & 7 == 7 { u64::MAX } else { u64::from(place & 7) }),
-            bytes: ByteCount(if size & 0x80 == 0 {
-                u64::from(size & 7) * 512
-            } else {
-                u64::from(size & 0x7f) * 100
-            }),
-            op: [Op::Write, Op::Write, Op::Read, Op::Flush, Op::Discard, Op::Other, Op::Write, Op::Read]
-                [usize::from(place >> 3 & 7)],
-            flags: shown,
-            flags_known: if flags & 0x10 == 0 { shown } else { Flags::KNOWN_FROM_RWBS },
-            cpu: Some(u32::from(flags >> 5)),
-            tid: Some(u32::from(more >> 5)),
-            ioprio: None,
-            error: (more & 0x40 != 0).then_some(-i32::from(more & 1)),
-        });
-    }
-    batches
-}
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((&[options, horizon], events)) = bytes.split_first_chunk::<2>() else { return };
-    let batches = decode(events);
     let mut settings = AssemblerOptions::default();
     if options & 1 == 1 {
         settings.open_max = 1 + usize::from(options >> 2 & 0xf);
         settings.horizon = Nanos(u64::from(horizon) * 16);
         settings.disorder = Nanos(u64::from(options >> 6) * 50);
     }
-    let rows = || Rows { rows: Vec::new(), bios: options & 2 == 0 };
-    let (mut fast, mut slow) = (rows(), rows());
-    let mut assembler = Assembler::new(settings.clone());
-    for batch in &batches {
-        assembler.batch(batch, &mut fast).expect("the sink does not fail");
-    }
-    let fast_counts = assembler.finish(&mut fast).expect("the sink does not fail");
-    let slow_counts = assemble_naively(&batches, settings, &mut slow).expect("the sink does not fail");
-    assert_eq!(fast.rows, slow.rows);
-    assert_eq!(fast_counts, slow_counts);
+    assert_same(&decode(events), &settings, options & 2 != 0);
 });

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 
 use crate::{bpf, process, tools};
 
@@ -20,12 +21,17 @@ const SOURCES: [&str; 5] = [".npmrc", "build.mjs", "package.json", "package-lock
 /// The files of the bundle, in `dist`.
 const BUNDLE: [&str; 3] = ["LICENSES.txt", "report.css", "report.js"];
 
+/// The options of `cargo xtask assets`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Make only these.
+    #[arg(value_parser = ["report", "bpf"])]
+    assets: Vec<String>,
+}
+
 /// Makes the named assets, or all of them, and replaces them in the repository.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(unknown) = arguments.iter().find(|word| !["report", "bpf"].contains(&word.as_str())) {
-        bail!("`{unknown}` is not an asset; there are `report` and `bpf`");
-    }
-    let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|word| word == name);
+pub fn run(Arguments { assets }: &Arguments) -> Result<()> {
+    let wanted = |name: &str| assets.is_empty() || assets.iter().any(|word| word == name);
     if wanted("bpf") {
         tools::ensure(&[tools::BPF])?;
         for (name, bytes) in bpf::compile()? {

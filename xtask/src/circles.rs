@@ -17,25 +17,6 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Edges that close circles which are not opened yet: the file, and the file that it must not name.
-const KNOWN_EDGES: &[(&str, &str)] = &[
-    ("crates/fonio-host/src/error.rs", "crates/fonio-host/src/kernel.rs"),
-    ("crates/fonio-host/src/kernel.rs", "crates/fonio-host/src/queue.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/ledger/undo.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/applied.rs"),
-    ("crates/fonio-host/src/ledger/mod.rs", "crates/fonio-host/src/settings/only.rs"),
-    ("crates/fonio-host/src/queue.rs", "crates/fonio-host/src/ledger/mod.rs"),
-    ("crates/fonio-results/src/store/remove.rs", "crates/fonio-results/src/store/write.rs"),
-    ("crates/fonio-sqlite-sync/src/api.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/file.rs", "crates/fonio-sqlite-sync/src/ordered.rs"),
-    ("crates/fonio-sqlite-sync/src/learn.rs", "crates/fonio-sqlite-sync/src/file.rs"),
-    ("crates/fonio-sqlite-sync/src/ordered.rs", "crates/fonio-sqlite-sync/src/vfs.rs"),
-    ("crates/fonio-sqlite-sync/src/world.rs", "crates/fonio-sqlite-sync/src/syncer.rs"),
-];
-
-/// Crates whose files still import through the crate's root.
-const KNOWN_ROOTS: &[&str] = &["fonio-host", "fonio-recorder", "fonio-sync-policy", "fonio-system"];
-
 /// The maximum number of re-exports that are followed for one path; more would be a circle of re-exports.
 const RE_EXPORTS_MAX: usize = 16;
 
@@ -66,43 +47,17 @@ struct Sources {
     files: BTreeMap<Module, File>,
 }
 
-/// Returns all breaches of both rules, one sentence each.
+/// Returns the breaches of both rules, one sentence each.
 pub fn breaches() -> Result<Vec<String>> {
     let mut found = Vec::new();
-    let mut unused: BTreeSet<(&str, &str)> = KNOWN_EDGES.iter().copied().collect();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
-        let edges = sources.edges();
-        let known: BTreeSet<(&str, &str)> = KNOWN_EDGES.iter().copied().collect();
-        let in_circles = edges_in_circles(&edges);
-        unused.retain(|edge| !in_circles.contains(edge));
-        let open: Vec<(&str, &str)> = edges.iter().copied().filter(|edge| !known.contains(edge)).collect();
-        found.extend(circles(&open).iter().map(|circle| {
+        found.extend(circles(&sources.edges()).iter().map(|circle| {
             format!("{}: a circle of files; move what they share into a file of its own", shown(circle))
         }));
-        let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if !KNOWN_ROOTS.contains(&&*name) {
-            found.extend(sources.imports_through_root());
-        }
+        found.extend(sources.imports_through_root());
     }
-    found.extend(unused.iter().map(|(from, to)| {
-        format!("{from} → {to}: no circle any more; remove it from `KNOWN_EDGES` in xtask/src/circles.rs")
-    }));
     Ok(found)
-}
-
-/// Prints the circles of all crates, known ones included.
-pub fn print() -> Result<()> {
-    for folder in crates()? {
-        let sources = Sources::read(&folder)?;
-        for circle in circles(&sources.edges()) {
-            println!("{}", shown(&circle));
-        }
-        for breach in sources.imports_through_root() {
-            println!("{breach}");
-        }
-    }
-    Ok(())
 }
 
 /// A circle with its first file at its end again.
@@ -441,11 +396,6 @@ fn paths_in(code: &str) -> Vec<Vec<String>> {
         rest = after;
     }
     paths.into_iter().collect()
-}
-
-/// The edges between files that reach each other.
-fn edges_in_circles<'a>(edges: &[(&'a str, &'a str)]) -> BTreeSet<(&'a str, &'a str)> {
-    edges.iter().copied().filter(|(from, to)| path(edges, to, from).is_some()).collect()
 }
 
 /// The shortest circle of each set of files that reach each other.

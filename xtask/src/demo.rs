@@ -7,7 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
 
 use crate::parts::part;
 use xtask::{process, tools};
@@ -21,15 +22,27 @@ const SCALE: &str = "0.02";
 /// The time for measuring the best fixes.
 const TIME: &str = "50s";
 
+/// The options of `cargo xtask demo`.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
+}
+
+#[derive(Subcommand)]
+enum Other {
+    /// Run the results service: measure emulated cards, send the results after a preview, and show the page (root; four minutes).
+    Results {
+        /// End without waiting for Ctrl-C.
+        #[arg(long)]
+        once: bool,
+    },
+}
+
 /// Builds fonio; runs the demo or reads the recording; reports.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let [what, ..] = arguments
-        && what == "results"
-    {
-        return crate::results_demo::run(&arguments[1..]);
-    }
-    if let Some(unknown) = arguments.first() {
-        bail!("`{unknown}` is not an option; the demos are `demo` and `demo results [--once]`");
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(Other::Results { once }) = arguments.other {
+        return crate::results_demo::run(once);
     }
     let root = process::is_root();
     tools::ensure(if root { &[tools::BUILD, tools::DEMO] } else { &[tools::BUILD] })?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 
 use xtask::process;
 
@@ -15,28 +16,24 @@ const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
 
-/// `cargo xtask fuzz [TARGET…] [--seconds N]`.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let mut seconds = 600;
-    let mut chosen = Vec::new();
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--seconds" => {
-                seconds = words
-                    .next()
-                    .and_then(|number| number.parse().ok())
-                    .context("--seconds takes a whole number, 600 say")?;
-            }
-            option if option.starts_with('-') => bail!("`{option}` is not an option; there is --seconds N"),
-            target => chosen.push(target.to_owned()),
-        }
-    }
+/// The options of `cargo xtask fuzz`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Run only these targets.
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Run each for this long.
+    #[arg(long, value_name = "N", default_value_t = 600)]
+    seconds: u32,
+}
+
+/// Runs the chosen targets, or all.
+pub fn run(Arguments { targets: chosen, seconds }: &Arguments) -> Result<()> {
     let targets = targets()?;
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
         bail!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", "));
     }
-    fuzz(if chosen.is_empty() { &targets } else { &chosen }, &Effort::Search { seconds })
+    fuzz(if chosen.is_empty() { &targets } else { chosen }, &Effort::Search { seconds: *seconds })
 }
 
 /// Compiles all targets.

@@ -126,6 +126,18 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
     Ok(Usage { cpu: used.rusage.utime + used.rusage.stime, wall, peak_bytes: used.rusage.maxrss })
 }
 
+/// Returns the processor time that a running process has used, in user and kernel mode.
+pub fn processor_time(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
+    let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let ticks: Vec<u64> =
+        behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+    let [user, system] = ticks[..] else { bail!("{path} has no processor time") };
+    Ok(Duration::from_secs(user + system) / rustix::param::clock_ticks_per_second() as u32)
+}
+
 /// Formats the command as a user would type it.
 pub fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];

@@ -28,12 +28,8 @@ const TIME_MAX: &str = "60s";
 const FIGURES: [&str; 3] = ["bandwidth.total", "response.rand_read.4k.mean", "response.rand_write.4k.mean"];
 
 /// Runs the demo.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let once = match arguments {
-        [] => !std::io::stdin().is_terminal(),
-        [word] if word == "--once" => true,
-        _ => bail!("`demo results` takes one option: --once"),
-    };
+pub fn run(once: bool) -> Result<()> {
+    let once = once || !std::io::stdin().is_terminal();
     if !process::is_root() {
         bail!("emulated cards need root: `sudo -E cargo xtask demo results`");
     }
@@ -98,9 +94,6 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     {
         println!("{sentence}");
     }
-    for sentence in not_measured(&serde_json::from_slice(&fs::read(&file)?)?)? {
-        println!("{sentence}");
-    }
     println!("\nThe page of the result: {page}\nThe rankings:           {address}/");
     if once {
         let html = service.get(&format!("/results/{id}"))?;
@@ -125,7 +118,7 @@ impl Demo<'_> {
     fn models(&self) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join("models");
         fs::create_dir(&folder)?;
-        process::run(Command::new(results_service::example("models")).arg(&folder))?;
+        process::run(Command::new(results_service::load()).arg("models").arg(&folder))?;
         let files: std::io::Result<Vec<PathBuf>> =
             fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect();
         let mut files = files?;
@@ -238,27 +231,6 @@ fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     Ok(sentences)
 }
 
-/// The figures that the run did not measure: a sentence for each reason.
-fn not_measured(result: &Value) -> Result<Vec<String>> {
-    let figures = result["figures"].as_object().context("the result has figures")?;
-    let mut reasons: Vec<(&str, usize)> = Vec::new();
-    for measure in figures.values() {
-        let Some(reason) = measure["not_measured"].as_str() else { continue };
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, figures)) => *figures += 1,
-            None => reasons.push((reason, 1)),
-        }
-    }
-    let all = figures.len();
-    Ok(reasons
-        .into_iter()
-        .map(|(reason, figures)| {
-            let were = if figures == 1 { "was" } else { "were" };
-            format!("{figures} of {all} figures {were} not measured: {reason}.")
-        })
-        .collect())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -288,15 +260,5 @@ mod tests {
             standing("sd_a1", &hidden).unwrap(),
             ["sd_a1 has no rank: it is hidden, because the device is virtual."]
         );
-    }
-
-    #[test]
-    fn what_was_not_measured_is_counted_by_its_reason() {
-        let result = json!({ "figures": {
-            "bandwidth.total": { "measured": { "value": 80.5 } },
-            "cpu.active": { "not_measured": "no time left" },
-            "cpu.iowait": { "not_measured": "no time left" },
-        } });
-        assert_eq!(not_measured(&result).unwrap(), ["2 of 3 figures were not measured: no time left."]);
     }
 }

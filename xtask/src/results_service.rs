@@ -10,15 +10,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Builds the service and the programs that load and seed it.
+/// Builds the service, and the program that loads and seeds it.
 pub fn build() -> Result<()> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))
 }
 
-/// One of those programs.
-pub fn example(name: &str) -> PathBuf {
-    process::target().join("release/examples").join(name)
+/// The program that loads and seeds it (`crates/fonio-results/examples/load`).
+pub fn load() -> PathBuf {
+    process::target().join("release/examples/load")
 }
 
 /// A running service. Dropping it kills it, and it ends when this process ends in any way.
@@ -58,14 +58,7 @@ impl Service {
 
     /// The processor time that the service has used.
     pub fn processor_time(&self) -> Result<Duration> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
-        let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
-        let ticks: Vec<u64> =
-            behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
-        let [user, system] = ticks[..] else { bail!("{path} has no processor time") };
-        Ok(Duration::from_secs(user + system) / rustix::param::clock_ticks_per_second() as u32)
+        process::processor_time(self.child.id())
     }
 
     /// Returns whether the service has ended on its own.

@@ -8,34 +8,28 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use sha2::{Digest, Sha256};
 
 use xtask::process;
 
-const DRAWN: usize = 200;
-
 /// Shorter ones are headings and labels.
 const WORDS_MIN: usize = 5;
 
-/// Prints sentences of the documents, the comments and the messages, with file and line. `[--count N] [--commit HASH]`.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let mut count = DRAWN;
-    let mut commit = None;
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--count" => {
-                let number = words.next().and_then(|number| number.parse().ok());
-                count = number.context("--count takes a whole number, such as 200")?;
-            }
-            "--commit" => commit = Some(words.next().context("--commit takes a hash")?.clone()),
-            other => bail!("`{other}` is not an option; there are --count N and --commit HASH"),
-        }
-    }
-    let commit = match commit {
-        Some(commit) => commit,
-        None => head()?,
-    };
+/// The options of `cargo xtask sentences`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Draw this many.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    count: usize,
+    /// Draw by this hash instead of that of the last commit.
+    #[arg(long, value_name = "HASH")]
+    commit: Option<String>,
+}
+
+/// Prints sentences of the documents, the comments and the messages, with file and line.
+pub fn run(Arguments { count, commit }: Arguments) -> Result<()> {
+    let commit = commit.map_or_else(head, Ok)?;
     let mut drawn: Vec<(Vec<u8>, Sentence)> = all()?
         .into_iter()
         .map(|sentence| {

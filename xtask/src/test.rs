@@ -7,19 +7,24 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde::Deserialize;
 
 use crate::parts::part;
 use crate::{fuzz, tally, tidy};
 use xtask::{process, tools};
 
+/// The options of `cargo xtask test`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Run only the format check, the invariants, the lints, and the unit tests of the crates that changed since they passed.
+    #[arg(long)]
+    fast: bool,
+}
+
 /// Runs the checks.
-pub fn run(arguments: &[String]) -> Result<()> {
-    match arguments {
-        [] => all(),
-        [option] if option == "--fast" => fast(),
-        [unknown, ..] => bail!("`{unknown}` is not an option; there is --fast"),
-    }
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.fast { fast() } else { all() }
 }
 
 /// Runs all steps, the cheap ones first and the tests last, so that the output ends with their summary.

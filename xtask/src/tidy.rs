@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde::Deserialize;
 
 use crate::circles;
@@ -28,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record", "fonio-system"]),
     ("fonio-report", &["fonio-core", "fonio-analysis"]),
     ("fonio-sim", &["fonio-core"]),
-    ("fonio-host", &["fonio-core", "fonio-sync-policy", "fonio-system"]),
+    ("fonio-host", &["fonio-core", "fonio-machine", "fonio-sync-policy", "fonio-system"]),
     ("fonio-lab", &["fonio-core"]),
     ("fonio-sync-policy", &[]),
     ("fonio-sqlite-sync", &["fonio-sync-policy"]),
@@ -200,13 +201,17 @@ struct Dependency {
     kind: Option<String>,
 }
 
+/// The options of `cargo xtask tidy`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Print the circles of files, known ones included.
+    #[arg(long)]
+    circles: bool,
+}
+
 /// Checks the invariants, or prints the circles of files.
-pub fn command(rest: &[String]) -> Result<()> {
-    match rest {
-        [] => run(),
-        [option] if option == "--circles" => circles::print(),
-        _ => bail!("`cargo xtask tidy` takes no arguments but `--circles`"),
-    }
+pub fn command(arguments: &Arguments) -> Result<()> {
+    if arguments.circles { circles::print() } else { run() }
 }
 
 /// Fails with all violations, one per line.

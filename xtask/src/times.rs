@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 
 use crate::parts::PARTS;
 use xtask::process;
@@ -13,19 +14,20 @@ use xtask::process;
 const COMMANDS: [(&str, &[&str]); 3] =
     [("demo", &["demo"]), ("test", &["test"]), ("fast", &["test", "--fast"])];
 
+/// The options of `cargo xtask times`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Time these; `fast` is `test --fast`.
+    #[arg(value_parser = COMMANDS.map(|(name, _)| name), default_values = ["demo", "test"])]
+    commands: Vec<String>,
+}
+
 /// Runs the named commands, or the demo and the tests, one after the other, each in a clone of the last commit without any
 /// compiled file; `fast` is run a second time, after a change of one file.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let Some(unknown) = arguments.iter().find(|word| !COMMANDS.iter().any(|(name, _)| word == name)) {
-        bail!("`{unknown}` cannot be timed; there are demo, test and fast");
-    }
+pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
     process::outlive_signals()?;
-    let chosen: Vec<&str> = match arguments {
-        [] => vec!["demo", "test"],
-        chosen => chosen.iter().map(String::as_str).collect(),
-    };
     let mut tables = Vec::new();
-    for (name, words) in COMMANDS.iter().filter(|(name, _)| chosen.contains(name)) {
+    for (name, words) in COMMANDS.iter().filter(|(name, _)| chosen.iter().any(|word| word == name)) {
         let folder = tempfile::tempdir_in(process::scratch("times")?).context("cannot make a folder")?;
         let clone = folder.path().join("fonio");
         process::run(

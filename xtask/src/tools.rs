@@ -7,63 +7,52 @@ use anyhow::{Result, bail};
 
 use crate::process;
 
-/// A program and the Debian package that contains it.
-#[derive(Clone, Copy)]
-pub struct Tool {
-    program: &'static str,
-    package: &'static str,
-    needed_for: &'static str,
-}
-
-const fn tool(program: &'static str, package: &'static str, needed_for: &'static str) -> Tool {
-    Tool { program, package, needed_for }
-}
+/// A program, the Debian packages that contain it, and its use.
+pub type Tool = (&'static str, &'static str, &'static str);
 
 /// Programs for compiling: SQLite and zstd are C.
-pub const BUILD: &[Tool] = &[tool("cc", "gcc libc6-dev", "compiling C libraries, and linking")];
+pub const BUILD: &[Tool] = &[("cc", "gcc libc6-dev", "compiling C libraries, and linking")];
 
 /// Programs for bundling the script of the HTML report.
-pub const ASSETS: &[Tool] = &[
-    tool("node", "nodejs", "the script of the HTML report"),
-    tool("npm", "npm", "the script of the HTML report"),
-];
+pub const ASSETS: &[Tool] =
+    &[("node", "nodejs", "the script of the HTML report"), ("npm", "npm", "the script of the HTML report")];
 
 /// Programs for compiling the BPF programs. Other versions of clang make other objects.
 pub const BPF: &[Tool] = &[
-    tool("clang-14", "clang-14", "the BPF programs of the recorder"),
-    tool("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
+    ("clang-14", "clang-14", "the BPF programs of the recorder"),
+    ("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
 ];
 
 /// Programs for building static programs and Debian packages.
 pub const DIST: &[Tool] = &[
-    tool("clang-14", "clang-14", "compiling C libraries for another architecture"),
-    tool("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
-    tool("dpkg-deb", "dpkg", "Debian packages"),
-    tool("gzip", "gzip", "Debian packages"),
-    tool("tar", "tar", "images for containers"),
-    tool("make", "make", "the C library for 32-bit ARM"),
-    tool("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
+    ("clang-14", "clang-14", "compiling C libraries for another architecture"),
+    ("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
+    ("dpkg-deb", "dpkg", "Debian packages"),
+    ("gzip", "gzip", "Debian packages"),
+    ("tar", "tar", "images for containers"),
+    ("make", "make", "the C library for 32-bit ARM"),
+    ("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
 ];
 
 /// Programs that execute programs for foreign processors here.
 pub const EMULATED: &[Tool] = &[
-    tool("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
-    tool("qemu-aarch64-static", "qemu-user-static", "executing programs for 64-bit ARM"),
+    ("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
+    ("qemu-aarch64-static", "qemu-user-static", "executing programs for 64-bit ARM"),
 ];
 
 /// Programs for the tests: libFuzzer is C++; the tests run the others.
 pub const TEST: &[Tool] = &[
-    tool("c++", "g++", "the fuzz targets"),
-    tool("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
-    tool("sqlite3", "sqlite3", "recording a real workload"),
-    tool("fio", "fio", "benchmarks, and replaying exports"),
-    tool("blkparse", "blktrace", "reading generated traces"),
-    tool("fusermount3", "fuse3", "mounting as a user"),
-    tool("mosquitto", "mosquitto mosquitto-clients", "publishing figures to a broker"),
-    tool("openssl", "openssl", "servers with TLS"),
-    tool("qemu-io", "qemu-utils", "clients of emulated network block devices"),
-    tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
-    tool("python3", "python3 python3-venv", "the documented queries in DuckDB"),
+    ("c++", "g++", "the fuzz targets"),
+    ("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
+    ("sqlite3", "sqlite3", "recording a real workload"),
+    ("fio", "fio", "benchmarks, and replaying exports"),
+    ("blkparse", "blktrace", "reading generated traces"),
+    ("fusermount3", "fuse3", "mounting as a user"),
+    ("mosquitto", "mosquitto mosquitto-clients", "publishing figures to a broker"),
+    ("openssl", "openssl", "servers with TLS"),
+    ("qemu-io", "qemu-utils", "clients of emulated network block devices"),
+    ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
+    ("python3", "python3 python3-venv", "the documented queries in DuckDB"),
 ];
 
 /// The DuckDB version whose answers the tests expect.
@@ -71,48 +60,48 @@ const DUCKDB: &str = "duckdb==2.0.0";
 
 /// Programs for the demo as root.
 pub const DEMO: &[Tool] = &[
-    tool("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
-    tool("mount", "mount", "the file system under the workload"),
-    tool("ip", "iproute2", "the link to the web server"),
-    tool("tc", "iproute2", "the link to the web server"),
+    ("mkfs.ext4", "e2fsprogs", "the file system under the workload"),
+    ("mount", "mount", "the file system under the workload"),
+    ("ip", "iproute2", "the link to the web server"),
+    ("tc", "iproute2", "the link to the web server"),
 ];
 
 /// Programs for benchmarks that compare fonio with others.
 pub const BENCH: &[Tool] =
-    &[tool("blkparse", "blktrace", "the comparison"), tool("fio", "fio", "the recorder's overhead")];
+    &[("blkparse", "blktrace", "the comparison"), ("fio", "fio", "the recorder's overhead")];
 
 /// Programs for `cargo studies fuse`.
 pub const FUSE: &[Tool] = &[
-    tool("bindfs", "bindfs", "the comparison"),
-    tool("fusermount3", "fuse3", "mounting as a user"),
-    tool("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
+    ("bindfs", "bindfs", "the comparison"),
+    ("fusermount3", "fuse3", "mounting as a user"),
+    ("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 
 /// Programs for the studies' tables and figures that are measured.
 pub const PAPER: &[Tool] = &[
-    tool("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
-    tool("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
-    tool("fio", "fio", "raw rates"),
+    ("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
+    ("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
+    ("fio", "fio", "raw rates"),
 ];
 
 /// Programs for guests with other kernels.
 pub const GUEST: &[Tool] = &[
-    tool("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
-    tool("strip", "binutils", "the programs of guests"),
+    ("qemu-system-x86_64", "qemu-system-x86", "guests with other kernels"),
+    ("strip", "binutils", "the programs of guests"),
 ];
 
 /// Programs for the kernel module, which is built with a compiler of its kernel's Debian.
 pub const KERNEL: &[Tool] = &[
-    tool("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
-    tool("unshare", "util-linux", "building the kernel module"),
-    tool("chroot", "coreutils", "building the kernel module"),
+    ("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
+    ("unshare", "util-linux", "building the kernel module"),
+    ("chroot", "coreutils", "building the kernel module"),
 ];
 
 /// Programs for guests with a complete Debian.
 pub const SYSTEM_GUEST: &[Tool] = &[
-    tool("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
-    tool("qemu-system-aarch64", "qemu-system-arm", "arm64 and armhf guests"),
-    tool("qemu-img", "qemu-utils", "the disks of guests"),
+    ("qemu-system-x86_64", "qemu-system-x86", "amd64 guests"),
+    ("qemu-system-aarch64", "qemu-system-arm", "arm64 and armhf guests"),
+    ("qemu-img", "qemu-utils", "the disks of guests"),
 ];
 
 /// All groups.
@@ -122,10 +111,10 @@ pub const ALL: &[&[Tool]] =
 /// Installs missing programs with apt as root; otherwise fails with the exact command line that would install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
-    for tool in groups.iter().copied().flatten() {
-        if fonio_testing::find_program(tool.program).is_none() {
-            println!("`{}` is missing; it is needed for {}.", tool.program, tool.needed_for);
-            packages.extend(tool.package.split(' '));
+    for (program, package, needed_for) in groups.iter().copied().flatten() {
+        if fonio_testing::find_program(program).is_none() {
+            println!("`{program}` is missing; it is needed for {needed_for}.");
+            packages.extend(package.split(' '));
         }
     }
     install(packages)
@@ -169,14 +158,8 @@ pub fn ensure_duckdb() -> Result<()> {
     // Debian's Python comes without the module that creates environments.
     let made = make().or_else(|_| install(vec!["python3-venv"]).and_then(|()| make()));
     let installed = made.and_then(|()| {
-        process::run(Command::new(&python).args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--only-binary=:all:",
-            DUCKDB,
-        ]))
+        let pip = ["-m", "pip", "install", "--quiet", "--only-binary=:all:", DUCKDB];
+        process::run(Command::new(&python).args(pip))
     });
     if let Err(error) = installed {
         println!(

@@ -1,7 +1,7 @@
 //! The rest of the machine: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al., Figures 11
 //! and 12; Nguyen et al., section 4.2).
 
-use fonio_core::{Metric, Nanos, Sample, Timestamp, Unit};
+use fonio_core::{Metric, Nanos, Timestamp, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -172,30 +172,30 @@ pub struct MetricSeries {
 
 use crate::figures::facts::{Facts, Frame};
 use crate::over_time::bins::{Bins, Fold};
-use crate::question::Question;
-use crate::question::context::Ending;
-use crate::question::ratio::{per_second, ratio};
+use crate::question::context::{Context, Ending};
+use crate::question::ratio::{at, per_second, ratio};
+use crate::question::{Question, Row};
 
-/// The most bins.
+/// Maximum number of bins.
 const BINS: usize = 512;
-/// The most metrics with their subjects; a phone has about thirty.
+/// Maximum number of metrics with their subjects; a phone has about thirty.
 const KEYS_MAX: usize = 512;
 
 /// Collects samples.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
     /// One value for each reading; rows grow when new metrics appear.
-    bins: Bins<Bin>,
+    bins: Bins<Bin, BINS>,
     processors: ProcessorTally,
 }
 
 /// Finds the busiest processor in each interval between samples.
 #[derive(Debug, Default)]
 struct ProcessorTally {
-    /// Start and end of the current interval, and the most ticks in which a processor was active during it.
+    /// Start and end of the current interval, and the ticks in which the busiest processor was active during it.
     interval: Option<(u64, u64, u64)>,
     active_ns: u64,
     sampled_ns: u64,
@@ -258,11 +258,9 @@ impl Fold for Bin {
 
 impl Bin {
     fn add(&mut self, reading: usize, value: f64) {
-        if reading >= self.0.len() {
-            self.0.resize(reading + 1, (0.0, 0));
-        }
-        self.0[reading].0 += value;
-        self.0[reading].1 += 1;
+        let (sum, count) = at(&mut self.0, reading);
+        *sum += value;
+        *count += 1;
     }
 }
 
@@ -295,22 +293,11 @@ fn is_counter(metric: Metric) -> bool {
     }
 }
 
-impl Default for MachineTally {
-    fn default() -> MachineTally {
-        MachineTally {
-            samples: 0,
-            keys: FxHashMap::default(),
-            readings: Vec::new(),
-            bins: Bins::new(BINS),
-            processors: ProcessorTally::default(),
-        }
-    }
-}
-
 impl Question for MachineTally {
     type Answer = Machine;
 
-    fn sample(&mut self, sample: &Sample) {
+    fn row(&mut self, row: Row, _: &mut Context) {
+        let Row::Sample(sample) = row else { return };
         let key = (sample.metric, sample.subject.clone());
         let known = self.keys.get(&key).copied();
         if known.is_none() && self.readings.len() >= KEYS_MAX {
@@ -320,10 +307,9 @@ impl Question for MachineTally {
         let (time, value) = (sample.time.0, sample.value);
         let Some(index) = known else {
             self.keys.insert(key, self.readings.len());
+            let bin = self.bins.at(Timestamp(time));
             if !is_counter(sample.metric) {
-                self.bins.at(Timestamp(time)).add(self.readings.len(), value as f64);
-            } else {
-                self.bins.at(Timestamp(time));
+                bin.add(self.readings.len(), value as f64);
             }
             self.readings.push(Reading {
                 metric: sample.metric,
@@ -388,19 +374,18 @@ impl Question for MachineTally {
     fn figures(machine: &Machine, _: &Frame, facts: &mut Facts) {
         facts.count("machine.samples", "samples of the machine", machine.samples);
         if let Some(cpu) = &machine.cpu {
-            facts.put("cpu.active_share", "processors busy", Unit::Share, cpu.active_share);
+            facts.share("cpu.active_share", "processors busy", cpu.active_share);
             let label = "processors idle with I/O outstanding (iowait)";
-            facts.put("cpu.iowait_share", label, Unit::Share, cpu.iowait_share);
+            facts.share("cpu.iowait_share", label, cpu.iowait_share);
             let share = cpu.iowait_of_not_idle_share;
-            let label = "iowait, share of busy and iowait";
-            facts.put("cpu.iowait_of_not_idle_share", label, Unit::Share, share);
-            facts.put("cpu.busiest_share", "busiest processor", Unit::Share, cpu.busiest_share);
+            facts.share("cpu.iowait_of_not_idle_share", "iowait, share of busy and iowait", share);
+            facts.share("cpu.busiest_share", "busiest processor", cpu.busiest_share);
         }
         if let Some(memory) = &machine.memory {
-            let label = "least available memory, share";
-            facts.put("memory.available_min_share", label, Unit::Share, memory.available_min_share);
-            let bytes = memory.available_min_bytes.map(|bytes| bytes as f64);
-            facts.put("memory.available_min", "least available memory", Unit::Bytes, bytes);
+            let share = memory.available_min_share;
+            facts.share("memory.available_min_share", "least available memory, share", share);
+            let bytes = memory.available_min_bytes;
+            facts.amount("memory.available_min", "least available memory", Unit::Bytes, bytes);
             let rate = memory.swap_pages_per_s;
             facts.put("memory.swap_pages_per_s", "pages swapped, rate", Unit::PerS, rate);
             let rate = memory.major_faults_per_s;
@@ -408,13 +393,13 @@ impl Question for MachineTally {
         }
         for Pressure { resource, some_share, full_share } in &machine.pressure {
             let label = format!("some tasks stalled on {resource}");
-            facts.put(format!("pressure.{resource}.some"), label, Unit::Share, *some_share);
+            facts.share(format!("pressure.{resource}.some"), label, *some_share);
             let label = format!("all tasks stalled on {resource}");
-            facts.put(format!("pressure.{resource}.full"), label, Unit::Share, *full_share);
+            facts.share(format!("pressure.{resource}.full"), label, *full_share);
         }
         if let Some(frequency) = &machine.frequency {
             let label = "processor frequency limit, lowest over highest";
-            facts.put("frequency.capped_to", label, Unit::Share, frequency.capped_to_share);
+            facts.share("frequency.capped_to", label, frequency.capped_to_share);
         }
         of_temperature(&machine.temperature, facts);
         of_network(&machine.network, facts);
@@ -438,9 +423,8 @@ fn of_network(interfaces: &[Network], facts: &mut Facts) {
     let busiest = interfaces.iter().rev().filter_map(|network| Some((network.link_share?, network)));
     if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
-        facts.put("network.link_share", "network link used", Unit::Share, link_share);
-        let speed = busiest.link_bytes_per_s.map(|speed| speed as f64);
-        facts.put("network.link", "network link speed", Unit::BytesPerS, speed);
+        facts.share("network.link_share", "network link used", link_share);
+        facts.amount("network.link", "network link speed", Unit::BytesPerS, busiest.link_bytes_per_s);
         let rates = [busiest.receive_bytes_per_s, busiest.transmit_bytes_per_s].into_iter().flatten();
         let rate = rates.max_by(f64::total_cmp);
         facts.put("network.bytes_per_s", "network rate", Unit::BytesPerS, rate);
@@ -449,11 +433,9 @@ fn of_network(interfaces: &[Network], facts: &mut Facts) {
         let interface = &network.interface;
         let name = |figure: &str| format!("network[{interface}].{figure}");
         let label = |what: &str| format!("{interface}, {what}");
-        let bytes = network.receive_bytes.map(|bytes| bytes as f64);
-        facts.put(name("receive_bytes"), label("bytes received"), Unit::Bytes, bytes);
-        let bytes = network.transmit_bytes.map(|bytes| bytes as f64);
-        facts.put(name("transmit_bytes"), label("bytes sent"), Unit::Bytes, bytes);
-        facts.put(name("link_share"), label("link used"), Unit::Share, network.link_share);
+        facts.amount(name("receive_bytes"), label("bytes received"), Unit::Bytes, network.receive_bytes);
+        facts.amount(name("transmit_bytes"), label("bytes sent"), Unit::Bytes, network.transmit_bytes);
+        facts.share(name("link_share"), label("link used"), network.link_share);
     }
 }
 
@@ -641,7 +623,7 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{Meta, RowSink, Timestamp};
+    use fonio_core::{Meta, RowSink, Sample, Timestamp};
 
     use super::*;
     use crate::analyser::Analyser;

@@ -1,14 +1,10 @@
 //! The mount without the rest of fonio: `mount SOURCE DIR [OPTIONS]`, in the foreground, until it is unmounted or gets
 //! SIGTERM or Ctrl-C. It prints the mode when it has mounted.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use std::os::fd::AsFd;
-
-use fonio_bfuse::{Mount, Options};
-use fonio_system::signals;
+use fonio_bfuse::{Options, daemon};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -29,11 +25,6 @@ fn main() -> ExitCode {
 fn run(words: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let [source, dir, lists @ ..] = words else { return Err("give SOURCE DIR [OPTIONS]".into()) };
     let options = Options::parse(lists.iter().map(String::as_str))?;
-    let stop = signals::wake_on(&signals::ENDING)?;
-    let mount = Mount::start(Path::new(source), Path::new(dir), options)?;
-    writeln!(std::io::stdout(), "{}", mount.mode().name())?;
-    std::io::stdout().flush()?;
-    mount.wait(Some(stop.as_fd()))?;
-    mount.stop()?;
+    daemon::serve(Path::new(source), Path::new(dir), options, |mount| println!("{}", mount.mode().name()))?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock, statfs};
 
 use crate::error::MountError;
 use crate::kernel;
-use crate::modes::{Offers, Plan, XATTR_BYTES_MAX};
+use crate::modes::{ChosenMode, Offers, XATTR_BYTES_MAX};
 use crate::options::{IoUring, Options};
 use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
@@ -45,7 +45,7 @@ const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter
 
 /// The result of the negotiation.
 pub(crate) struct Agreed {
-    pub(crate) plan: Plan,
+    pub(crate) chosen: ChosenMode,
     /// Whether requests come through io_uring.
     pub(crate) over_ring: bool,
     /// Minor version of the kernel's protocol; the major version is 7.
@@ -80,13 +80,13 @@ pub(crate) fn shake_hands(
         passthrough: offered & init::PASSTHROUGH != 0 && rustix::process::geteuid().is_root(),
         source_is_stacked: STACKED.contains(&below),
     };
-    let plan = options.mode.plan(options, offers).and_then(|plan| {
-        let has_rings = offered & init::OVER_IO_URING != 0 && takes_rings(options, &plan);
-        if options.io_uring == IoUring::Yes && !has_rings { Err(NO_RINGS) } else { Ok(plan) }
+    let chosen = options.mode.choose(options.io_bytes, offers).and_then(|chosen| {
+        let has_rings = offered & init::OVER_IO_URING != 0 && takes_rings(options, &chosen);
+        if options.io_uring == IoUring::Yes && !has_rings { Err(NO_RINGS) } else { Ok(chosen) }
     });
     let mut answer = [0; HEADER_OUT + 64];
-    let plan = match plan {
-        Ok(plan) => plan,
+    let chosen = match chosen {
+        Ok(chosen) => chosen,
         Err(reason) => {
             let header = &mut answer[..HEADER_OUT];
             Record::new(header).u32(16).u32((-libc::ENOSYS).cast_unsigned()).u64(request.header.unique);
@@ -95,15 +95,15 @@ pub(crate) fn shake_hands(
         }
     };
     let mut wanted = ALWAYS;
-    if plan.writeback {
+    if chosen.writeback() {
         wanted |= init::WRITEBACK_CACHE;
     } else {
         wanted |= init::AUTO_INVAL_DATA;
     }
-    if plan.passthrough {
+    if chosen.passthrough {
         wanted |= init::PASSTHROUGH;
     }
-    if takes_rings(options, &plan) {
+    if takes_rings(options, &chosen) {
         wanted |= init::OVER_IO_URING;
     }
     let agreed = wanted & offered;
@@ -112,13 +112,13 @@ pub(crate) fn shake_hands(
     let mut record = Record::new(&mut answer);
     record.u32(length).u32(0).u64(request.header.unique);
     record.u32(MAJOR).u32(MINOR).u32(readahead).u32(halves[0]);
-    record.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3).u32(plan.io_bytes).u32(1);
-    record.u16((plan.io_bytes / PAGE_BYTES) as u16).u16(0).u32(halves[1]);
+    record.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3).u32(chosen.io_bytes).u32(1);
+    record.u16((chosen.io_bytes / PAGE_BYTES) as u16).u16(0).u32(halves[1]);
     // Files below may not be on a stacked file system.
-    record.u32(u32::from(plan.passthrough)).zeros(24);
+    record.u32(u32::from(chosen.passthrough)).zeros(24);
     assert!(record.length() == HEADER_OUT + 64 && HEADER_IN == 40, "struct fuse_init_out has 64 bytes");
     rustix::io::write(device, &answer).map_err(lost)?;
-    Ok(Agreed { plan, over_ring: agreed & init::OVER_IO_URING != 0, minor })
+    Ok(Agreed { chosen, over_ring: agreed & init::OVER_IO_URING != 0, minor })
 }
 
 /// The kernel's parameter that offers io_uring to new connections.
@@ -168,9 +168,9 @@ impl Drop for RingsAllowed {
 
 /// Whether to use io_uring if the kernel offers it. The kernel copies no more of a request than the size of the largest
 /// write, and extended attributes must fit too.
-fn takes_rings(options: &Options, plan: &Plan) -> bool {
+fn takes_rings(options: &Options, chosen: &ChosenMode) -> bool {
     options.io_uring != IoUring::No
-        && plan.io_bytes as usize > XATTR_BYTES_MAX
+        && chosen.io_bytes as usize > XATTR_BYTES_MAX
         && kernel::has_rings()
         && queues().is_some()
 }

@@ -76,14 +76,14 @@ impl Mount {
         limit: u64,
         detached: Vec<PathBuf>,
     ) -> Result<Self, MountError> {
-        let Agreed { plan, over_ring, minor } = shake_hands(&session, &root, dir, &options)?;
+        let Agreed { chosen, over_ring, minor } = shake_hands(&session, &root, dir, &options)?;
         drop(allowed);
         let statistics = Arc::new(BufferStatistics::default());
         let buffer = Arc::new(Buffer::new(options.buffer, Arc::clone(&statistics)));
         let manager = Manager::start(&buffer).map_err(MountError::system("start a thread for", dir))?;
         let prometheus = options.prometheus;
         let descriptors = Descriptors::new(limit, Session::threads_max(&options, over_ring));
-        let file_system = FileSystem::new(root, Arc::clone(&session), plan, options, buffer, descriptors)
+        let file_system = FileSystem::new(root, Arc::clone(&session), chosen, options, buffer, descriptors)
             .map_err(MountError::system("serve", dir))?;
         let file_system = Arc::new(file_system);
         let (ended, notice) =
@@ -94,7 +94,7 @@ impl Mount {
         };
         let pruner =
             Pruner::start(&file_system, minor).map_err(MountError::system("start a thread for", dir))?;
-        let writer = (plan.passthrough && file_system.options.write_behind)
+        let writer = (chosen.passthrough && file_system.options.write_behind)
             .then(|| Writer::start(&file_system.behind))
             .transpose()
             .map_err(MountError::system("start a thread for", dir))?;
@@ -130,7 +130,7 @@ impl Mount {
 
     /// The mode in use: the one that `auto` chose, never `auto` itself.
     pub fn mode(&self) -> Mode {
-        self.file_system.plan.mode
+        self.file_system.chosen.mode
     }
 
     /// The directory of the mount, without symbolic links.

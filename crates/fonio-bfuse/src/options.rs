@@ -241,6 +241,11 @@ impl Options {
             value: value.unwrap_or_default().to_owned(),
             wants,
         };
+        let yes_or_no = || value.and_then(yes_or_no).ok_or_else(|| refuse("yes or no"));
+        let memory = || {
+            let bytes = value.and_then(size).filter(|bytes| (PAGE_BYTES as usize..=1 << 30).contains(bytes));
+            bytes.ok_or_else(|| refuse("a size from 4K to 1G"))
+        };
         match (name, value) {
             ("mode", Some(text)) => {
                 let wants = "one of auto, stock, extended, buffered, writeback, passthrough";
@@ -254,27 +259,15 @@ impl Options {
                 let bytes = bytes.filter(fits);
                 self.io_bytes = Some(bytes.ok_or_else(|| refuse("a multiple of 4K, from 4K to 1M"))?);
             }
-            ("buffer", Some(text)) => {
-                let bytes = size(text).filter(|bytes| (PAGE_BYTES as usize..=1 << 30).contains(bytes));
-                self.buffer.bytes = bytes.ok_or_else(|| refuse("a size from 4K to 1G"))?;
-            }
-            ("entry", Some(text)) => {
-                let bytes = size(text).filter(|bytes| (PAGE_BYTES as usize..=1 << 30).contains(bytes));
-                self.buffer.entry_bytes = bytes.ok_or_else(|| refuse("a size from 4K to 1G"))?;
-            }
+            ("buffer", Some(_)) => self.buffer.bytes = memory()?,
+            ("entry", Some(_)) => self.buffer.entry_bytes = memory()?,
             ("flush", Some(text)) => {
                 let time = duration(text).filter(|time| !time.is_zero());
                 self.buffer.flush = time.ok_or_else(|| refuse("a time with its unit, such as 10ms"))?;
             }
-            ("thread", Some(text)) => {
-                self.buffer.thread = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
-            }
-            ("direct", Some(text)) => {
-                self.buffer.direct = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
-            }
-            ("write_behind", Some(text)) => {
-                self.write_behind = yes_or_no(text).ok_or_else(|| refuse("yes or no"))?;
-            }
+            ("thread", Some(_)) => self.buffer.thread = yes_or_no()?,
+            ("direct", Some(_)) => self.buffer.direct = yes_or_no()?,
+            ("write_behind", Some(_)) => self.write_behind = yes_or_no()?,
             ("threads", Some(text)) => {
                 let count = text.parse().ok().filter(|count| (1..=256).contains(count));
                 self.threads = Some(count.ok_or_else(|| refuse("a number from 1 to 256"))?);
@@ -284,10 +277,10 @@ impl Options {
                 self.files = Some(count.ok_or_else(|| refuse("a number from 256 to 1073741816"))?);
             }
             ("io_uring", Some(text)) => {
-                self.io_uring = match (text, yes_or_no(text)) {
+                self.io_uring = match (text, yes_or_no()) {
                     ("auto", _) => IoUring::Auto,
-                    (_, Some(true)) => IoUring::Yes,
-                    (_, Some(false)) => IoUring::No,
+                    (_, Ok(true)) => IoUring::Yes,
+                    (_, Ok(false)) => IoUring::No,
                     _ => return Err(refuse("auto, yes or no")),
                 };
             }
@@ -344,37 +337,25 @@ fn yes_or_no(text: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
-
     use super::*;
 
-    fn check(list: &str, expected: &Expect) {
+    fn check(list: &str, expected: &str) {
         let said = match Options::parse([list]) {
             Ok(options) => format!("{:?} {:?} {:?}", options.mode, options.io_bytes, options.buffer),
             Err(error) => error.to_string(),
         };
-        expected.assert_eq(&said);
+        assert_eq!(said, expected, "{list}");
     }
 
     #[test]
     fn what_fstab_and_people_write() {
-        check(
-            "",
-            &expect![
-                "Auto None BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true, direct: true }"
-            ],
-        );
+        let buffer =
+            "BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true, direct: true }";
+        check("", &format!("Auto None {buffer}"));
+        check("mode=extended,io_unit=512K", &format!("Extended Some(524288) {buffer}"));
         check(
             "rw,noauto,x-systemd.automount,buffered,buffer=16M,entry=1M,flush=5ms,thread=no",
-            &expect![
-                "Buffered None BufferOptions { bytes: 16777216, entry_bytes: 1048576, flush: 5ms, thread: false, direct: true }"
-            ],
-        );
-        check(
-            "mode=extended,io_unit=512K",
-            &expect![
-                "Extended Some(524288) BufferOptions { bytes: 8388608, entry_bytes: 2097152, flush: 10ms, thread: true, direct: true }"
-            ],
+            "Buffered None BufferOptions { bytes: 16777216, entry_bytes: 1048576, flush: 5ms, thread: false, direct: true }",
         );
     }
 
@@ -389,17 +370,19 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_with_a_way_out() {
-        check("io_unit=5000", &expect!["`io_unit=5000` is not valid; use a multiple of 4K, from 4K to 1M"]);
-        check("io_unit=2M", &expect!["`io_unit=2M` is not valid; use a multiple of 4K, from 4K to 1M"]);
-        check("flush=10", &expect!["`flush=10` is not valid; use a time with its unit, such as 10ms"]);
-        check(
-            "mode=fast",
-            &expect![
-                "`mode=fast` is not valid; use one of auto, stock, extended, buffered, writeback, passthrough"
-            ],
-        );
-        check("bufer=8M", &expect!["there is no option `bufer=8M`; `fonio mount --help` lists them"]);
-        check("files=100", &expect!["`files=100` is not valid; use a number from 256 to 1073741816"]);
-        check("buffer=1M", &expect!["`entry=2097152` is not valid; use at most the size of the buffer"]);
+        for (list, wants) in [
+            ("io_unit=5000", "a multiple of 4K, from 4K to 1M"),
+            ("io_unit=2M", "a multiple of 4K, from 4K to 1M"),
+            ("buffer=2G", "a size from 4K to 1G"),
+            ("direct=maybe", "yes or no"),
+            ("io_uring=maybe", "auto, yes or no"),
+            ("flush=10", "a time with its unit, such as 10ms"),
+            ("mode=fast", "one of auto, stock, extended, buffered, writeback, passthrough"),
+            ("files=100", "a number from 256 to 1073741816"),
+        ] {
+            check(list, &format!("`{list}` is not valid; use {wants}"));
+        }
+        check("bufer=8M", "there is no option `bufer=8M`; `fonio mount --help` lists them");
+        check("buffer=1M", "`entry=2097152` is not valid; use at most the size of the buffer");
     }
 }

@@ -120,9 +120,9 @@ impl BufferStatistics {
 }
 
 /// Statistics of the whole mount.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Statistics {
-    opcodes: [OpcodeStatistics; Opcode::COUNT],
+    opcodes: OfOpcodes,
     /// Sizes of write requests.
     pub(crate) write_bytes: Histogram,
     pub(crate) read_bytes: Histogram,
@@ -139,25 +139,18 @@ pub(crate) struct Statistics {
     pub(crate) threads: Counter,
 }
 
-impl Default for Statistics {
+/// Statistics of each opcode.
+#[derive(Debug)]
+struct OfOpcodes([OpcodeStatistics; Opcode::COUNT]);
+
+impl Default for OfOpcodes {
     fn default() -> Self {
-        Self {
-            opcodes: std::array::from_fn(|_| OpcodeStatistics::default()),
-            write_bytes: Histogram::default(),
-            read_bytes: Histogram::default(),
-            direct_writes: Counter::default(),
-            opened: Default::default(),
-            passthrough_refused: Counter::default(),
-            passthrough_errno: Counter::default(),
-            handles: Counter::default(),
-            prunes: Counter::default(),
-            threads: Counter::default(),
-        }
+        Self(std::array::from_fn(|_| OpcodeStatistics::default()))
     }
 }
 
 impl Statistics {
     pub(crate) fn of(&self, opcode: Opcode) -> &OpcodeStatistics {
-        &self.opcodes[opcode.index()]
+        &self.opcodes.0[opcode.index()]
     }
 }

@@ -6,14 +6,14 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fonio_testing::{Need, skip};
 use rustix::mount::{MountFlags, UnmountFlags};
-use support::{Mounted, Numbers, can_mount};
+use support::{Mounted, Numbers, can_mount, mount, mounts};
 
 const MODES: [&str; 7] = [
     "mode=auto,io_uring=no",
@@ -45,6 +45,35 @@ fn rings(mounted: &Mounted) -> usize {
     links
         .filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.ends_with("anon_inode:[io_uring]")))
         .count()
+}
+
+/// Runs a shell script in the mount as root, or as the user nobody.
+fn shell(mounted: &Mounted, user: u32, script: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(&mounted.dir);
+    if user != 0 {
+        command.uid(user).gid(user);
+    }
+    let status = command.status().expect("there is a shell");
+    assert!(status.success(), "{}: {script}", mounted.mode);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+/// The permission bits of a file.
+fn mode_of(path: &Path) -> u32 {
+    path.symlink_metadata().expect("it is there").mode() & 0o7777
+}
+
+/// A folder for a mount and an empty source in it, on a disk: the temporary directory may be on a tmpfs, which has no
+/// write-back, and may have no flags of inodes.
+fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
+    let source = folder.path().join("source");
+    std::fs::create_dir(&source).expect("the folder is empty");
+    (folder, source)
 }
 
 /// Each mount enables the kernel's parameter for a moment, and disables it again.
@@ -93,11 +122,7 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
 
 #[test]
 fn a_signal_leaves_nothing_behind_and_loses_nothing() {
-    if !can_mount() {
-        return;
-    }
-    for mode in MODES {
-        let mut mounted = Mounted::new(mode);
+    for (mode, mut mounted) in mounts(&MODES) {
         let mut open = File::create(mounted.path("open")).expect("it is writable");
         open.write_all(&piece(0, 300_000)).expect("there is space");
         assert!(mounted.terminate(), "{mode}: the daemon ends well");
@@ -188,14 +213,12 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
 /// A small file system below.
 struct Small {
     folder: Option<tempfile::TempDir>,
-    source: std::path::PathBuf,
+    source: PathBuf,
 }
 
 impl Small {
     fn new(bytes: u64) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let source = folder.path().join("source");
-        std::fs::create_dir(&source).expect("the folder is empty");
+        let (folder, source) = folder_on_disk();
         let data = std::ffi::CString::new(format!("size={bytes}")).expect("no zero in it");
         rustix::mount::mount("tmpfs", &source, "tmpfs", MountFlags::empty(), Some(data.as_c_str()))
             .expect("root may");
@@ -263,11 +286,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
 
 #[test]
 fn a_busy_mount_says_so_and_can_be_detached() {
-    if !can_mount() {
-        return;
-    }
-    for mode in MODES {
-        let mut mounted = Mounted::new(mode);
+    for (mode, mut mounted) in mounts(&MODES) {
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -290,81 +309,41 @@ fn a_busy_mount_says_so_and_can_be_detached() {
 
 #[test]
 fn new_files_belong_to_the_caller() {
-    if !can_mount() {
-        return;
-    }
-    for mode in ["mode=buffered", "mode=auto"] {
-        let mounted = Mounted::new(mode);
+    for (mode, mounted) in mounts(&["mode=buffered", "mode=auto"]) {
         // Only root may access the temporary directory.
         for dir in [mounted.folder.path(), &mounted.source] {
-            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).expect("it is ours");
+            set_mode(dir, 0o777);
         }
         std::thread::sleep(Duration::from_millis(1100));
         let script = "umask 027 && echo x > file && mkdir dir && ln -s file link && mkfifo pipe && \
             mkdir -m 2770 setgid && touch setgid/inner && ! touch /nowhere 2>/dev/null";
-        let status = Command::new("sh")
-            .args(["-c", script])
-            .current_dir(&mounted.dir)
-            .uid(65534)
-            .gid(65534)
-            .status()
-            .expect("there is a shell");
-        assert!(status.success(), "{mode}");
+        shell(&mounted, 65534, script);
         for (name, mode_bits) in [("file", 0o640), ("dir", 0o750), ("pipe", 0o640), ("setgid", 0o2770)] {
             let found = mounted.below(name).symlink_metadata().expect("it was made");
             assert_eq!((found.uid(), found.gid()), (65534, 65534), "{mode} {name}");
-            assert_eq!(found.mode() & 0o7777, mode_bits, "{mode} {name}");
+            assert_eq!(mode_of(&mounted.below(name)), mode_bits, "{mode} {name}");
         }
     }
 }
 
 #[test]
 fn a_write_by_a_user_clears_set_user_id() {
-    if !can_mount() {
-        return;
-    }
-    for mode in MODES {
-        let mounted = Mounted::new(mode);
-        std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777))
-            .expect("ours");
+    for (mode, mounted) in mounts(&MODES) {
+        set_mode(mounted.folder.path(), 0o777);
         let path = mounted.path("program");
         std::fs::write(&path, b"old").expect("it is writable");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6777)).expect("it is ours");
-        let status = Command::new("sh")
-            .args(["-c", "echo new >> program"])
-            .current_dir(&mounted.dir)
-            .uid(65534)
-            .gid(65534)
-            .status()
-            .expect("there is a shell");
-        assert!(status.success(), "{mode}");
-        let found = mounted.below("program").metadata().expect("it is there");
-        assert_eq!(found.mode() & 0o7777, 0o777, "{mode}");
+        set_mode(&path, 0o6777);
+        shell(&mounted, 65534, "echo new >> program");
+        assert_eq!(mode_of(&mounted.below("program")), 0o777, "{mode}");
         assert_eq!(std::fs::read(mounted.below("program")).expect("it is there"), b"oldnew\n", "{mode}");
     }
 }
 
-/// Runs a shell script in the mount as root, or as the user nobody.
-fn shell(mounted: &Mounted, user: u32, script: &str) {
-    let mut command = Command::new("sh");
-    command.args(["-ec", script]).current_dir(&mounted.dir);
-    if user != 0 {
-        command.uid(user).gid(user);
-    }
-    let status = command.status().expect("there is a shell");
-    assert!(status.success(), "{}: {script}", mounted.mode);
-}
-
 #[test]
 fn what_changes_below_without_a_request_shows_at_once() {
-    if !can_mount() {
-        return;
-    }
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-    for mode in MODES {
-        let mounted = Mounted::new(mode);
-        std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777))
-            .expect("ours");
+    for (mode, mounted) in mounts(&MODES) {
+        set_mode(mounted.folder.path(), 0o777);
         let path = mounted.path("file");
         std::fs::write(&path, [0; 4096]).expect("it is writable");
         let before = path.metadata().expect("it is there").modified().expect("it has one");
@@ -395,8 +374,7 @@ fn what_changes_below_without_a_request_shows_at_once() {
         // Writes and allocations clear the set-user-ID bits of a user's file.
         let file = |name: &str| {
             std::fs::write(mounted.path(name), b"old").expect("it is writable");
-            std::fs::set_permissions(mounted.path(name), std::fs::Permissions::from_mode(0o6777))
-                .expect("ours");
+            set_mode(&mounted.path(name), 0o6777);
         };
         file("written");
         shell(&mounted, 65534, "echo more >> written");
@@ -407,27 +385,18 @@ fn what_changes_below_without_a_request_shows_at_once() {
         allocate(65534, "allocated");
         file("by root");
         allocate(0, "'by root'");
-        assert_eq!(
-            mounted.below("by root").metadata().expect("it is there").mode() & 0o7777,
-            0o6777,
-            "{mode}"
-        );
+        assert_eq!(mode_of(&mounted.below("by root")), 0o6777, "{mode}");
         for name in ["written", "allocated"] {
-            let (found, below) = (mounted.path(name), mounted.below(name));
-            let [found, below] =
-                [found, below].map(|path| path.metadata().expect("it is there").mode() & 0o7777);
-            assert_eq!((found, below), (0o777, 0o777), "{mode}: {name}");
+            let found = [mounted.path(name), mounted.below(name)].map(|path| mode_of(&path));
+            assert_eq!(found, [0o777, 0o777], "{mode}: {name}");
         }
     }
 }
 
 #[test]
 fn devices_belong_to_the_group_of_a_set_group_id_directory() {
-    if !can_mount() {
-        return;
-    }
-    let mounted = Mounted::new("mode=auto");
-    std::fs::set_permissions(mounted.folder.path(), std::fs::Permissions::from_mode(0o777)).expect("ours");
+    let Some(mounted) = mount("mode=auto") else { return };
+    set_mode(mounted.folder.path(), 0o777);
     shell(&mounted, 0, "mkdir shared && chown 0:7 shared && chmod 2777 shared && mknod shared/null c 1 3");
     let found = mounted.below("shared/null").symlink_metadata().expect("it was made");
     assert_eq!((found.uid(), found.gid()), (0, 7));
@@ -439,10 +408,7 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
         return;
     }
     for mode in MODES {
-        // A tmpfs may support none of them.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-        let source = folder.path().join("source");
-        std::fs::create_dir(&source).expect("the folder is empty");
+        let (folder, source) = folder_on_disk();
         std::fs::write(source.join("file"), b"old, ").expect("it is ours");
         let below = File::open(source.join("file")).expect("it is there");
         let before = match rustix::fs::ioctl_getflags(&below) {
@@ -476,9 +442,7 @@ fn access_times_below_follow_the_options() {
     }
     for mode in ["mode=auto", "mode=extended"] {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
-            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-            let source = folder.path().join("source");
-            std::fs::create_dir(&source).expect("the folder is empty");
+            let (folder, source) = folder_on_disk();
             std::fs::write(source.join("file"), b"text").expect("it is ours");
             // Later than all changes of the file: relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
@@ -501,10 +465,7 @@ fn access_times_below_follow_the_options() {
 
 #[test]
 fn a_source_may_change_underneath() {
-    if !can_mount() {
-        return;
-    }
-    let mounted = Mounted::new("mode=buffered,timeout=0s");
+    let Some(mounted) = mount("mode=buffered,timeout=0s") else { return };
     std::fs::create_dir(mounted.path("dir")).expect("it is writable");
     std::fs::write(mounted.path("dir/file"), b"one").expect("it is writable");
     std::fs::write(mounted.below("dir/file"), b"changed below").expect("it is ours");
@@ -531,10 +492,7 @@ fn raise_open_files() -> u64 {
 /// The number of files: `FONIO_BFUSE_FILES`, or fewer if this process may not open this number.
 #[test]
 fn deep_trees_and_many_open_files() {
-    if !can_mount() {
-        return;
-    }
-    let mounted = Mounted::new("mode=auto");
+    let Some(mounted) = mount("mode=auto") else { return };
     let mut path = mounted.dir.clone();
     for _ in 0..200 {
         path.push("deeper");
@@ -634,10 +592,7 @@ fn far_more_inodes_than_descriptors() {
 
 #[test]
 fn too_many_open_files_are_told_and_can_be_closed() {
-    if !can_mount() {
-        return;
-    }
-    let mounted = Mounted::new("mode=auto,files=256");
+    let Some(mounted) = mount("mode=auto,files=256") else { return };
     let mut open = Vec::new();
     let error = loop {
         match File::create(mounted.path(&open.len().to_string())) {
@@ -662,15 +617,9 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         return;
     }
     const MIB: u64 = 1 << 20;
-    // The temporary directory may be on a tmpfs, which has no write-back.
-    let mounted = |options: &str| {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-        let source = folder.path().join("source");
-        std::fs::create_dir(&source).expect("the folder is empty");
-        Mounted::over(folder, source, options)
-    };
     for (options, expected) in [("mode=auto", 40 * MIB), ("mode=auto,write_behind=no", 0)] {
-        let mounted = mounted(options);
+        let (folder, source) = folder_on_disk();
+        let mounted = Mounted::over(folder, source, options);
         if mounted.mode != "passthrough" {
             return skip(Need::Passthrough, format!("{options} gives {}", mounted.mode));
         }
@@ -701,10 +650,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
 
 #[test]
 fn the_buffer_coalesces() {
-    if !can_mount() {
-        return;
-    }
-    let mounted = Mounted::new("mode=buffered,flush=10s");
+    let Some(mounted) = mount("mode=buffered,flush=10s") else { return };
     let file = File::create(mounted.path("stream")).expect("it is writable");
     for at in 0..1024 {
         file.write_all_at(&piece(at * 4096, 4096), at * 4096).expect("there is space");
@@ -719,7 +665,7 @@ fn the_buffer_coalesces() {
 }
 
 /// A control group with little memory. It is removed when this value is dropped.
-struct LittleMemory(std::path::PathBuf);
+struct LittleMemory(PathBuf);
 
 impl LittleMemory {
     fn new(bytes: u64) -> std::io::Result<Self> {
@@ -756,10 +702,8 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // The temporary directory is on a disk; the data of a tmpfs would have to fit into the little memory.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
-        let source = folder.path().join("source");
-        std::fs::create_dir(&source).expect("the folder is empty");
+        // The data of a tmpfs would have to fit into the little memory.
+        let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
             Err(error) => return skip(Need::Cgroup, format!("its memory cannot be limited: {error}")),

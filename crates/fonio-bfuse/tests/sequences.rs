@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, Timespec, Timestamps};
-use support::{Mounted, Numbers};
+use support::Numbers;
 
 const NAMES: u64 = 4;
 const SLOTS: usize = 4;
@@ -26,90 +26,27 @@ const ATTEMPTS_MAX: usize = 300;
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    Open {
-        slot: usize,
-        name: u64,
-        how: How,
-    },
-    Close {
-        slot: usize,
-    },
-    Write {
-        slot: usize,
-        offset: u64,
-        bytes: u64,
-        seed: u8,
-    },
-    /// A write at the end of the slot's last write.
-    WriteOn {
-        slot: usize,
-        bytes: u64,
-        seed: u8,
-    },
-    Read {
-        slot: usize,
-        offset: u64,
-        bytes: u64,
-    },
-    Truncate {
-        slot: usize,
-        bytes: u64,
-    },
-    TruncatePath {
-        name: u64,
-        bytes: u64,
-    },
-    Punch {
-        slot: usize,
-        offset: u64,
-        bytes: u64,
-    },
-    Allocate {
-        slot: usize,
-        offset: u64,
-        bytes: u64,
-    },
-    Copy {
-        from: usize,
-        to: usize,
-        offset: u64,
-        target: u64,
-        bytes: u64,
-    },
-    MapWrite {
-        slot: usize,
-        offset: u64,
-        bytes: u64,
-        seed: u8,
-    },
-    MapRead {
-        slot: usize,
-    },
-    Sync {
-        slot: usize,
-    },
-    /// The results of `SEEK_DATA` and `SEEK_HOLE`.
-    Holes {
-        slot: usize,
-    },
-    Size {
-        name: u64,
-    },
-    SetTime {
-        name: u64,
-        seconds: i64,
-    },
-    Rename {
-        from: u64,
-        to: u64,
-    },
-    Link {
-        from: u64,
-        to: u64,
-    },
-    Unlink {
-        name: u64,
-    },
+    Open { slot: usize, name: u64, how: How },
+    Close { slot: usize },
+    Write { slot: usize, offset: u64, bytes: u64, seed: u8 },
+    // A write at the end of the slot's last write.
+    WriteOn { slot: usize, bytes: u64, seed: u8 },
+    Read { slot: usize, offset: u64, bytes: u64 },
+    Truncate { slot: usize, bytes: u64 },
+    TruncatePath { name: u64, bytes: u64 },
+    Punch { slot: usize, offset: u64, bytes: u64 },
+    Allocate { slot: usize, offset: u64, bytes: u64 },
+    Copy { from: usize, to: usize, offset: u64, target: u64, bytes: u64 },
+    MapWrite { slot: usize, offset: u64, bytes: u64, seed: u8 },
+    MapRead { slot: usize },
+    Sync { slot: usize },
+    // The results of `SEEK_DATA` and `SEEK_HOLE`.
+    Holes { slot: usize },
+    Size { name: u64 },
+    SetTime { name: u64, seconds: i64 },
+    Rename { from: u64, to: u64 },
+    Link { from: u64, to: u64 },
+    Unlink { name: u64 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +126,10 @@ struct Slot {
     inode: usize,
     how: How,
     end: u64,
+}
+
+fn writable(slot: &Option<Slot>) -> Option<&Slot> {
+    slot.as_ref().filter(|slot| slot.how.writes())
 }
 
 impl How {
@@ -290,9 +231,7 @@ impl Model {
                 same_bytes("read", &found[..length], &content[from..to])?;
             }
             Operation::Truncate { slot, bytes } => {
-                let Some(slot) = self.slots[slot].as_ref().filter(|slot| slot.how.writes()) else {
-                    return Ok(());
-                };
+                let Some(slot) = writable(&self.slots[slot]) else { return Ok(()) };
                 said("truncate", slot.file.set_len(bytes))?;
                 self.inodes[slot.inode].resize(bytes as usize, 0);
                 self.times.remove(&slot.inode);
@@ -306,9 +245,7 @@ impl Model {
                 self.times.remove(inode);
             }
             Operation::Punch { slot, offset, bytes } => {
-                let Some(slot) = self.slots[slot].as_ref().filter(|slot| slot.how.writes()) else {
-                    return Ok(());
-                };
+                let Some(slot) = writable(&self.slots[slot]) else { return Ok(()) };
                 let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 said("punch", rustix::fs::fallocate(&slot.file, flags, offset, bytes).map_err(Into::into))?;
                 let content = &mut self.inodes[slot.inode];
@@ -318,9 +255,7 @@ impl Model {
                 self.times.remove(&slot.inode);
             }
             Operation::Allocate { slot, offset, bytes } => {
-                let Some(slot) = self.slots[slot].as_ref().filter(|slot| slot.how.writes()) else {
-                    return Ok(());
-                };
+                let Some(slot) = writable(&self.slots[slot]) else { return Ok(()) };
                 let outcome = rustix::fs::fallocate(&slot.file, FallocateFlags::empty(), offset, bytes);
                 said("allocate", outcome.map_err(Into::into))?;
                 let content = &mut self.inodes[slot.inode];
@@ -446,7 +381,7 @@ impl Model {
     }
 
     fn map_write(&mut self, slot: usize, offset: u64, bytes: u64, seed: u8) -> Result<(), String> {
-        let Some(slot) = self.slots[slot].as_ref().filter(|slot| slot.how.writes()) else { return Ok(()) };
+        let Some(slot) = writable(&self.slots[slot]) else { return Ok(()) };
         let content = &mut self.inodes[slot.inode];
         if content.is_empty() || matches!(slot.how, How::Append | How::Direct) {
             return Ok(());
@@ -565,10 +500,7 @@ fn setting(name: &str, default: u64) -> u64 {
 
 #[track_caller]
 fn check(options: &str) {
-    if !support::can_mount() {
-        return;
-    }
-    let mounted = Mounted::new(options);
+    let Some(mounted) = support::mount(options) else { return };
     let seed = setting("FONIO_BFUSE_SEED", 1);
     let total = setting("FONIO_BFUSE_OPERATIONS", 6000);
     // Three sequences at the same time, each in its own directory: they share the daemon's threads and its buffer.
@@ -595,47 +527,23 @@ fn check(options: &str) {
     });
 }
 
-#[test]
-fn stock() {
-    check("mode=stock");
+macro_rules! tests {
+    ($($name:ident $options:literal)*) => {$(
+        #[test]
+        fn $name() {
+            check($options);
+        }
+    )*};
 }
 
-#[test]
-fn extended() {
-    check("mode=extended");
-}
-
-#[test]
-fn buffered() {
-    check("mode=buffered");
-}
-
-#[test]
-fn buffered_in_little_memory() {
-    check("mode=buffered,buffer=48K,entry=16K,flush=1ms");
-}
-
-#[test]
-fn buffered_without_the_thread() {
-    check("mode=buffered,thread=no,buffer=128K,entry=64K");
-}
-
-#[test]
-fn writeback() {
-    check("mode=writeback");
-}
-
-#[test]
-fn auto() {
-    check("mode=auto");
-}
-
-#[test]
-fn auto_without_io_uring() {
-    check("mode=auto,io_uring=no");
-}
-
-#[test]
-fn buffered_for_one_user() {
-    check("mode=buffered,noallow_other");
+tests! {
+    stock "mode=stock"
+    extended "mode=extended"
+    buffered "mode=buffered"
+    buffered_in_little_memory "mode=buffered,buffer=48K,entry=16K,flush=1ms"
+    buffered_without_the_thread "mode=buffered,thread=no,buffer=128K,entry=64K"
+    writeback "mode=writeback"
+    auto "mode=auto"
+    auto_without_io_uring "mode=auto,io_uring=no"
+    buffered_for_one_user "mode=buffered,noallow_other"
 }

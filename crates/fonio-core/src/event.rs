@@ -35,6 +35,26 @@ pub struct BlockEvent {
     pub error: Option<i32>,
 }
 
+impl BlockEvent {
+    /// An event with a known time, kind and device; nothing else is known.
+    pub fn new(time: Timestamp, kind: EventKind, device: DeviceId) -> BlockEvent {
+        BlockEvent {
+            time,
+            kind,
+            device,
+            sector: Sector(0),
+            bytes: ByteCount(0),
+            op: Op::Other,
+            flags: Flags::NONE,
+            flags_known: Flags::NONE,
+            cpu: None,
+            tid: None,
+            ioprio: None,
+            error: None,
+        }
+    }
+}
+
 /// The kind of an event, in the kernel's words; the letters are those of blkparse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {

@@ -5,6 +5,7 @@
 //! any trace format, does no I/O and reads no clock.
 
 mod access;
+mod collected;
 mod device_kind;
 pub mod event;
 mod figure;
@@ -17,6 +18,7 @@ pub mod prometheus;
 pub mod quantity;
 pub mod random;
 mod reader;
+mod relation;
 pub mod rows;
 mod sink;
 pub mod sql;
@@ -26,6 +28,7 @@ mod unit_name;
 pub mod units;
 
 pub use access::Access;
+pub use collected::CollectedRows;
 pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use figure::{Better, Figure};
@@ -36,6 +39,7 @@ pub use op::{Flags, Op, parse_rwbs};
 pub use quantity::{Quantity, QuantityError, Unit};
 pub use random::Random;
 pub use reader::TraceReader;
+pub use relation::Relation;
 pub use rows::{
     Bio, BlockedCount, BlockedIn, Call, Content, Diagnostic, File, Link, LinkEnd, LinkKind, Mark, Metric,
     Request, Sample, Severity, SqliteWrite, Statement, Thread, Wait, WaitReason,

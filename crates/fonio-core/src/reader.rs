@@ -17,6 +17,28 @@ pub trait TraceReader {
     /// Only errors of the underlying stream.
     fn next_batch(&mut self, batch: &mut Batch) -> io::Result<bool>;
 
+    /// Reads a small input to its end.
+    ///
+    /// # Errors
+    /// Only errors of the underlying stream.
+    fn read_all(&mut self) -> io::Result<Batch> {
+        let (mut all, mut batch) = (Batch::default(), Batch::default());
+        loop {
+            let more = self.next_batch(&mut batch)?;
+            all.events.append(&mut batch.events);
+            all.requests.append(&mut batch.requests);
+            all.threads.append(&mut batch.threads);
+            all.marks.append(&mut batch.marks);
+            all.samples.append(&mut batch.samples);
+            all.lost.append(&mut batch.lost);
+            all.instants.add_all(batch.instants.runs());
+            all.diagnostics.append(&mut batch.diagnostics);
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
     /// The format, the files, and the event kinds that it can show. Complete once the input has ended.
     fn source(&self) -> Source;
 

@@ -5,24 +5,25 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::file_flags::FileFlags;
+use crate::names::named;
 use crate::op::{Flags, Op};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
-/// The kind of data that a request or bio carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Content {
-    #[default]
-    Unknown,
-    Data,
-    FsMetadata,
-    FsJournal,
-    SqliteDb,
-    SqliteJournal,
-    SqliteWal,
-    Swap,
+named! {
+    /// The kind of data that a request or bio carries.
+    #[derive(Default)]
+    #[allow(missing_docs)]
+    Content {
+        #[default]
+        Unknown = "unknown",
+        Data = "data",
+        FsMetadata = "fs_metadata",
+        FsJournal = "fs_journal",
+        SqliteDb = "sqlite_db",
+        SqliteJournal = "sqlite_journal",
+        SqliteWal = "sqlite_wal",
+        Swap = "swap",
+    }
 }
 
 /// `requests.parquet`: one block request after merging, on the lowest device that the source shows.
@@ -146,33 +147,31 @@ pub struct Bio {
     pub request_id: Option<u64>,
 }
 
-/// How a child in `links.parquet` came from its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum LinkKind {
-    /// A bio (parent) was merged into a request (child) that another bio had begun; or a request into a request.
-    Merge,
-    /// A bio (parent) was split; the child is the remainder.
-    Split,
-    /// A bio (parent) on a stacked device or partition moved on as a bio (child) to the device below.
-    Remap,
-    /// The driver requeued a request (parent), which was issued again under another id (child).
-    Requeue,
-    /// A request with data and preflush or FUA (parent) needed this flush request (child).
-    Flush,
-    /// Something else caused the child.
-    Cause,
+named! {
+    /// How a child in `links.parquet` came from its parent.
+    LinkKind {
+        /// A bio (parent) was merged into a request (child) that another bio had begun; or a request into a request.
+        Merge = "merge",
+        /// A bio (parent) was split; the child is the remainder.
+        Split = "split",
+        /// A bio (parent) on a stacked device or partition moved on as a bio (child) to the device below.
+        Remap = "remap",
+        /// The driver requeued a request (parent), which was issued again under another id (child).
+        Requeue = "requeue",
+        /// A request with data and preflush or FUA (parent) needed this flush request (child).
+        Flush = "flush",
+        /// Something else caused the child.
+        Cause = "cause",
+    }
 }
 
-/// The table of one end of a [`Link`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum LinkEnd {
-    Request,
-    Bio,
+named! {
+    /// The table of one end of a [`Link`].
+    #[allow(missing_docs)]
+    LinkEnd {
+        Request = "request",
+        Bio = "bio",
+    }
 }
 
 /// `links.parquet`: how one bio or request came from another, in the order in which the links were seen.
@@ -186,21 +185,20 @@ pub struct Link {
     pub child: u64,
 }
 
-/// The beginning of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`, sections 3 and 4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum SqliteWrite {
-    /// The header of a rollback journal.
-    JournalHeader,
-    /// Zeros over the header of a rollback journal: the journal is not valid any more.
-    JournalEnd,
-    /// The header of a WAL.
-    WalHeader,
-    /// A frame of a WAL that is not the last one of its transaction.
-    WalFrame,
-    /// The last frame of a transaction in a WAL.
-    WalCommit,
+named! {
+    /// The beginning of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`, sections 3 and 4).
+    SqliteWrite {
+        /// The header of a rollback journal.
+        JournalHeader = "journal_header",
+        /// Zeros over the header of a rollback journal: the journal is not valid any more.
+        JournalEnd = "journal_end",
+        /// The header of a WAL.
+        WalHeader = "wal_header",
+        /// A frame of a WAL that is not the last one of its transaction.
+        WalFrame = "wal_frame",
+        /// The last frame of a transaction in a WAL.
+        WalCommit = "wal_commit",
+    }
 }
 
 /// `calls.parquet`: one file-system call or page fault.
@@ -246,58 +244,56 @@ pub struct Statement {
     pub text: Option<String>,
 }
 
-/// The reason why a thread did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum WaitReason {
-    /// It waited for a read, a write, a flush, a page of a file or of swap, or the file system's journal.
-    Storage,
-    /// It waited for a socket: for another machine, or for this one through the network stack.
-    Network,
-    /// It waited for a timer that it had set itself.
-    Timer,
-    /// It waited for a lock, of the kernel or of the program (futex).
-    Lock,
-    /// It waited for another thread or process: a pipe, a local socket, the end of a child.
-    Thread,
-    /// It was ready to run and waited for a processor.
-    Cpu,
-    /// It was blocked for an unknown reason.
-    Unknown,
+named! {
+    /// The reason why a thread did not run.
+    WaitReason {
+        /// It waited for a read, a write, a flush, a page of a file or of swap, or the file system's journal.
+        Storage = "storage",
+        /// It waited for a socket: for another machine, or for this one through the network stack.
+        Network = "network",
+        /// It waited for a timer that it had set itself.
+        Timer = "timer",
+        /// It waited for a lock, of the kernel or of the program (futex).
+        Lock = "lock",
+        /// It waited for another thread or process: a pipe, a local socket, the end of a child.
+        Thread = "thread",
+        /// It was ready to run and waited for a processor.
+        Cpu = "cpu",
+        /// It was blocked for an unknown reason.
+        Unknown = "unknown",
+    }
 }
 
-/// The operation in which a thread was blocked: by storage, by a lock of the kernel, or behind another thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum BlockedIn {
-    /// A call that reads a file.
-    Read,
-    /// A call that writes a file.
-    Write,
-    /// A call that makes data durable: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
-    Fsync,
-    /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
-    Metadata,
-    /// A page fault on a mapped file, or on memory that is missing for another reason.
-    PageFault,
-    /// A page fault on memory that was swapped out.
-    SwapIn,
-    /// A write that the kernel holds back because too much memory is dirty (`balance_dirty_pages`).
-    DirtyLimit,
-    /// A wait for the file system's journal in a call other than fsync.
-    Journal,
-    /// A call that waits for another thread or process, which was blocked meanwhile: a futex, a pipe, a socket.
-    OtherThread,
-    /// A call that waits for asynchronous I/O: io_getevents, io_uring_enter.
-    AsyncIo,
-    /// The work of a kernel thread: write-back, commits of the journal, swapping out.
-    KernelThread,
-    /// Another system call.
-    Other,
-    /// Unknown.
-    Unknown,
+named! {
+    /// The operation in which a thread was blocked: by storage, by a lock of the kernel, or behind another thread.
+    BlockedIn {
+        /// A call that reads a file.
+        Read = "read",
+        /// A call that writes a file.
+        Write = "write",
+        /// A call that makes data durable: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
+        Fsync = "fsync",
+        /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
+        Metadata = "metadata",
+        /// A page fault on a mapped file, or on memory that is missing for another reason.
+        PageFault = "page_fault",
+        /// A page fault on memory that was swapped out.
+        SwapIn = "swap_in",
+        /// A write that the kernel holds back because too much memory is dirty (`balance_dirty_pages`).
+        DirtyLimit = "dirty_limit",
+        /// A wait for the file system's journal in a call other than fsync.
+        Journal = "journal",
+        /// A call that waits for another thread or process, which was blocked meanwhile: a futex, a pipe, a socket.
+        OtherThread = "other_thread",
+        /// A call that waits for asynchronous I/O: io_getevents, io_uring_enter.
+        AsyncIo = "async_io",
+        /// The work of a kernel thread: write-back, commits of the journal, swapping out.
+        KernelThread = "kernel_thread",
+        /// Another system call.
+        Other = "other",
+        /// Unknown.
+        Unknown = "unknown",
+    }
 }
 
 impl BlockedIn {
@@ -382,44 +378,43 @@ pub struct Thread {
     pub unit: Option<String>,
 }
 
-/// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time are
-/// counters from some origin (use differences); the others are gauges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Metric {
-    /// Counter over all processors, in `USER_HZ` ticks (100 a second each).
-    CpuActiveTicks,
-    CpuIdleTicks,
-    CpuIowaitTicks,
-    CpuStealTicks,
-    MemoryTotalBytes,
-    MemoryAvailableBytes,
-    MemoryDirtyBytes,
-    MemoryWritebackBytes,
-    SwapInPages,
-    SwapOutPages,
-    MajorFaults,
-    /// Subject: the device's name.
-    DiskBusyMs,
-    DiskReadBytes,
-    DiskWriteBytes,
-    /// Subject: the interface.
-    NetReceiveBytes,
-    NetTransmitBytes,
-    /// Pressure stall information, microseconds. Subject: `cpu`, `io` or `memory`.
-    PressureSomeUs,
-    PressureFullUs,
-    /// Subject: the thermal zone.
-    TemperatureMillicelsius,
-    /// Subject: the processor.
-    CpuFrequencyKhz,
-    CpuFrequencyMaxKhz,
-    /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
-    ProcessorActiveTicks,
-    /// Speed of an interface's link in one direction, if its driver knows it. Subject: the interface.
-    NetLinkBytesPerS,
+named! {
+    /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time are
+    /// counters from some origin (use differences); the others are gauges.
+    #[allow(missing_docs)]
+    Metric {
+        /// Counter over all processors, in `USER_HZ` ticks (100 a second each).
+        CpuActiveTicks = "cpu_active_ticks",
+        CpuIdleTicks = "cpu_idle_ticks",
+        CpuIowaitTicks = "cpu_iowait_ticks",
+        CpuStealTicks = "cpu_steal_ticks",
+        MemoryTotalBytes = "memory_total_bytes",
+        MemoryAvailableBytes = "memory_available_bytes",
+        MemoryDirtyBytes = "memory_dirty_bytes",
+        MemoryWritebackBytes = "memory_writeback_bytes",
+        SwapInPages = "swap_in_pages",
+        SwapOutPages = "swap_out_pages",
+        MajorFaults = "major_faults",
+        /// Subject: the device's name.
+        DiskBusyMs = "disk_busy_ms",
+        DiskReadBytes = "disk_read_bytes",
+        DiskWriteBytes = "disk_write_bytes",
+        /// Subject: the interface.
+        NetReceiveBytes = "net_receive_bytes",
+        NetTransmitBytes = "net_transmit_bytes",
+        /// Pressure stall information, microseconds. Subject: `cpu`, `io` or `memory`.
+        PressureSomeUs = "pressure_some_us",
+        PressureFullUs = "pressure_full_us",
+        /// Subject: the thermal zone.
+        TemperatureMillicelsius = "temperature_millicelsius",
+        /// Subject: the processor.
+        CpuFrequencyKhz = "cpu_frequency_khz",
+        CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
+        /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
+        ProcessorActiveTicks = "processor_active_ticks",
+        /// Speed of an interface's link in one direction, if its driver knows it. Subject: the interface.
+        NetLinkBytesPerS = "net_link_bytes_per_s",
+    }
 }
 
 /// `samples.parquet`: one reading of one [`Metric`].
@@ -443,17 +438,17 @@ pub struct Mark {
     pub tid: Option<u32>,
 }
 
-/// How much a [`Diagnostic`] matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum Severity {
-    /// For information; nothing was lost.
-    Note,
-    /// Some input was skipped or is ambiguous; the rest is valid.
-    Warning,
-    /// The reader had to stop before the end of the input.
-    Error,
+named! {
+    /// How much a [`Diagnostic`] matters.
+    #[allow(missing_docs)]
+    Severity {
+        /// For information; nothing was lost.
+        Note = "note",
+        /// Some input was skipped or is ambiguous; the rest is valid.
+        Warning = "warning",
+        /// The reader had to stop before the end of the input.
+        Error = "error",
+    }
 }
 
 /// `diagnostics.jsonl`: an error in the input, and how fonio handled it.

@@ -73,10 +73,15 @@ macro_rules! ignore_rows {
 }
 
 /// Implements the named methods of a [`RowSink`] as calls of the same method of the sink in a field,
-/// `forward_rows!(inner: bio, link);`, or of the sink that a method gives,
-/// `forward_rows!(sink(): bio, link);`.
+/// `forward_rows!(inner: bio, link);`, of the sink that a method gives, `forward_rows!(sink(): bio, link);`, or of the sink
+/// that a reference points to, `forward_rows!(*: bio, link);`.
 #[macro_export]
 macro_rules! forward_rows {
+    (*: $($method:ident),+ $(,)?) => {$(
+        fn $method(&mut self, row: $crate::__argument_of_row_sink!($method)) -> ::std::io::Result<()> {
+            (**self).$method(row)
+        }
+    )+};
     ($field:ident: $($method:ident),+ $(,)?) => {$(
         fn $method(&mut self, row: $crate::__argument_of_row_sink!($method)) -> ::std::io::Result<()> {
             self.$field.$method(row)
@@ -114,6 +119,9 @@ macro_rules! __argument_of_row_sink {
     (wait) => {
         &$crate::rows::Wait
     };
+    (wait_left_out) => {
+        &$crate::rows::Wait
+    };
     (blocked_count) => {
         &$crate::rows::BlockedCount
     };
@@ -138,51 +146,11 @@ macro_rules! __argument_of_row_sink {
 }
 
 impl<S: RowSink + ?Sized> RowSink for &mut S {
-    fn began(&mut self, at: Timestamp) -> io::Result<()> {
-        (**self).began(at)
+    forward_rows! {
+        *: began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic,
+        settled, wait_left_out
     }
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        (**self).request(row)
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        (**self).bio(row)
-    }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        (**self).link(row)
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        (**self).call(row)
-    }
-    fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        (**self).statement(row)
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        (**self).wait(row)
-    }
-    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        (**self).blocked_count(row)
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        (**self).file(row)
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        (**self).thread(row)
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        (**self).sample(row)
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        (**self).mark(row)
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        (**self).diagnostic(row)
-    }
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        (**self).settled(before)
-    }
-    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
-        (**self).wait_left_out(row)
-    }
+
     fn wants_bios(&self) -> bool {
         (**self).wants_bios()
     }

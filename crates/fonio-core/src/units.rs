@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,13 @@ impl Add<Nanos> for Timestamp {
     type Output = Timestamp;
     fn add(self, span: Nanos) -> Timestamp {
         Timestamp(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub<Nanos> for Timestamp {
+    type Output = Timestamp;
+    fn sub(self, span: Nanos) -> Timestamp {
+        Timestamp(self.0.saturating_sub(span.0))
     }
 }
 
@@ -91,6 +98,11 @@ macro_rules! sums {
             type Output = $unit;
             fn sub(self, other: $unit) -> $unit {
                 Self(self.0.saturating_sub(other.0))
+            }
+        }
+        impl SubAssign for $unit {
+            fn sub_assign(&mut self, other: $unit) {
+                *self = *self - other;
             }
         }
         impl Sum for $unit {

@@ -16,7 +16,6 @@ pub(crate) struct ModelClock {
 
 impl ModelClock {
     /// # Panics
-    ///
     /// If `dilate` is less than 1.
     pub(crate) fn start(dilate: f64) -> ModelClock {
         assert!(dilate >= 1.0 && dilate.is_finite(), "a dilation is at least 1");
@@ -42,6 +41,7 @@ impl ModelClock {
         let shown = self.model_at(now);
         self.wall = now;
         self.model = shown.max(model);
+        assert!(self.model >= self.last, "the model's time never goes backwards");
         self.last = self.model;
     }
 }

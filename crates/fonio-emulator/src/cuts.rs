@@ -55,7 +55,6 @@ impl Cut {
     /// Chooses `count` random cuts in `records`, ordered by time.
     ///
     /// # Panics
-    ///
     /// If `records` is empty.
     pub fn plan(records: Range<usize>, count: u32, seed: u64) -> Vec<Cut> {
         assert!(!records.is_empty(), "there must be something to cut");
@@ -81,10 +80,6 @@ pub struct CutImages<'a> {
 
 impl<'a> CutImages<'a> {
     /// Starts with a log of a device that was all zeros at first. `base` is the path of a file that does not exist yet.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::System`].
     pub fn new(log: &'a Log, tear: Tear, base: &Path) -> Result<CutImages<'a>, EmulatorError> {
         let base = create(base, log.capacity.0)?;
         Ok(CutImages { log, tear, base, settled: 0 })
@@ -93,11 +88,9 @@ impl<'a> CutImages<'a> {
     /// Writes the image after `cut` into the new file `path`.
     ///
     /// # Errors
-    ///
     /// [`EmulatorError::System`].
     ///
     /// # Panics
-    ///
     /// If the cut lies behind the end of the log, or before the cut of the previous call.
     pub fn make(&mut self, cut: Cut, path: &Path) -> Result<(), EmulatorError> {
         assert!(cut.at <= self.log.records.len(), "no record stands there");

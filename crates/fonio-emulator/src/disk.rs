@@ -313,6 +313,10 @@ impl State {
             fua: request.fua(),
         };
         let completed = self.device.submit(&command, now);
+        assert!(
+            completed >= now,
+            "the model completes {command:?} at {completed:?}, before it arrives at {now:?}"
+        );
         self.idle_at = self.idle_at.max(completed);
         if self.mode != Mode::Paced {
             self.clock.skip_to(now);

@@ -85,7 +85,6 @@ impl Emulated {
     /// Then the timing starts.
     ///
     /// # Errors
-    ///
     /// [`EmulatorError`]; everything is undone before it returns.
     pub fn start(options: &Options, command: Command) -> Result<Emulated, EmulatorError> {
         if options.nbd.is_none() && !rustix::process::geteuid().is_root() {
@@ -261,39 +260,23 @@ impl Emulated {
     }
 
     /// From now on, answers at once, in order to prepare the device before a measurement. The model records every command.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::ServerGone`].
     pub fn unpace(&mut self) -> Result<(), EmulatorError> {
         self.server()?.order(&Order::Unpace)
     }
 
     /// From now on, answers at the time of the model again. All earlier commands count as complete, and the model's
     /// counters restart.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::ServerGone`].
     pub fn pace(&mut self) -> Result<(), EmulatorError> {
         let overheads = self.overheads.unwrap_or_default();
         self.server()?.order(&Order::Pace(overheads))
     }
 
     /// Puts a mark into the log.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::ServerGone`].
     pub fn mark(&mut self, name: &str) -> Result<(), EmulatorError> {
         self.server()?.order(&Order::Mark(name.to_owned()))
     }
 
     /// Returns the statistics so far.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::ServerGone`].
     pub fn report(&mut self) -> Result<ServeReport, EmulatorError> {
         self.server()?.report()
     }
@@ -302,7 +285,6 @@ impl Emulated {
     /// report describes the moment before.
     ///
     /// # Errors
-    ///
     /// The steps that could not be undone; they stay in the ledger, and the next start tries again.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();

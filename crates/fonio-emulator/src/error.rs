@@ -11,6 +11,7 @@ use fonio_system::command::NotStarted;
 /// An error of the emulator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum EmulatorError {
     /// The test bed failed.
     #[error(transparent)]
@@ -20,18 +21,10 @@ pub enum EmulatorError {
     System(#[from] SystemError),
     /// The device model is not available.
     #[error("{profile}: {reason}")]
-    Profile {
-        /// Its name or path.
-        profile: String,
-        /// The reason.
-        reason: String,
-    },
+    Profile { profile: String, reason: String },
     /// The serving process reported an error.
     #[error("the serving process failed: {reason}")]
-    Server {
-        /// Its message.
-        reason: String,
-    },
+    Server { reason: String },
     /// The serving process ended unexpectedly.
     #[error("the serving process ended unexpectedly{}", if complaint.is_empty() { String::new() } else { format!(": {complaint}") })]
     ServerGone {
@@ -44,53 +37,28 @@ pub enum EmulatorError {
          use --dilate {dilate}, which makes the device {dilate} times slower",
         floor.0 as f64 / 1e3, fastest.0 as f64 / 1e3
     )]
-    BelowFloor {
-        /// The profile.
-        profile: String,
-        /// The shortest latency of this machine.
-        floor: Nanos,
-        /// The shortest service time of the profile.
-        fastest: Nanos,
-        /// A sufficient factor.
-        dilate: u64,
-    },
+    BelowFloor { profile: String, floor: Nanos, fastest: Nanos, dilate: u64 },
     /// The description of a fault is invalid.
     #[error("fault `{text}`: {reason}")]
-    Fault {
-        /// The description.
-        text: String,
-        /// The error, and the valid values.
-        reason: String,
-    },
+    Fault { text: String, reason: String },
     /// A log of commands is damaged.
     #[error("{}: byte {offset}: {reason}", path.display())]
     Log {
-        /// The log.
         path: PathBuf,
         /// Byte offset in the log.
         offset: u64,
-        /// The error at this offset.
         reason: &'static str,
     },
     /// The image exists and has another size.
     #[error("{} has {} bytes, but the device needs {}; use another file, or remove this one", path.display(), found.0, wanted.0)]
-    ImageSize {
-        /// The image.
-        path: PathBuf,
-        /// Its size.
-        found: ByteCount,
-        /// The size of the device.
-        wanted: ByteCount,
-    },
+    ImageSize { path: PathBuf, found: ByteCount, wanted: ByteCount },
     /// Nothing was written, so there is no moment for a power cut.
     #[error("the workload wrote nothing, so there is no moment at which to cut the power")]
     NothingWritten,
     /// A command of the user could not be started.
     #[error("cannot start `{command}`")]
     Command {
-        /// The command line.
         command: String,
-        /// The error of the system call.
         #[source]
         source: NotStarted,
     },

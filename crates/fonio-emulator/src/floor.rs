@@ -147,10 +147,6 @@ pub struct Floor {
 impl Floor {
     /// Measures `device`, which must answer without its model. Its data do not change: only data that were read are written
     /// back.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::System`].
     pub fn measure(device: &Path) -> Result<Floor, EmulatorError> {
         let taken = Taken::measure(device, 1)?;
         Ok(Floor {

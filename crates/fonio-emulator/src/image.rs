@@ -18,10 +18,6 @@ pub struct Image {
 
 impl Image {
     /// Creates an image in memory, all zeros.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::System`].
     pub fn in_memory(capacity: ByteCount) -> Result<Image, EmulatorError> {
         let made = rustix::fs::memfd_create("fonio-emulated-disk", MemfdFlags::CLOEXEC);
         let file = File::from(made.map_err(|e| EmulatorError::system("make", "a file in memory")(e.into()))?);
@@ -32,7 +28,6 @@ impl Image {
     /// Opens the file at `path`. A new or empty file becomes a sparse file of the size of the device.
     ///
     /// # Errors
-    ///
     /// [`EmulatorError::ImageSize`] if it has another size, and [`EmulatorError::System`].
     pub fn in_file(path: &Path, capacity: ByteCount) -> Result<Image, EmulatorError> {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);

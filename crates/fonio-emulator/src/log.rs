@@ -91,6 +91,8 @@ impl LogWriter {
         time: Nanos,
         data: &[u8],
     ) -> io::Result<()> {
+        let follows = if matches!(kind, Kind::Write | Kind::Mark) { bytes } else { 0 };
+        assert_eq!(data.len() as u64, follows, "the data of a record have the length in it");
         let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind has a code").0;
         let mut record = [0; RECORD_BYTES];
         record[0] = code;
@@ -128,7 +130,6 @@ impl Log {
     /// Reads a log; the data of writes stay in the file.
     ///
     /// # Errors
-    ///
     /// [`EmulatorError::Log`] if it is damaged or not a log, [`EmulatorError::System`] if it cannot be read.
     pub fn open(path: &Path) -> Result<Log, EmulatorError> {
         let file = File::open(path).map_err(EmulatorError::system("open", path))?;
@@ -169,10 +170,6 @@ impl Log {
     }
 
     /// The data of a write, or the name of a mark.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::System`].
     pub fn data(&self, record: &Record) -> Result<Vec<u8>, EmulatorError> {
         let mut data = vec![0; usize::try_from(record.bytes).expect("a record fits the log")];
         let mut file = &self.file;
@@ -183,10 +180,6 @@ impl Log {
     }
 
     /// Number of records up to and including the mark `name`; `None` without this mark.
-    ///
-    /// # Errors
-    ///
-    /// [`EmulatorError::System`].
     pub fn mark(&self, name: &str) -> Result<Option<usize>, EmulatorError> {
         for (at, record) in self.records.iter().enumerate() {
             if record.kind == Kind::Mark && self.data(record)? == name.as_bytes() {

@@ -88,7 +88,6 @@ impl PowerCuts {
     /// Calls `stop` before each cut; if it returns true, returns the results so far.
     ///
     /// # Errors
-    ///
     /// [`EmulatorError::NothingWritten`], and errors that prevent an image. A failed check is not an error.
     pub fn run(
         ledger: &mut Ledger,

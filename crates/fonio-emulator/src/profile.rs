@@ -21,7 +21,6 @@ use crate::error::EmulatorError;
 /// Loads the profile of this name or in this file.
 ///
 /// # Errors
-///
 /// [`EmulatorError::Profile`] if no profile has this name, or the file is invalid.
 pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     if let Some(profile) = Profile::shipped(name) {
@@ -38,7 +37,6 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
 /// Creates the device of this name.
 ///
 /// # Errors
-///
 /// [`EmulatorError::Profile`], also if the model cannot have this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };

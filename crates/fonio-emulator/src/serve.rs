@@ -127,19 +127,12 @@ pub enum Answer {
 /// input ends.
 ///
 /// # Errors
-///
 /// [`EmulatorError`], which was also sent to the owner as [`Answer::Failed`].
 pub fn serve() -> Result<(), EmulatorError> {
     let mut out = io::stdout().lock();
     let served = run(&mut out);
     if let Err(error) = &served {
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(error);
-        while let Some(source) = cause {
-            text = format!("{text}: {source}");
-            cause = source.source();
-        }
-        say(&mut out, &Answer::Failed(text))?;
+        say(&mut out, &Answer::Failed(fonio_system::chain(error)))?;
     }
     served
 }
@@ -162,8 +155,8 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         Some(path) => Image::in_file(path, config.capacity)?,
         None => Image::in_memory(config.capacity)?,
     };
-    let faults = config.faults.iter().map(|text| text.parse()).collect::<Result<Vec<Fault>, _>>()?;
-    let faults = Faults::new(&faults, config.seed);
+    let faults: Vec<Fault> = config.faults.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let faults = Faults::new(faults, config.seed);
     let pacer = match config.front {
         Front::Ublk => Pacer::driven(),
         _ => Pacer::start().map_err(EmulatorError::system("start", "the pacing thread"))?,
@@ -183,30 +176,18 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
     for line in lines {
         let line = line.map_err(stdin())?;
         let order = serde_json::from_str(&line).map_err(|error| stdin()(error.into()))?;
-        let answer = match order {
-            Order::Measure(delay) => {
-                disk.measure(Duration::from_nanos(delay.0));
-                Answer::Done
-            }
-            Order::Unpace => {
-                disk.unpace();
-                Answer::Done
-            }
-            Order::Pace(overheads) => {
-                disk.pace(overheads);
-                Answer::Done
-            }
+        let mut answer = Answer::Done;
+        match order {
+            Order::Measure(delay) => disk.measure(Duration::from_nanos(delay.0)),
+            Order::Unpace => disk.unpace(),
+            Order::Pace(overheads) => disk.pace(overheads),
             Order::ServeUblk(number) => {
                 let node = format!("/dev/ublkc{number}");
                 ublk::serve(&disk, number).map_err(EmulatorError::system("serve", node))?;
-                Answer::Done
             }
-            Order::Mark(name) => {
-                disk.mark(&name);
-                Answer::Done
-            }
-            Order::Report => Answer::Report(Box::new(report(&disk))),
-        };
+            Order::Mark(name) => disk.mark(&name),
+            Order::Report => answer = Answer::Report(Box::new(report(&disk))),
+        }
         say(out, &answer)?;
     }
     disk.report();

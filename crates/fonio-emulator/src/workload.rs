@@ -31,11 +31,9 @@ impl Emulated {
     /// it with all its children.
     ///
     /// # Errors
-    ///
     /// [`EmulatorError::Command`] if it cannot be started, [`EmulatorError::ServerGone`] if the serving process has ended.
     ///
     /// # Panics
-    ///
     /// If `command` is empty.
     pub fn run_workload(
         &mut self,

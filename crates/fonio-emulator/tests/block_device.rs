@@ -3,7 +3,7 @@
 use crate::bed;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use fonio_emulator::{Emulated, EmulatorError};
@@ -121,44 +121,23 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     if !bed::can_make_block_devices() {
         return;
     }
-    if let Some(state) = std::env::var_os("FONIO_TEST_STATE") {
-        let emulated = Emulated::start(&bed::options(Path::new(&state), 64), bed::server()).expect("start");
+    let start = |state: &Path| {
+        let emulated = Emulated::start(&bed::options(state, 64), bed::server()).expect("start");
         fs::write(emulated.mount_dir().expect("mounted").join("file"), [7; 100_000]).expect("write");
-        eprintln!("{}", emulated.device().expect("device").display());
-        loop {
-            std::thread::park();
-        }
+        emulated
+    };
+    if let Some(state) = bed::folder_of_owner() {
+        bed::wait_to_be_killed(&start(&state));
     }
     let state = tempfile::tempdir().expect("dir");
-    let mut emulated = Emulated::start(&bed::options(state.path(), 64), bed::server()).expect("start");
+    let mut emulated = start(state.path());
     let device = emulated.device().expect("device").to_owned();
-    fs::write(emulated.mount_dir().expect("mounted").join("file"), [7; 100_000]).expect("write");
-    let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
-    rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");
-    while emulated.runs() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    bed::kill_server(&mut emulated);
     assert!(emulated.stop().is_err(), "there is nobody left to report");
     nothing_is_left(state.path(), &device);
 
-    let mut owner = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args([
-            "--exact",
-            "block_device::a_killed_server_and_a_killed_owner_leave_nothing_behind",
-            "--nocapture",
-        ])
-        .env("FONIO_TEST_STATE", state.path())
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("owner");
-    let mut said = String::new();
-    let mut stderr = std::io::BufReader::new(owner.stderr.take().expect("stderr"));
-    std::io::BufRead::read_line(&mut stderr, &mut said).expect("line");
-    let device = PathBuf::from(said.trim());
-    assert!(device.starts_with("/dev"), "{said}");
-    owner.kill().expect("kill");
-    owner.wait().expect("wait");
+    let name = "block_device::a_killed_server_and_a_killed_owner_leave_nothing_behind";
+    let device = bed::kill_owner(name, state.path());
     let recovery = Ledger::recover(state.path()).expect("recover");
     assert!(recovery.failed.is_empty(), "{recovery:?}");
     nothing_is_left(state.path(), &device);

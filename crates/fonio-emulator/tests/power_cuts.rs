@@ -75,11 +75,6 @@ fn survivors(sync: &str, turns: u32, tear: Tear) -> PowerCuts {
     let cuts = PowerCuts::run(&mut ledger, &log, &options, &|| false).expect("cuts");
     ledger.close().expect("undone");
     assert_eq!(cuts.cuts, CUTS);
-    if std::env::var_os("SHOW").is_some() {
-        for f in &cuts.failures {
-            eprintln!("{:?}", f);
-        }
-    }
     eprintln!("synchronous={sync}: {} of {CUTS} survived; {} records", cuts.survived, log.records.len());
     cuts
 }

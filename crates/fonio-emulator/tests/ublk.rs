@@ -212,14 +212,6 @@ fn faults_reach_the_host() {
     emulated.stop().expect("stop");
 }
 
-fn kill_server(emulated: &mut Emulated) {
-    let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
-    rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");
-    while emulated.runs() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
     let Some(_turn) = ublk_devices() else { return };
@@ -244,7 +236,7 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
         let second = read(9 * MIB);
         drop(file);
         if is_killed {
-            kill_server(&mut emulated);
+            bed::kill_server(&mut emulated);
         }
         assert_eq!(emulated.stop().is_err(), is_killed);
         assert_eq!(first.join().expect("no panic"), !is_killed);
@@ -266,43 +258,26 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
         }
         options
     };
-    // Leaves data in the page cache that the device has not seen.
-    let write = |emulated: &Emulated| {
-        let file = emulated
-            .mount_dir()
-            .map_or(emulated.device().expect("device").to_owned(), |dir| dir.join("file"));
+    let start = |dir: &Path| {
+        let emulated = Emulated::start(&with_file_system(options(dir, 1)), bed::server()).expect("start");
+        let device = emulated.device().expect("device").to_owned();
+        let file = emulated.mount_dir().map_or(device, |dir| dir.join("file"));
+        // Data in the page cache that the device has not seen.
         fs::write(file, [7; 100_000]).expect("write");
+        emulated
     };
-    if let Some(dir) = std::env::var_os("FONIO_TEST_STATE") {
-        let options = with_file_system(options(Path::new(&dir), 1));
-        let emulated = Emulated::start(&options, bed::server()).expect("start");
-        write(&emulated);
-        eprintln!("{}", emulated.device().expect("device").display());
-        loop {
-            std::thread::park();
-        }
+    if let Some(dir) = bed::folder_of_owner() {
+        bed::wait_to_be_killed(&start(&dir));
     }
     let dir = tempfile::tempdir().expect("dir");
-    let mut emulated =
-        Emulated::start(&with_file_system(options(dir.path(), 1)), bed::server()).expect("start");
+    let mut emulated = start(dir.path());
     let device = emulated.device().expect("device").to_owned();
-    write(&emulated);
-    kill_server(&mut emulated);
+    bed::kill_server(&mut emulated);
     assert!(emulated.stop().is_err(), "there is nobody left to report");
     nothing_is_left(dir.path(), &device);
 
-    let mut owner = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "ublk::a_killed_server_and_a_killed_owner_leave_nothing_behind", "--nocapture"])
-        .env("FONIO_TEST_STATE", dir.path())
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("owner");
-    let stderr = std::io::BufReader::new(owner.stderr.take().expect("stderr"));
-    let mut lines = std::io::BufRead::lines(stderr).map_while(Result::ok);
-    let device = PathBuf::from(lines.find(|line| line.starts_with("/dev")).expect("it names its device"));
-    owner.kill().expect("kill");
-    owner.wait().expect("wait");
+    let name = "ublk::a_killed_server_and_a_killed_owner_leave_nothing_behind";
+    let device = bed::kill_owner(name, dir.path());
     let recovery = Ledger::recover(&dir.path().join("state")).expect("recover");
     assert!(recovery.failed.is_empty(), "{recovery:?}");
     assert!(recovery.undone.contains(&device.display().to_string()), "{recovery:?}");

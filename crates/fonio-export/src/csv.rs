@@ -70,20 +70,9 @@ impl<W: Write> RowSink for CsvExport<W> {
         to.write_all(b"\n")
     }
 
-    ignore_rows!(
-        began,
-        bio,
-        link,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
+    ignore_rows! {
+        began, bio, link, call, statement, wait, blocked_count, file, sample, mark, diagnostic, settled
+    }
 
     fn wants_bios(&self) -> bool {
         false

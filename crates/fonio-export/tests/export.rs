@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::process::Command;
 
-use expect_test::expect;
+use expect_test::{expect, expect_file};
 use fonio_core::meta::Device;
 use fonio_core::{
     Batch, ByteCount, Call, DeviceId, Flags, Mark, Metric, Op, Request, RowSink, Sample, Sector, Thread,
@@ -243,43 +243,7 @@ fn perfetto_json() {
             value: -5,
         })
     });
-    expect![[r#"
-        {"displayTimeUnit":"ns","otherData":{"writer":"fonio","origin_ns":"0"},"traceEvents":[
-        {"ph":"M","pid":9000000,"name":"process_name","args":{"name":"marks"}},
-        {"ph":"M","pid":10000000,"name":"process_name","args":{"name":"mmcblk0 (179:0)"}},
-        {"ph":"M","pid":10000000,"tid":100000,"name":"thread_name","args":{"name":"queued 1"}},
-        {"ph":"M","pid":10000000,"tid":100000,"name":"thread_sort_index","args":{"sort_index":100000}},
-        {"ph":"X","pid":10000000,"tid":100000,"ts":100.000,"dur":10.000,"name":"write sync fua preflush","cat":"block","args":{"request_id":0,"bytes":4096,"sector":8,"flags":"sync fua preflush","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":10000,"service_ns":290000}},
-        {"ph":"M","pid":10000000,"tid":1,"name":"thread_name","args":{"name":"in flight 1"}},
-        {"ph":"M","pid":10000000,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
-        {"ph":"X","pid":10000000,"tid":1,"ts":110.000,"dur":290.000,"name":"write sync fua preflush","cat":"block","args":{"request_id":0,"bytes":4096,"sector":8,"flags":"sync fua preflush","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":10000,"service_ns":290000}},
-        {"ph":"M","pid":10000000,"tid":100001,"name":"thread_name","args":{"name":"queued 2"}},
-        {"ph":"M","pid":10000000,"tid":100001,"name":"thread_sort_index","args":{"sort_index":100001}},
-        {"ph":"X","pid":10000000,"tid":100001,"ts":105.000,"dur":15.000,"name":"read","cat":"block","args":{"request_id":1,"bytes":8192,"sector":64,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":15000,"service_ns":80000}},
-        {"ph":"M","pid":10000000,"tid":2,"name":"thread_name","args":{"name":"in flight 2"}},
-        {"ph":"M","pid":10000000,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
-        {"ph":"X","pid":10000000,"tid":2,"ts":120.000,"dur":80.000,"name":"read","cat":"block","args":{"request_id":1,"bytes":8192,"sector":64,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":15000,"service_ns":80000}},
-        {"ph":"X","pid":10000000,"tid":100000,"ts":150.000,"dur":60.000,"name":"write","cat":"block","args":{"request_id":2,"bytes":4096,"sector":128,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":60000,"service_ns":90000}},
-        {"ph":"X","pid":10000000,"tid":2,"ts":210.000,"dur":90.000,"name":"write","cat":"block","args":{"request_id":2,"bytes":4096,"sector":128,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"queue_ns":60000,"service_ns":90000}},
-        {"ph":"X","pid":10000000,"tid":1,"ts":500.000,"dur":2000.000,"name":"flush","cat":"block","args":{"request_id":3,"bytes":0,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1,"error":0,"service_ns":2000000}},
-        {"ph":"M","pid":10000000,"tid":0,"name":"thread_name","args":{"name":"without a known end"}},
-        {"ph":"M","pid":10000000,"tid":0,"name":"thread_sort_index","args":{"sort_index":0}},
-        {"ph":"i","s":"t","pid":10000000,"tid":0,"ts":2600.000,"name":"discard","cat":"block","args":{"request_id":4,"bytes":157286400,"sector":1048576,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1}},
-        {"ph":"i","s":"t","pid":10000000,"tid":0,"ts":2700.000,"name":"write_zeroes","cat":"block","args":{"request_id":5,"bytes":4096,"sector":0,"flags":"","process":"app \"x\"\n","tid":7,"cpu":1}},
-        {"ph":"M","pid":5,"tid":7,"name":"thread_name","args":{"name":"app \"x\"\n"}},
-        {"ph":"X","pid":5,"tid":7,"ts":90.000,"dur":2510.000,"name":"fsync","cat":"call","args":{"call_id":1,"file_id":3,"result":0}},
-        {"ph":"X","pid":5,"tid":7,"ts":95.000,"dur":2405.500,"name":"blocked: storage","cat":"wait","args":{"request_id":3}},
-        {"ph":"M","pid":9000000,"tid":1,"name":"thread_name","args":{"name":"marks 1"}},
-        {"ph":"M","pid":9000000,"tid":1,"name":"thread_sort_index","args":{"sort_index":1}},
-        {"ph":"X","pid":9000000,"tid":1,"ts":1.000,"dur":4.000,"name":"outer","cat":"mark","args":{"tid":7}},
-        {"ph":"M","pid":9000000,"tid":2,"name":"thread_name","args":{"name":"marks 2"}},
-        {"ph":"M","pid":9000000,"tid":2,"name":"thread_sort_index","args":{"sort_index":2}},
-        {"ph":"X","pid":9000000,"tid":2,"ts":2.000,"dur":7.000,"name":"overlapping","cat":"mark","args":{"tid":7}},
-        {"ph":"i","s":"t","pid":9000000,"tid":1,"ts":6.000,"name":"instant","cat":"mark","args":{"tid":7}},
-        {"ph":"M","pid":9000001,"name":"process_name","args":{"name":"samples"}},
-        {"ph":"C","pid":9000001,"ts":0.001,"name":"temperature_millicelsius cpu","args":{"value":-5}}
-        ]}
-    "#]].assert_eq(&text);
+    expect_file!["golden/perfetto.json"].assert_eq(&text);
 }
 
 /// The text of a real trace goes through the assembler: each completed request becomes one slice in flight.
@@ -381,10 +345,10 @@ proptest! {
         if sorted {
             // A request counts while it is issued, even if it completes at once.
             let depth_at = |row: &Request| {
-                let beside = |other: &&Request| {
+                let in_flight = |other: &&Request| {
                     other.issued <= row.issued && (other.completed > row.issued || std::ptr::eq(*other, row))
                 };
-                rows.iter().filter(beside).count()
+                rows.iter().filter(in_flight).count()
             };
             let depth = rows.iter().map(depth_at).max().expect("there is a request");
             let tracks = ends.keys().filter(|(_, tid)| *tid < 100_000).count();

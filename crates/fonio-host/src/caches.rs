@@ -14,7 +14,7 @@ use rustix::fs::Advice;
 use rustix::io::Errno;
 use rustix::ioctl;
 
-use crate::HostError;
+use crate::error::HostError;
 
 /// `BLKFLSBUF` of `linux/fs.h`: writes back and drops a block device's page cache.
 const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
@@ -22,7 +22,6 @@ const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 /// Writes back and drops the page cache of one file.
 ///
 /// # Errors
-///
 /// [`HostError::System`] if the file cannot be opened or synced.
 pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
@@ -55,7 +54,6 @@ struct CacheStat {
 /// The number of bytes of a file in the page cache; `None` if the kernel cannot tell (before Linux 6.5).
 ///
 /// # Errors
-///
 /// [`HostError::System`] if the file cannot be opened.
 pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
@@ -77,7 +75,6 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
 /// own caches, which stay.
 ///
 /// # Errors
-///
 /// [`HostError::System`]; only root may do this.
 pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;

@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use fonio_system::ProcessId;
 
-use crate::{HostError, Ledger, Step, program};
+use crate::error::HostError;
+use crate::ledger::{Ledger, Step};
+use crate::program;
 
 const PROGRAM: &str = "nilfs_cleanerd";
 const PACKAGE: &str = "nilfs-tools";
@@ -42,7 +44,6 @@ impl Cleaner {
     /// free.
     ///
     /// # Errors
-    ///
     /// [`HostError::ProgramMissing`], or [`HostError::System`] if it cannot be started.
     pub fn start(
         ledger: &mut Ledger,

@@ -7,7 +7,9 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 use fonio_system::{MountPoint, MountTable};
 
-use crate::{CpuShare, Entry, HostError, Ledger, Step};
+use crate::cpu_share::CpuShare;
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
 
 /// Number of attempts to empty and remove a group.
 const EMPTY_TRIES: u32 = 50;
@@ -41,7 +43,6 @@ impl Confined {
     /// Creates the groups.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] for too little memory, or [`HostError::NoLimit`] with the command
     /// that helps.
     pub fn make(ledger: &mut Ledger, limits: Limits) -> Result<Confined, HostError> {
@@ -120,10 +121,6 @@ impl Confined {
     }
 
     /// Moves a running process into the groups, with all its threads.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn add(&self, pid: u32) -> Result<(), HostError> {
         self.dirs().try_for_each(|dir| {
             let path = dir.join("cgroup.procs");
@@ -144,10 +141,6 @@ impl Confined {
     }
 
     /// Removes the groups.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
         self.dirs.into_iter().try_for_each(|(_, entry)| ledger.undo(entry))
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::HostError;
+use crate::error::HostError;
 
 /// The smallest quota that the kernel accepts; it gives the shortest period.
 const QUOTA_US: f64 = 1_000.0;
@@ -29,7 +29,6 @@ impl CpuShare {
     /// Creates a share from 0.01 to below 1.
     ///
     /// # Errors
-    ///
     /// [`HostError::CpuShare`] for any other value.
     pub fn new(share: f64) -> Result<CpuShare, HostError> {
         let is_one = (SHARE_LEAST..1.0).contains(&share);

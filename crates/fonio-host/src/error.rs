@@ -6,27 +6,22 @@ use std::path::PathBuf;
 use fonio_core::ByteCount;
 use fonio_system::SystemError;
 
-use crate::kernel::way_to;
+use crate::schedulers::way_to;
 
 /// An error of the test bed. Each message says which action failed on which object and, if possible, what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
 pub enum HostError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
     /// A program that the test bed needs is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
-    ProgramMissing {
-        /// The program's name.
-        program: String,
-        /// The Debian package that contains it.
-        package: &'static str,
-    },
+    ProgramMissing { program: String, package: &'static str },
     /// A program ended with an error.
     #[error("`{command}` failed ({status}): {output}")]
     ProgramFailed {
-        /// The command line.
         command: String,
         /// Its exit status.
         status: String,
@@ -35,14 +30,7 @@ pub enum HostError {
     },
     /// A program needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to make it: {remedy}", path.display())]
-    FileMissing {
-        /// The program's name.
-        program: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The command that makes the file.
-        remedy: &'static str,
-    },
+    FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
     /// The running kernel has neither this file system or scheduler nor a module of it.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel {
@@ -53,36 +41,19 @@ pub enum HostError {
     },
     /// Only root may do this.
     #[error("{needs} needs root")]
-    NotRoot {
-        /// The action that needs root.
-        needs: &'static str,
-    },
+    NotRoot { needs: &'static str },
     /// The device is not empty, and the user did not name it twice.
     #[error("{} holds {found}; to overwrite it, add --erase {}", path.display(), path.display())]
-    HoldsData {
-        /// The device.
-        path: PathBuf,
-        /// The data found on it.
-        found: String,
-    },
+    HoldsData { path: PathBuf, found: String },
     /// The device is in use.
     #[error("{} is in use: {by}", path.display())]
-    InUse {
-        /// The device.
-        path: PathBuf,
-        /// The process or file system that uses it.
-        by: String,
-    },
+    InUse { path: PathBuf, by: String },
     /// The kernel's ublk driver cannot be used.
     #[error("ublk devices cannot be made here: {reason}")]
-    NoUblk {
-        /// The reason, and what helps.
-        reason: String,
-    },
+    NoUblk { reason: String },
     /// No free number for a device was found.
     #[error("no free number for a {device} device between {from} and {to}")]
     NoNumber {
-        /// The kind of device.
         device: &'static str,
         /// The first number tried.
         from: u32,
@@ -91,54 +62,23 @@ pub enum HostError {
     },
     /// The kernel does not offer a scheduler of this name for this device.
     #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
-    NoScheduler {
-        /// The device's name.
-        device: String,
-        /// The scheduler that was asked for.
-        wanted: String,
-        /// The schedulers of the device.
-        offered: Vec<String>,
-    },
+    NoScheduler { device: String, wanted: String, offered: Vec<String> },
     /// The depth asked for is out of range.
     #[error("{device} cannot have a depth of {wanted}: a loop device's is between {min} and {max}")]
-    Depth {
-        /// The device's name.
-        device: String,
-        /// The depth that was asked for.
-        wanted: u32,
-        /// The smallest depth.
-        min: u32,
-        /// The largest depth.
-        max: u32,
-    },
+    Depth { device: String, wanted: u32, min: u32, max: u32 },
     /// The kernel cannot limit processor time or memory here.
     #[error("{what} cannot be limited here: {reason}")]
-    NoLimit {
-        /// The resource that cannot be limited.
-        what: &'static str,
-        /// The reason, and the command that helps.
-        reason: String,
-    },
+    NoLimit { what: &'static str, reason: String },
     /// The limit of memory is too low.
     #[error("{} of memory is too little: write at least {}", wanted.to_exact_text(), least.to_exact_text())]
-    MemoryLimit {
-        /// The limit that was asked for.
-        wanted: ByteCount,
-        /// The lowest limit.
-        least: ByteCount,
-    },
+    MemoryLimit { wanted: ByteCount, least: ByteCount },
     /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
-    CpuShare {
-        /// The share that was asked for.
-        share: String,
-    },
+    CpuShare { share: String },
     /// The setting is not possible here, or could not be undone.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable {
-        /// The setting.
         setting: String,
-        /// The device or folder.
         path: PathBuf,
         /// The reason, as part of a sentence.
         reason: String,
@@ -146,33 +86,22 @@ pub enum HostError {
     /// The setting cannot be kept across reboots.
     #[error("{value} cannot be kept on {} across reboots: {reason}", path.display())]
     NotKept {
-        /// The value of the setting.
         value: String,
-        /// The device, the mount or the folder of the machine's settings.
         path: PathBuf,
         /// The reason, as part of a sentence.
         reason: String,
     },
     /// Parts of a folder could not be copied. Everything else was, and nothing was removed.
     #[error("not all could be copied to {}: {}", place.display(), failures.join("; "))]
-    NotCopied {
-        /// The folder to which the files were copied.
-        place: PathBuf,
-        /// The files, each with the reason.
-        failures: Vec<String>,
-    },
+    NotCopied { place: PathBuf, failures: Vec<String> },
     /// Another process changes the setting, perhaps back and forth.
     #[error(
         "another fonio changes {setting} now, such as `fonio fix trial`: wait until it ends, or stop it with Ctrl-C"
     )]
-    BeingTested {
-        /// The setting.
-        setting: String,
-    },
+    BeingTested { setting: String },
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger {
-        /// The ledger.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
@@ -197,15 +126,4 @@ impl HostError {
         let failed = SystemError::on(action, path);
         move |source| failed(source).into()
     }
-}
-
-/// Joins an error and its causes into one sentence.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

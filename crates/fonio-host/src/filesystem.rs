@@ -11,7 +11,8 @@ use std::str::FromStr;
 use fonio_system::MountTable;
 use rustix::fs::OFlags;
 
-use crate::{HostError, kernel, program};
+use crate::error::HostError;
+use crate::{kernel, program};
 
 /// A file system that the test bed can make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,10 +111,6 @@ impl Filesystem {
     }
 
     /// Checks that the running kernel can mount it.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::NotInKernel`].
     pub fn check_kernel(self) -> Result<(), HostError> {
         kernel::check_filesystem(self.kernel_name())
     }
@@ -124,7 +121,6 @@ impl Filesystem {
     /// the first measurement (16 MB in the first 12 s of a run were seen).
     ///
     /// # Errors
-    ///
     /// [`HostError::ProgramMissing`], [`HostError::FileMissing`] and [`HostError::ProgramFailed`].
     pub fn make(self, device: &Path) -> Result<(), HostError> {
         let (program, package, options): (_, _, &[&str]) = match self {
@@ -170,7 +166,6 @@ const LOOKED_AT_BYTES: u64 = 1 << 20;
 /// Checks that [`claim`] would succeed, without keeping the device.
 ///
 /// # Errors
-///
 /// Those of [`claim`].
 pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), HostError> {
     claim(device, confirmation).map(drop)
@@ -180,7 +175,6 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
 /// device that is in use, or that is not empty unless the user named it twice.
 ///
 /// # Errors
-///
 /// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if it cannot be read.
 pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostError> {
     // The kernel refuses to open exclusively a device that is mounted, is swap, or is below another device, even if

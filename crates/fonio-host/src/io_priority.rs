@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::process::Command;
 
-use crate::HostError;
+use crate::error::HostError;
 use crate::program::{find_in_system, run};
 
 /// The classes by the names of `ionice`.
@@ -23,7 +23,6 @@ impl IoPriority {
     /// Reads the I/O class of a process.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`] if the process does not exist; otherwise those of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
@@ -38,7 +37,6 @@ impl IoPriority {
     /// Gives all threads the class. Later threads inherit it from the ones that start them.
     ///
     /// # Errors
-    ///
     /// Those of running `ionice`: the process has ended, or belongs to another user.
     pub fn set(&self, class: &str) -> Result<(), HostError> {
         assert!(CLASSES.contains(&class), "`{class}` is not a class of I/O");

@@ -1,19 +1,15 @@
 //! Finds out what the running kernel has before it is needed: file systems and I/O schedulers, built in or as modules.
 
-use std::fs;
-
+use fonio_machine::Machine;
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
 
-use crate::{HostError, SMARTIO, program, scheduler_names};
+use crate::error::HostError;
+use crate::program;
 
 /// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the
 /// kernel then loads the module if there is one. If this is not allowed or not possible (without root; before
 /// Linux 5.2), a missing file system becomes visible only when it is mounted.
-///
-/// # Errors
-///
-/// [`HostError::NotInKernel`].
 pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     match fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC) {
         Err(Errno::NODEV) => Err(not_in_kernel(name)),
@@ -24,68 +20,43 @@ pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
 /// Checks that the kernel has the I/O scheduler `name`: that some device offers it, after its module was
 /// loaded if there is one. If no device here has schedulers, a missing scheduler becomes visible only on the
 /// device that needs it.
-///
-/// # Errors
-///
-/// [`HostError::NotInKernel`].
 pub fn check_scheduler(name: &str) -> Result<(), HostError> {
-    if offers(&offered(), name) {
+    let is_there = || offers(&Machine::here().loaded_schedulers(), name);
+    if is_there() {
         return Ok(());
     }
     load_scheduler(name);
-    if offers(&offered(), name) { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
+    if is_there() { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
 }
 
 /// Whether a device here offers the scheduler `name`, or the kernel has a module of it. Nothing is loaded.
 pub fn has_scheduler(name: &str) -> bool {
-    offered().iter().flatten().any(|offered| offered == name) || can_load_scheduler(name)
-}
-
-/// How to get the scheduler `name`, if it is not part of Linux: a sentence without its full stop.
-pub fn how_to_get(name: &str) -> Option<&'static str> {
-    (name == SMARTIO).then_some(
-        "smartio is a module that comes with fonio's sources, for Linux 6.1, 6.12 and 7.3: install dkms and linux-headers-$(uname -r), copy kernel/smartio to /usr/src/smartio-0.1.0, and run `dkms install smartio/0.1.0`",
-    )
-}
-
-/// The schedulers that fonio knows.
-const SCHEDULERS: [&str; 5] = ["none", "mq-deadline", "kyber", "bfq", SMARTIO];
-
-/// [`how_to_get`] at the end of an error, or the name that was probably meant.
-pub(crate) fn way_to(name: &str) -> String {
-    let how = how_to_get(name).map(|how| format!("; {how}"));
-    how.unwrap_or_else(|| fonio_core::nearest(name, SCHEDULERS))
+    Machine::here().loaded_schedulers().iter().any(|loaded| loaded == name) || can_load_scheduler(name)
 }
 
 /// Loads the module of the scheduler `name`, if there is one: the kernel lists only schedulers that it has loaded.
 pub(crate) fn load_scheduler(name: &str) {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-    if name.chars().all(is_name) {
-        // The alias by which the kernel itself would ask for the module (`block/elevator.c`). Without the program or the
-        // module, the scheduler stays unlisted, and the caller reports that.
-        let _ = program::run("modprobe", "kmod", &["-q", "--", &format!("{name}-iosched")]);
-    }
+    // Without the program or the module, the scheduler stays unlisted, and the caller reports that.
+    modprobe_scheduler(name, &["-q"]);
 }
 
 /// Whether the kernel has a module of the scheduler `name`. Nothing is loaded.
 pub(crate) fn can_load_scheduler(name: &str) -> bool {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-    let alias = format!("{name}-iosched");
-    name.chars().all(is_name) && program::run("modprobe", "kmod", &["-q", "-n", "--", &alias]).is_ok()
+    modprobe_scheduler(name, &["-q", "-n"])
 }
 
-/// The lists of schedulers of all block devices.
-fn offered() -> Vec<Vec<String>> {
-    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let list = |path| fs::read_to_string(path).ok().map(|list| scheduler_names(&list));
-    devices.filter_map(|device| list(device.path().join("queue/scheduler"))).collect()
+/// Asks by the alias by which the kernel itself would ask for the module (`block/elevator.c`).
+fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let alias = format!("{name}-iosched");
+    name.chars().all(is_name)
+        && program::run("modprobe", "kmod", &[options, &["--", &alias]].concat()).is_ok()
 }
 
 /// Whether a device offers the scheduler, or no device shows the available schedulers: devices without a
 /// request queue offer only `none`.
-fn offers(lists: &[Vec<String>], name: &str) -> bool {
-    let nothing_known = lists.iter().flatten().all(|offered| offered == "none");
-    nothing_known || lists.iter().flatten().any(|offered| offered == name)
+fn offers(offered: &[String], name: &str) -> bool {
+    offered.iter().all(|offered| offered == "none") || offered.iter().any(|offered| offered == name)
 }
 
 pub(crate) fn not_in_kernel(what: &str) -> HostError {
@@ -99,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_file_system_that_is_listed_is_there() {
-        let listed = fs::read_to_string("/proc/filesystems").expect("proc");
+        let listed = std::fs::read_to_string("/proc/filesystems").expect("proc");
         for name in listed.lines().filter_map(|line| line.split_whitespace().last()) {
             check_filesystem(name).expect(name);
         }
@@ -132,16 +103,15 @@ mod tests {
 
     #[test]
     fn schedulers_are_known_from_the_devices_that_have_a_choice() {
-        let lists = |lists: &[&str]| lists.iter().map(|list| scheduler_names(list)).collect::<Vec<_>>();
-        for (devices, name, expected) in [
+        for (offered, name, expected) in [
             (&[][..], "bfq", true),
             (&["none"], "bfq", true),
-            (&["none", "[none] mq-deadline"], "bfq", false),
-            (&["none", "[none] mq-deadline"], "mq-deadline", true),
-            (&["[mq-deadline] kyber bfq none"], "bfq", true),
-            (&["[mq-deadline] none"], "none", true),
+            (&["mq-deadline", "none"], "bfq", false),
+            (&["mq-deadline", "none"], "mq-deadline", true),
+            (&["mq-deadline", "none"], "none", true),
         ] {
-            assert_eq!(offers(&lists(devices), name), expected, "{devices:?} {name}");
+            let all: Vec<String> = offered.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(offers(&all, name), expected, "{offered:?} {name}");
         }
     }
 }

@@ -23,6 +23,7 @@ mod control_group;
 mod cpu_share;
 mod device_users;
 mod error;
+mod files;
 mod filesystem;
 mod io_priority;
 mod kernel;
@@ -31,11 +32,14 @@ mod link;
 mod loop_device;
 mod md;
 mod mount;
+mod numbered;
 mod opened;
 mod program;
 mod queue;
+mod schedulers;
 mod settings;
 mod ublk;
+mod unmount;
 
 pub use caches::{cached_bytes, drop_device_cache, drop_file_cache};
 pub use cleaner::Cleaner;
@@ -44,18 +48,20 @@ pub use cpu_share::CpuShare;
 pub use error::HostError;
 pub use filesystem::{Confirmation, Filesystem, check_empty, claim};
 pub use io_priority::{IoPriority, with_io_class};
-pub use kernel::{check_scheduler, has_scheduler, how_to_get};
+pub use kernel::{check_scheduler, has_scheduler};
 pub use ledger::{Entry, Ledger, Recovery, Step};
 pub use link::{Link, LinkRates};
 pub use loop_device::{LoopDevice, LoopOptions};
 pub use md::{MdArray, check_md_raid0};
-pub use mount::{mount, mount_tmpfs, mounts_under, unmount};
+pub use mount::{mount, mount_tmpfs};
 pub use opened::{OpenWatch, Opened};
 pub use program::run;
-pub use queue::{Queue, SMARTIO, scheduler_names};
+pub use queue::Queue;
+pub use schedulers::{SMARTIO, how_to_get};
 pub use settings::{
     Applied, Changes, Concurrency, Group, Keeper, Kept, KeptFiles, Loss, Made, Mirrored, OnlyChanger,
     Planned, Scope, Setting, SettingFix, Settings, Target, Trial, Trim, Undoing, Undone, WriteBack,
     borrow_scheduler, borrow_setting, start_folder_in_ram, trim, trim_plan, write_out_folder,
 };
 pub use ublk::{UBLK_DEPTH_MAX, UblkDevice, UblkOptions, check_ublk};
+pub use unmount::mounts_under;

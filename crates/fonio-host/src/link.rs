@@ -6,7 +6,9 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use crate::{Entry, HostError, Ledger, Step, run};
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
+use crate::program::run;
 
 /// The rates of a link, as the phone sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,6 @@ impl Link {
     /// [`Link::command`].
     ///
     /// # Errors
-    ///
     /// [`HostError::NotRoot`], or [`HostError::ProgramMissing`] and [`HostError::ProgramFailed`] of `ip` and `tc`.
     pub fn make(ledger: &mut Ledger, rates: LinkRates) -> Result<Link, HostError> {
         if !rustix::process::geteuid().is_root() {
@@ -99,10 +100,6 @@ impl Link {
     }
 
     /// Removes the link. The program at the far end must have ended.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::ProgramFailed`].
     pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }

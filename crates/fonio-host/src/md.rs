@@ -19,8 +19,10 @@ use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::ioctl::{self, NoArg, Opcode, Setter, opcode};
 
-use crate::loop_device::{NUMBER_FIRST, NUMBER_LAST, open_node};
-use crate::{Entry, HostError, Ledger, Step, kernel, program};
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
+use crate::loop_device::driver::open_node;
+use crate::{kernel, numbered, program};
 
 /// Adds an array without devices.
 const NEW_ARRAY: &str = "/sys/module/md_mod/parameters/new_array";
@@ -92,14 +94,18 @@ impl MdArray {
     /// behind the end of the smallest, only the others are striped.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
     pub fn striped(ledger: &mut Ledger, devices: &[PathBuf], chunk: ByteCount) -> Result<MdArray, HostError> {
         if !rustix::process::geteuid().is_root() {
             return Err(HostError::NotRoot { needs: "an md array" });
         }
         check_md_raid0()?;
-        let (number, entry) = add(ledger, devices)?;
+        let names: Vec<String> = devices.iter().map(|device| name(device)).collect();
+        let step = |number| Step::Md { number, devices: names.clone() };
+        let (number, entry) = numbered::add(ledger, "md", NEW_ARRAY, sysfs, step, |number| {
+            fs::write(NEW_ARRAY, format!("md{number}"))
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
         let path = node(number);
         let started = start(&path, devices, chunk);
         if started.is_err() {
@@ -117,7 +123,6 @@ impl MdArray {
     /// Stops and removes the array.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`], also if it is still mounted.
     pub fn stop(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
@@ -125,10 +130,6 @@ impl MdArray {
 }
 
 /// Checks that the running kernel can make RAID-0 arrays, after its module was loaded if there is one.
-///
-/// # Errors
-///
-/// [`HostError::NotInKernel`].
 pub fn check_md_raid0() -> Result<(), HostError> {
     if !has_raid0() {
         // Without the program or the module, the level stays unlisted.
@@ -159,26 +160,6 @@ fn sysfs(number: u32) -> PathBuf {
 /// The name of a device in sysfs: `ublkb700` of `/dev/ublkb700`.
 fn name(device: &Path) -> String {
     device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// Adds an array with a free number.
-fn add(ledger: &mut Ledger, devices: &[PathBuf]) -> Result<(u32, Entry), HostError> {
-    for number in NUMBER_FIRST..=NUMBER_LAST {
-        if sysfs(number).exists() {
-            continue;
-        }
-        let names = devices.iter().map(|device| name(device)).collect();
-        let entry = ledger.begin(Step::Md { number, devices: names })?;
-        match fs::write(NEW_ARRAY, format!("md{number}")) {
-            Ok(()) => return Ok((number, entry)),
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::EXIST) => ledger.end(entry)?,
-            Err(error) => {
-                ledger.end(entry)?;
-                return Err(HostError::system("add an array through", NEW_ARRAY)(error));
-            }
-        }
-    }
-    Err(HostError::NoNumber { device: "md", from: NUMBER_FIRST, to: NUMBER_LAST })
 }
 
 fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostError> {
@@ -269,14 +250,8 @@ mod tests {
 
     #[test]
     fn the_kernel_lists_its_levels() {
-        for (text, expected) in [
-            (
-                "Personalities : [raid0] [raid6] [raid5]\nunused devices: <none>\n",
-                &["raid0", "raid6", "raid5"][..],
-            ),
-            ("Personalities : \nunused devices: <none>\n", &[]),
-            ("", &[]),
-        ] {
+        let text = "Personalities : [raid0] [raid6]\nunused devices: <none>\n";
+        for (text, expected) in [(text, &["raid0", "raid6"][..]), ("Personalities : \n", &[]), ("", &[])] {
             assert_eq!(levels(text).collect::<Vec<_>>(), expected);
         }
     }
@@ -295,10 +270,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_kernels_header() {
-        let number = |opcode: Opcode| opcode;
-        assert_eq!(
-            [ADD_NEW_DISK, SET_ARRAY_INFO, RUN_ARRAY, STOP_ARRAY].map(number),
-            [0x4014_0921, 0x4048_0923, 0x400c_0930, 0x932]
-        );
+        let numbers = [ADD_NEW_DISK, SET_ARRAY_INFO, RUN_ARRAY, STOP_ARRAY];
+        assert_eq!(numbers, [0x4014_0921, 0x4048_0923, 0x400c_0930, 0x932]);
     }
 }

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use fonio_system::{MountPoint, MountTable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::HostError;
+use crate::error::HostError;
 
 /// Longest time until the thread notices that it must end.
 const NOTICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -43,7 +43,6 @@ impl OpenWatch {
     /// Begins to watch.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotRoot`], or [`HostError::System`] if the kernel has no fanotify.
     pub fn begin() -> Result<OpenWatch, HostError> {
         if !rustix::process::geteuid().is_root() {
@@ -86,7 +85,6 @@ impl OpenWatch {
     /// Ends the watch, and returns the regular files that were opened, each once per process.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`] if the kernel's queue could not be read.
     pub fn finish(mut self) -> Result<Vec<Opened>, HostError> {
         self.stop.store(true, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::process::{Command, Stdio};
 
-use crate::HostError;
+use crate::error::HostError;
 
 /// Largest part of a failed program's output in the error.
 const COMPLAINT_BYTES_MAX: usize = 2000;
@@ -14,7 +14,6 @@ const COMPLAINT_BYTES_MAX: usize = 2000;
 /// `package` is the Debian package that contains it.
 ///
 /// # Errors
-///
 /// [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`].
 pub fn run<S: AsRef<OsStr>>(
     program: &'static str,

@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::ledger::{Entry, Ledger, Step};
-use crate::{HostError, kernel};
+use fonio_machine::{chosen, scheduler_names};
 
-/// The scheduler of a kernel module that comes with fonio.
-pub const SMARTIO: &str = "smartio";
+use crate::error::HostError;
+use crate::kernel;
 
 /// The smallest depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and therefore that of
 /// a loop device.
@@ -29,7 +28,7 @@ impl Queue {
         Queue { device: name.to_owned() }
     }
 
-    fn path(&self, attribute: &str) -> PathBuf {
+    pub(crate) fn path(&self, attribute: &str) -> PathBuf {
         PathBuf::from(format!("/sys/block/{}/queue/{attribute}", self.device))
     }
 
@@ -45,20 +44,14 @@ impl Queue {
     }
 
     /// The scheduler in use, and the available schedulers.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn schedulers(&self) -> Result<(String, Vec<String>), HostError> {
         let list = self.read("scheduler")?;
-        let in_force = list.split_whitespace().find(|name| name.starts_with('[')).unwrap_or(&list);
-        Ok((in_force.trim_matches(['[', ']']).to_owned(), scheduler_names(&list)))
+        Ok((chosen(&list).to_owned(), scheduler_names(&list).map(str::to_owned).collect()))
     }
 
     /// Sets the scheduler.
     ///
     /// # Errors
-    ///
     /// [`HostError::NoScheduler`] or [`HostError::System`].
     pub fn set_scheduler(&self, name: &str) -> Result<(), HostError> {
         let has = |offered: &[String]| offered.iter().any(|offered| offered == name);
@@ -74,22 +67,6 @@ impl Queue {
         self.write("scheduler", name)
     }
 
-    /// Sets the scheduler of any device, and notes the old one in the ledger; undoing the entry restores it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Queue::set_scheduler`].
-    pub fn borrow_scheduler(&self, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
-        let (was, _) = self.schedulers()?;
-        let entry = ledger.begin(Step::Setting { path: self.path("scheduler"), was })?;
-        if let Err(error) = self.set_scheduler(name) {
-            // Nothing was changed, so there is nothing to restore.
-            ledger.end(entry)?;
-            return Err(error);
-        }
-        Ok(entry)
-    }
-
     /// Sets the number of requests that the driver takes at once, and the scheduler.
     ///
     /// The driver's depth follows `nr_requests` only without a scheduler; with one, `nr_requests` is the number of
@@ -97,7 +74,6 @@ impl Queue {
     /// scheduler.
     ///
     /// # Errors
-    ///
     /// [`HostError::Depth`] for a depth outside 4 to 128; otherwise those of [`Queue::set_scheduler`].
     pub fn set_depth(&self, depth: u32, scheduler: &str) -> Result<(), HostError> {
         if !(DEPTH_MIN..=DEPTH_MAX).contains(&depth) {
@@ -110,10 +86,6 @@ impl Queue {
     }
 
     /// Sets the largest request in KiB, but at most the driver's limit. Returns the value in use.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn set_request_max_kib(&self, kib: u64) -> Result<u64, HostError> {
         let most = self.read("max_hw_sectors_kb")?.parse().unwrap_or(kib);
         let least = 4;
@@ -123,40 +95,19 @@ impl Queue {
     }
 
     /// Declares the device's write cache volatile or not; if it is not, the kernel sends no flushes.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn set_volatile_cache(&self, volatile: bool) -> Result<(), HostError> {
         self.write("write_cache", if volatile { "write back" } else { "write through" })
     }
 
     /// Sets the largest discard in bytes; zero disables discards.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn set_discard_max(&self, bytes: u64) -> Result<(), HostError> {
         self.write("discard_max_bytes", &bytes.to_string())
     }
 }
 
-/// The names in sysfs's list of schedulers, in which brackets mark the one in use.
-pub fn scheduler_names(list: &str) -> Vec<String> {
-    list.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_scheduler_in_force_is_one_of_those_offered() {
-        assert_eq!(
-            scheduler_names("none [mq-deadline] kyber bfq\n"),
-            ["none", "mq-deadline", "kyber", "bfq"]
-        );
-    }
 
     #[test]
     fn a_depth_that_the_loop_driver_cannot_have_is_refused() {

@@ -1,8 +1,7 @@
 //! Tests the test bed on a real kernel.
 
 use std::fs::{self, File};
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,8 +10,8 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 use fonio_host::{
     Confined, CpuShare, Filesystem, HostError, Ledger, Limits, Link, LinkRates, LoopDevice, LoopOptions,
-    OpenWatch, Queue, Setting, Settings, Undone, borrow_setting, mount, mount_tmpfs, mounts_under, trim,
-    trim_plan,
+    OpenWatch, Queue, Setting, Settings, Undone, borrow_scheduler, borrow_setting, mount, mount_tmpfs,
+    mounts_under, trim, trim_plan,
 };
 use fonio_system::ProcessId;
 use fonio_testing::{Need, has, skip, skip_part};
@@ -112,12 +111,12 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
         return skip(Need::Scheduler, "this kernel has no scheduler to borrow");
     };
     let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
-    queue.borrow_scheduler(other, &mut ledger).expect("it is offered");
+    borrow_scheduler(device.path(), other, &mut ledger).expect("it is offered");
     assert_eq!(in_force(), *other);
     ledger.close().expect("it can be undone");
     assert_eq!(in_force(), "none");
     let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
-    assert!(queue.borrow_scheduler("no-such", &mut ledger).is_err());
+    assert!(borrow_scheduler(device.path(), "no-such", &mut ledger).is_err());
     queue.set_scheduler(other).expect("it is offered");
     ledger.close().expect("there is nothing to undo");
     assert_eq!(in_force(), *other, "nothing was borrowed, so nothing is brought back");

@@ -66,7 +66,6 @@ impl Accelerator {
     /// it: the first call after a boot of this machine starts a small guest, and keeps the answer.
     ///
     /// # Errors
-    ///
     /// If QEMU cannot be started at all.
     pub(crate) fn of(
         archive: &Archive,

@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::FlockOperation;
-
 use crate::architecture::Architecture;
 use crate::error::LabError;
 use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
@@ -62,7 +60,6 @@ impl Archive {
     /// `~/.cache`).
     ///
     /// # Errors
-    ///
     /// If this machine has no apt or lacks Debian's keys, if its architecture is not supported, or if the folder cannot be
     /// made.
     pub fn open() -> Result<Archive, LabError> {
@@ -75,7 +72,6 @@ impl Archive {
     /// Opens the archive in another folder.
     ///
     /// # Errors
-    ///
     /// Those of [`Archive::open`].
     pub fn open_in(folder: &Path) -> Result<Archive, LabError> {
         if !cfg!(target_arch = "x86_64") {
@@ -90,7 +86,6 @@ impl Archive {
     /// Returns the same archive for packages of another architecture.
     ///
     /// # Errors
-    ///
     /// If a folder cannot be made.
     pub fn for_architecture(&self, architecture: Architecture) -> Result<Archive, LabError> {
         Archive { folder: self.folder.clone(), architecture }.prepared()
@@ -120,7 +115,6 @@ impl Archive {
     /// day, and says so with `announce`; if the archive cannot be reached, the previous lists are used.
     ///
     /// # Errors
-    ///
     /// If there are no lists and the archive cannot be reached.
     pub fn kernels(&self, announce: &dyn Fn(&str)) -> Result<Vec<Kernel>, LabError> {
         let _lock = self.lock()?;
@@ -136,7 +130,6 @@ impl Archive {
     /// Returns the files of a kernel; fetches them the first time.
     ///
     /// # Errors
-    ///
     /// If the archive does not have this kernel, or cannot be reached.
     pub fn kernel(
         &self,
@@ -173,7 +166,6 @@ impl Archive {
     /// packages.
     ///
     /// # Errors
-    ///
     /// If the archive lacks a package or cannot be reached.
     pub fn userland(&self, packages: &[&str], announce: &dyn Fn(&str)) -> Result<Userland, LabError> {
         let suite = self.suite();
@@ -190,7 +182,6 @@ impl Archive {
     /// only what earlier calls did not unpack there. A package can be given with its version: `linux-source-6.12=6.12.117-1`.
     ///
     /// # Errors
-    ///
     /// If the archive lacks a package or cannot be reached.
     pub fn unpack(&self, packages: &[&str], root: &Path, announce: &dyn Fn(&str)) -> Result<(), LabError> {
         // One empty file for each package that was asked for, and each that was unpacked.
@@ -222,7 +213,6 @@ impl Archive {
     /// Returns the folder with the sources of `package`, with Debian's changes; fetches them the first time.
     ///
     /// # Errors
-    ///
     /// If the archive lacks the package or cannot be reached, or if `dpkg-source` is not installed.
     pub fn source(&self, package: &str, announce: &dyn Fn(&str)) -> Result<PathBuf, LabError> {
         let suite = self.suite();
@@ -430,8 +420,7 @@ impl Archive {
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(LabError::system("make", &path))?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)
-            .map_err(|error| LabError::system("lock", &path)(error.into()))?;
+        file.lock().map_err(LabError::system("lock", &path))?;
         Ok(file)
     }
 

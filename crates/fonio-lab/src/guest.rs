@@ -145,7 +145,6 @@ impl Guest {
     /// runs. Afterwards, the files and folders in [`Task::bring`] are unpacked below [`Task::to`]: `/a/b` becomes `TO/a/b`.
     ///
     /// # Errors
-    ///
     /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.
     pub fn run(
         self,
@@ -161,7 +160,6 @@ impl Guest {
     /// Like [`Guest::run`], with other destinations for the command's output.
     ///
     /// # Errors
-    ///
     /// Those of [`Guest::run`].
     pub fn run_to(
         mut self,
@@ -326,7 +324,6 @@ pub struct Task<'a> {
 /// Boots a guest with a shell on this terminal, until the shell exits.
 ///
 /// # Errors
-///
 /// If the guest cannot be started.
 pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Result<(), LabError> {
     let place = Place::new(archive)?;

@@ -37,7 +37,6 @@ impl CommandHere<'_> {
     /// Runs the command in a guest with the kernel `wanted`. Returns how it ended, and the release of the kernel.
     ///
     /// # Errors
-    ///
     /// If the guest cannot be started, if it ends before the command does, if `stop` becomes true, or if a result cannot be
     /// written.
     pub fn run(
@@ -90,7 +89,6 @@ impl CommandHere<'_> {
 /// Starts a shell on this terminal, in a guest with this program and everything that commands need.
 ///
 /// # Errors
-///
 /// If the guest cannot be started.
 pub fn shell_here(wanted: &Wanted, announce: &dyn Fn(&str)) -> Result<(), LabError> {
     let archive = Archive::open()?;

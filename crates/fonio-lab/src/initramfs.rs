@@ -48,7 +48,6 @@ impl Initramfs {
     /// libraries of every program that is added.
     ///
     /// # Errors
-    ///
     /// If the userland has no busybox.
     pub fn new(userland: &Userland) -> Result<Initramfs, LabError> {
         let mut made =
@@ -74,7 +73,6 @@ impl Initramfs {
     /// Adds a program of the userland with its libraries, under its own path.
     ///
     /// # Errors
-    ///
     /// If the userland lacks the program or one of its libraries.
     pub fn add_tool(&mut self, name: &str) -> Result<(), LabError> {
         let path = self.userland.program(name).ok_or_else(|| LabError::NoLibrary {
@@ -90,7 +88,6 @@ impl Initramfs {
     /// Adds a program of this machine at `place`, with its libraries from the userland.
     ///
     /// # Errors
-    ///
     /// If the userland lacks one of its libraries.
     pub fn add_program(&mut self, program: &Path, place: &Path) -> Result<(), LabError> {
         self.insert(place, REGULAR | 0o755, Content::Copy(program.to_owned()));
@@ -109,7 +106,6 @@ impl Initramfs {
     /// Adds a file of this machine, or a folder with everything below it, at `place`.
     ///
     /// # Errors
-    ///
     /// If it cannot be read.
     pub fn add_copy(&mut self, path: &Path, place: &Path) -> Result<(), LabError> {
         let metadata = fs::metadata(path).map_err(LabError::system("read", path))?;

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
-
 use crate::architecture::Architecture;
 use crate::archive::Archive;
 use crate::error::LabError;
@@ -37,11 +35,9 @@ impl Place {
         let guests = archive.folder().join("guests");
         fs::create_dir_all(&guests).map_err(LabError::system("make", &guests))?;
         for entry in fs::read_dir(&guests).map_err(LabError::system("read", &guests))?.flatten() {
-            let free =
-                |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
             // A killed process left this folder; if it cannot be removed completely, the next start tries
             // again.
-            if File::open(entry.path().join("lock")).is_ok_and(free) {
+            if File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
@@ -49,8 +45,7 @@ impl Place {
         let folder = folder.map_err(LabError::system("write into", &guests))?.keep();
         let path = folder.join("lock");
         let lock = File::create(&path).map_err(LabError::system("make", &path))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| LabError::system("lock", &path)(error.into()))?;
+        lock.lock().map_err(LabError::system("lock", &path))?;
         Ok(Place { folder, _lock: lock })
     }
 
@@ -179,7 +174,6 @@ pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) 
 /// Checks that this machine can start guests, before anything is fetched for one.
 ///
 /// # Errors
-///
 /// If QEMU or `setpriv` is not installed.
 pub fn check() -> Result<(), LabError> {
     check_for(Architecture::Amd64)
@@ -188,7 +182,6 @@ pub fn check() -> Result<(), LabError> {
 /// Checks that this machine can start guests of an architecture.
 ///
 /// # Errors
-///
 /// If QEMU or `setpriv` is not installed.
 pub fn check_for(architecture: Architecture) -> Result<(), LabError> {
     for (program, package) in [(architecture.qemu(), architecture.qemu_package()), ("setpriv", "util-linux")]

@@ -20,7 +20,6 @@ impl OwnProgram {
     /// Makes the copy if it does not exist, and removes those of earlier versions of this program.
     ///
     /// # Errors
-    ///
     /// If the program cannot be read, or the copy cannot be written.
     pub fn copied(archive: &Archive) -> Result<OwnProgram, LabError> {
         let program = std::env::current_exe().map_err(LabError::system("find", "this program"))?;

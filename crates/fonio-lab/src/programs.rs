@@ -67,7 +67,6 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
 /// has debug information.
 ///
 /// # Errors
-///
 /// If the file cannot be copied.
 pub fn stripped(program: &Path, copy: &Path) -> Result<PathBuf, LabError> {
     let mut strip = Command::new("strip");

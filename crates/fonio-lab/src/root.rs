@@ -5,23 +5,19 @@
 //! scripts run on the architecture for which they were made. An image with further packages begins as a copy
 //! of the image without them.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use rustix::fs::FlockOperation;
-
 use crate::architecture::Architecture;
-use crate::archive::PackageFile;
-use crate::archive::{Archive, Userland};
+use crate::archive::{Archive, PackageFile, Userland};
 use crate::error::LabError;
 use crate::guest::{Guest, Shape, Task};
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
-use crate::kernel::KernelFiles;
+use crate::kernel::{Kernel, KernelFiles};
 use crate::machine::POLL;
 use crate::programs;
 
@@ -70,7 +66,6 @@ impl Root {
     /// newer versions.
     ///
     /// # Errors
-    ///
     /// If a package does not exist, if the archive cannot be reached, or if the packages cannot be installed.
     pub(crate) fn of(maker: &Maker<'_>, packages: &[String]) -> Result<Root, LabError> {
         let folder = maker.archive.folder().join("roots");
@@ -110,8 +105,7 @@ impl Root {
     fn existing(folder: &Path) -> Result<Option<Root>, LabError> {
         let image = folder.join("image.qcow2");
         let Ok(lock) = File::open(&image) else { return Ok(None) };
-        rustix::fs::flock(&lock, FlockOperation::LockShared)
-            .map_err(|error| LabError::system("lock", &image)(error.into()))?;
+        lock.lock_shared().map_err(LabError::system("lock", &image))?;
         // It may have been removed before it was locked.
         Ok(image.exists().then_some(Root { image, _lock: lock }))
     }
@@ -320,11 +314,7 @@ impl Maker<'_> {
         let ended = guest.run(self.archive, &task, self.stop, self.announce)?;
         match ended.code {
             0 => Ok(()),
-            code => Err(LabError::Refused {
-                by: "the guest",
-                request: "install".to_owned(),
-                reason: format!("exit code {code}"),
-            }),
+            code => Err(LabError::refused("the guest", "install", format!("exit code {code}"))),
         }
     }
 
@@ -377,9 +367,9 @@ impl Maker<'_> {
     fn lock(&self, path: &Path) -> Result<File, LabError> {
         let file = File::create(path).map_err(LabError::system("make", path))?;
         let mut has_waited = false;
-        while let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
-                return Err(LabError::system("lock", path)(error.into()));
+        while let Err(error) = file.try_lock() {
+            if let TryLockError::Error(error) = error {
+                return Err(LabError::system("lock", path)(error));
             }
             if !has_waited {
                 (self.announce)("waiting for another process that installs Debian for its guest …");
@@ -412,8 +402,7 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
         if !name.starts_with(&newest.any_version) || name == newest.folder() {
             continue;
         }
-        let is_free = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if File::open(entry.path().join("image.qcow2")).is_ok_and(is_free) {
+        if File::open(entry.path().join("image.qcow2")).is_ok_and(|file| file.try_lock().is_ok()) {
             fs::remove_dir_all(entry.path()).map_err(LabError::system("remove", entry.path()))?;
         }
     }

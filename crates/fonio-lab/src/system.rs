@@ -41,6 +41,8 @@ const READY_WITHIN: Duration = Duration::from_secs(600);
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 /// Bytes of a file in one message.
 const CHUNK: usize = 1 << 20;
+/// The agent as errors name it.
+const AGENT: &str = "the guest's agent";
 /// The name that the agent's service listens for.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
 /// Without a terminal, no user logs in; the login and its session would take seconds of each start.
@@ -244,7 +246,6 @@ impl<'a> System<'a> {
     /// functions of the guest fail with [`LabError::Interrupted`].
     ///
     /// # Errors
-    ///
     /// If a program, package or kernel is missing, or if the guest does not become ready.
     pub fn start(
         archive: &Archive,
@@ -284,7 +285,6 @@ impl<'a> System<'a> {
     /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if it is on.
     ///
     /// # Errors
-    ///
     /// If the guest does not become ready.
     pub fn power_on(&mut self) -> Result<(), LabError> {
         if self.power.is_some() {
@@ -305,7 +305,6 @@ impl<'a> System<'a> {
     /// agent's service; `systemd-run` gives it one of its own.
     ///
     /// # Errors
-    ///
     /// If the guest is off, or ends before the command does. A nonzero exit code is not an error.
     pub fn run(&mut self, words: &[impl AsRef<str>]) -> Result<Output, LabError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -316,7 +315,6 @@ impl<'a> System<'a> {
     /// Like [`System::run`]; the output is written to `out` and `err` while the command runs.
     ///
     /// # Errors
-    ///
     /// Those of [`System::run`], and those of `out` and `err`.
     pub fn run_to(
         &mut self,
@@ -358,7 +356,6 @@ impl<'a> System<'a> {
     /// Copies a file of this machine into the guest; it keeps its permissions and belongs to root. The folder must exist.
     ///
     /// # Errors
-    ///
     /// If a file cannot be read or written.
     pub fn put(&mut self, from: &Path, to: &str) -> Result<(), LabError> {
         let when = "while a file was copied";
@@ -406,7 +403,6 @@ impl<'a> System<'a> {
     /// Copies a file of the guest to this machine.
     ///
     /// # Errors
-    ///
     /// If a file cannot be read or written.
     pub fn get(&mut self, from: &str, to: &Path) -> Result<(), LabError> {
         let handle = self.open(from, "r")?;
@@ -419,7 +415,6 @@ impl<'a> System<'a> {
     /// Reboots the guest, as `systemctl reboot` does, and waits until it runs commands again.
     ///
     /// # Errors
-    ///
     /// If the guest does not shut down or does not become ready.
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
@@ -431,7 +426,6 @@ impl<'a> System<'a> {
     /// Shuts the guest down, as `systemctl poweroff` does. Its disks stay.
     ///
     /// # Errors
-    ///
     /// If the guest does not shut down.
     pub fn power_off(&mut self) -> Result<(), LabError> {
         self.leave("poweroff")
@@ -449,7 +443,6 @@ impl<'a> System<'a> {
     /// The snapshot is lost with the guest.
     ///
     /// # Errors
-    ///
     /// If the guest is off, or QEMU cannot save it, or a disk of it is served by another program.
     pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
         if let Some(socket) = self.prepared.served.first() {
@@ -464,7 +457,6 @@ impl<'a> System<'a> {
     /// except that the command of a `run` at that time has no reader.
     ///
     /// # Errors
-    ///
     /// Fails if the snapshot does not exist or QEMU cannot load it. The guest is off then.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
@@ -488,7 +480,6 @@ impl<'a> System<'a> {
     /// Shuts the guest down and removes its disks.
     ///
     /// # Errors
-    ///
     /// If the guest does not shut down.
     pub fn stop(mut self) -> Result<(), LabError> {
         if self.power.is_some() { self.power_off() } else { Ok(()) }
@@ -514,7 +505,7 @@ impl<'a> System<'a> {
         let agent = machine.accept(&agent, self.stop, place)?;
         let files = machine.accept(&files, self.stop, place)?;
         files.set_write_timeout(Some(POLL)).map_err(LabError::system("write to", "the guest"))?;
-        let (qemu, agent) = (Talk::new("QEMU", qemu)?, Talk::new("the guest's agent", agent)?);
+        let (qemu, agent) = (Talk::new("QEMU", qemu)?, Talk::new(AGENT, agent)?);
         self.power = Some(Power { machine, qemu, agent, files });
         self.qemu("qmp_capabilities", &json!({})).map(drop)
     }
@@ -594,11 +585,7 @@ impl<'a> System<'a> {
                 self.qemu("job-dismiss", &json!({ "id": id }))?;
                 return match state["error"].as_str() {
                     None => Ok(()),
-                    Some(reason) => Err(LabError::Refused {
-                        by: "QEMU",
-                        request: format!("{job} {name}"),
-                        reason: reason.to_owned(),
-                    }),
+                    Some(reason) => Err(LabError::refused("QEMU", &format!("{job} {name}"), reason)),
                 };
             }
             thread::sleep(POLL);
@@ -609,11 +596,7 @@ impl<'a> System<'a> {
     fn begin(&mut self, script: &str, when: &'static str) -> Result<u64, LabError> {
         let arguments = json!({ "path": "/bin/sh", "arg": ["-c", script] });
         let answer = self.agent("guest-exec", &arguments, when)?;
-        answer["pid"].as_u64().ok_or_else(|| LabError::Refused {
-            by: "the guest's agent",
-            request: "guest-exec".to_owned(),
-            reason: answer.to_string(),
-        })
+        answer["pid"].as_u64().ok_or_else(|| LabError::refused(AGENT, "guest-exec", answer))
     }
 
     /// Waits for the end of a script; returns its exit code.
@@ -669,10 +652,8 @@ impl<'a> System<'a> {
             let arguments = json!({ "handle": handle, "count": CHUNK });
             let answer = self.agent("guest-file-read", &arguments, "while a file was copied")?;
             let text = answer["buf-b64"].as_str().unwrap_or_default();
-            let bytes = BASE64.decode(text).map_err(|error| LabError::Refused {
-                by: "the guest's agent",
-                request: "guest-file-read".to_owned(),
-                reason: format!("its answer is not base64: {error}"),
+            let bytes = BASE64.decode(text).map_err(|error| {
+                LabError::refused(AGENT, "guest-file-read", format!("its answer is not base64: {error}"))
             })?;
             to.write_all(&bytes).map_err(LabError::system("write", "the output of a guest"))?;
             copied += bytes.len();
@@ -687,7 +668,6 @@ impl<'a> System<'a> {
 /// Boots a system guest with a login as root on this terminal, until it is shut down. A reboot in the guest works.
 ///
 /// # Errors
-///
 /// If the guest cannot be prepared or started.
 pub fn system_shell(
     archive: &Archive,

@@ -51,7 +51,7 @@ impl Talk {
             }
             if let Some(error) = answer.get("error") {
                 let reason = error["desc"].as_str().map_or_else(|| error.to_string(), str::to_owned);
-                return Err(LabError::Refused { by: self.with, request: request.to_owned(), reason });
+                return Err(LabError::refused(self.with, request, reason));
             }
             // QEMU's greeting and its events.
         }
@@ -94,11 +94,9 @@ impl Talk {
 
     fn receive(&mut self, check: Check<'_>) -> Result<Value, LabError> {
         let line = self.line(check)?;
-        serde_json::from_slice(&line).map_err(|error| LabError::Refused {
-            by: self.with,
-            request: "a request".to_owned(),
-            reason: format!("its answer is not JSON: {error}"),
-        })
+        let not_json = |error| format!("its answer is not JSON: {error}");
+        serde_json::from_slice(&line)
+            .map_err(|error| LabError::refused(self.with, "a request", not_json(error)))
     }
 
     fn line(&mut self, check: Check<'_>) -> Result<Vec<u8>, LabError> {

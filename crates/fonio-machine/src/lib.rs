@@ -27,6 +27,6 @@ pub use identity::Identity;
 pub use machine::Machine;
 pub use status::{Status, percent_full, status};
 pub use swap::SwapArea;
-pub use sysfs::{chosen, read_device_id, read_number, read_text};
+pub use sysfs::{chosen, read_device_id, read_number, read_text, scheduler_names};
 pub use units::{Units, units_now};
 pub use writers::{CgroupWriting, ProcessWriting, Writing};

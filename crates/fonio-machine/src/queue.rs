@@ -1,5 +1,6 @@
 //! Describes a block device and its queue.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use fonio_core::meta::Device;
 use fonio_system::{MountTable, device};
 
 use crate::machine::Machine;
-use crate::sysfs::{chosen, read_number, read_text};
+use crate::sysfs::{chosen, entries, read_number, read_text, scheduler_names};
 
 impl Machine {
     /// Reads a device's directory. The queue of a partition is its disk's.
@@ -46,6 +47,15 @@ impl Machine {
         })
     }
 
+    /// The schedulers that some device here offers: those that the kernel has loaded, in order of name.
+    pub fn loaded_schedulers(&self) -> Vec<String> {
+        let devices = entries(&self.sys("block")).into_iter();
+        let lists = devices.filter_map(|device| read_text(&device.join("queue/scheduler")));
+        let names: BTreeSet<String> =
+            lists.flat_map(|list| scheduler_names(&list).map(str::to_owned).collect::<Vec<_>>()).collect();
+        names.into_iter().collect()
+    }
+
     /// The schedulers that the kernel has as modules. It lists them for a device only after it has loaded them.
     pub(crate) fn scheduler_modules(&self) -> Vec<String> {
         let aliases = fs::read_to_string(self.modules().join("modules.alias")).unwrap_or_default();
@@ -77,8 +87,7 @@ fn model(disk: &Path) -> Option<String> {
 /// The schedulers that a device lists, and those of the modules that are not loaded. A device without requests has only
 /// `none`.
 fn offered(text: &str, modules: &[String]) -> Vec<String> {
-    let mut names: Vec<String> =
-        text.split_whitespace().map(|name| name.trim_matches(['[', ']']).to_owned()).collect();
+    let mut names: Vec<String> = scheduler_names(text).map(str::to_owned).collect();
     if names.iter().any(|name| name != "none") {
         names.extend(modules.iter().filter(|module| !text.contains(module.as_str())).cloned());
     }

@@ -27,6 +27,14 @@ impl Machine {
             .collect()
     }
 
+    /// The disks with hardware or a hypervisor below them, by name; not virtual ones such as loop devices.
+    pub fn disks(&self) -> Vec<Device> {
+        let mut devices = self.devices();
+        let has_hardware = |name: &String| self.sys("block").join(name).join("device").exists();
+        devices.retain(|device| device.name.as_ref().is_some_and(has_hardware));
+        devices
+    }
+
     /// One device. For a partition, the queue is that of its disk. `None` if the device does not exist.
     pub fn device(&self, id: DeviceId) -> Option<Device> {
         self.read_device(&self.device_dir(id), &self.mounts(), &self.scheduler_modules())
@@ -45,6 +53,18 @@ impl Machine {
         }
         let parent = fs::canonicalize(&dir).ok().and_then(|dir| dir.parent().map(Path::to_owned));
         parent.and_then(|disk| read_device_id(&disk.join("dev"))).unwrap_or(id)
+    }
+
+    /// The name of a device in sysfs, such as `sda1`.
+    pub fn name_of(&self, id: DeviceId) -> Option<String> {
+        let dir = fs::canonicalize(self.device_dir(id)).ok()?;
+        Some(dir.file_name()?.to_string_lossy().into_owned())
+    }
+
+    /// The names of the devices to which a device-mapper or RAID device maps, such as `sda1`.
+    pub fn names_mapped_to(&self, id: DeviceId) -> Vec<String> {
+        let slaves = entries(&self.device_dir(self.disk_of(id)).join("slaves")).into_iter();
+        slaves.filter_map(|slave| Some(slave.file_name()?.to_string_lossy().into_owned())).collect()
     }
 
     /// The disks directly below `id`: those to which a device mapper or RAID device maps, or that of a loop device's
@@ -89,7 +109,6 @@ impl Machine {
     /// device is below, as far as the mount table shows.
     ///
     /// # Errors
-    ///
     /// The path cannot be examined.
     pub fn device_below(&self, path: &Path) -> io::Result<Option<DeviceId>> {
         let stat = rustix::fs::stat(path)?;

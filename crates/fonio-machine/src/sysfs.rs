@@ -33,6 +33,11 @@ pub fn chosen(text: &str) -> &str {
     }
 }
 
+/// The names in sysfs's list of schedulers, in which brackets mark the one in use.
+pub fn scheduler_names(list: &str) -> impl Iterator<Item = &str> {
+    list.split_whitespace().map(|name| name.trim_matches(['[', ']']))
+}
+
 /// The entries of a folder, in order of name; none if it cannot be read.
 pub(crate) fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -51,6 +56,7 @@ mod tests {
             [("none [mq-deadline] bfq", "mq-deadline"), ("[none]", "none"), ("none", "none")]
         {
             assert_eq!(chosen(text), expected);
+            assert!(scheduler_names(text).any(|name| name == expected));
         }
     }
 }

@@ -245,18 +245,10 @@ fn diskstats(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
-    use fonio_core::ignore_rows;
+    use expect_test::expect_file;
+    use fonio_core::CollectedRows;
 
     use super::*;
-
-    fn check(kind: Kind, text: &str, expected: Expect) {
-        let mut shown = Vec::new();
-        parse(&kind, text, &mut |metric, subject, value| {
-            shown.push(format!("{metric:?} {} {value}", subject.unwrap_or("-")));
-        });
-        expected.assert_eq(&shown.join("\n"));
-    }
 
     #[test]
     fn entries_are_sorted_by_number() {
@@ -270,72 +262,39 @@ mod tests {
 
     #[test]
     fn texts() {
-        check(
-            Kind::Stat,
-            "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\ncpu1 9 0 2 1 1 1 1 0 0 0\nintr 7 0\n",
-            expect![[r#"
-            CpuActiveTicks - 21
-            CpuIdleTicks - 100
-            CpuIowaitTicks - 7
-            CpuStealTicks - 4
-            ProcessorActiveTicks cpu0 6
-            ProcessorActiveTicks cpu1 13"#]],
-        );
-        check(
-            Kind::Stat,
-            "cpu  10 1 5 100\n",
-            expect![[r#"
-            CpuActiveTicks - 16
-            CpuIdleTicks - 100"#]],
-        );
-        check(
-            Kind::Meminfo,
-            "MemTotal:  24680 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\nDirty: 3 kB\nWriteback: 4 kB\nWritebackTmp: 5 kB\n",
-            expect![[r#"
-                MemoryTotalBytes - 25272320
-                MemoryAvailableBytes - 2048
-                MemoryDirtyBytes - 3072
-                MemoryWritebackBytes - 4096"#]],
-        );
-        check(
-            Kind::Vmstat,
-            "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\n",
-            expect![[r#"
-            SwapInPages - 2
-            SwapOutPages - 3
-            MajorFaults - 4"#]],
-        );
-        check(
-            Kind::Diskstats,
-            " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14 0 0 0 0 3 4\n   7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n",
-            expect![[r#"
-                DiskBusyMs mmcblk0 12
-                DiskReadBytes mmcblk0 40960
-                DiskWriteBytes mmcblk0 81920"#]],
-        );
-        check(
-            Kind::NetDev,
-            "Inter-| Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9\n  eth0:100 2 0 0 0 0 0 0 200 3\n",
-            expect![[r#"
-                NetReceiveBytes eth0 100
-                NetTransmitBytes eth0 200"#]],
-        );
-        check(
-            Kind::Pressure("io".into()),
-            "some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175\nfull avg10=0.00 total=12\n",
-            expect![[r#"
-                PressureSomeUs io 9066175
-                PressureFullUs io 12"#]],
-        );
-        check(
-            Kind::Gauge(Metric::TemperatureMillicelsius, "cpu-thermal".into()),
-            "48312\n",
-            expect!["TemperatureMillicelsius cpu-thermal 48312"],
-        );
-        check(Kind::LinkSpeed("eth0".into()), "1000\n", expect!["NetLinkBytesPerS eth0 125000000"]);
-        check(Kind::LinkSpeed("wlan0".into()), "-1\n", expect![""]);
-        check(Kind::Stat, "", expect![[r#""#]]);
-        check(Kind::Diskstats, "x\n1 2 sda 4", expect![[r#""#]]);
+        let mut shown = String::new();
+        for (kind, text) in [
+            (Kind::Stat, "cpu  10 1 5 100 7 2 3 4 9 0\ncpu0 1 2 3 4\ncpu1 9 0 2 1 1 1 1 0 0 0\nintr 7 0\n"),
+            (Kind::Stat, "cpu  10 1 5 100\n"),
+            (
+                Kind::Meminfo,
+                "MemTotal:  24680 kB\nMemFree: 1 kB\nMemAvailable: 2 kB\nDirty: 3 kB\nWriteback: 4 kB\nWritebackTmp: 5 kB\n",
+            ),
+            (Kind::Vmstat, "nr_free_pages 1\npswpin 2\npswpout 3\npgmajfault 4\n"),
+            (
+                Kind::Diskstats,
+                " 179 0 mmcblk0 10 0 80 5 20 1 160 9 0 12 14 0 0 0 0 3 4\n   7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n",
+            ),
+            (
+                Kind::NetDev,
+                "Inter-| Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9\n  eth0:100 2 0 0 0 0 0 0 200 3\n",
+            ),
+            (
+                Kind::Pressure("io".into()),
+                "some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175\nfull avg10=0.00 total=12\n",
+            ),
+            (Kind::Gauge(Metric::TemperatureMillicelsius, "cpu-thermal".into()), "48312\n"),
+            (Kind::LinkSpeed("eth0".into()), "1000\n"),
+            (Kind::LinkSpeed("wlan0".into()), "-1\n"),
+            (Kind::Stat, ""),
+            (Kind::Diskstats, "x\n1 2 sda 4"),
+        ] {
+            shown += &format!("{kind:?}:\n");
+            parse(&kind, text, &mut |metric, subject, value| {
+                shown += &format!("{metric:?} {} {value}\n", subject.unwrap_or("-"));
+            });
+        }
+        expect_file!["monitor.expected"].assert_eq(&shown);
     }
 
     #[test]
@@ -343,22 +302,11 @@ mod tests {
         let mut monitor = Monitor::new(&Machine::here());
         monitor.sample(Timestamp(5));
         monitor.sample(Timestamp(6));
-        struct Active(Vec<i64>);
-        impl RowSink for Active {
-            fn sample(&mut self, row: &Sample) -> io::Result<()> {
-                if row.metric == Metric::CpuActiveTicks {
-                    self.0.push(row.value);
-                }
-                Ok(())
-            }
-            ignore_rows! {
-                began, request, bio, link, call, statement, wait, blocked_count, file, thread, mark,
-                diagnostic, settled
-            }
-        }
-        let mut active = Active(Vec::new());
-        monitor.write(&mut active).unwrap();
-        assert_eq!(active.0.len(), 2);
-        assert!(active.0[0] <= active.0[1]);
+        let mut rows = CollectedRows::default();
+        monitor.write(&mut rows).unwrap();
+        let active = rows.samples.iter().filter(|row| row.metric == Metric::CpuActiveTicks);
+        let active: Vec<i64> = active.map(|row| row.value).collect();
+        assert_eq!(active.len(), 2);
+        assert!(active[0] <= active[1]);
     }
 }

@@ -4,7 +4,6 @@ use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId};
 use fonio_machine::Machine;
 use fonio_system::signals::{Listener, Signal};
-use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
 
 use crate::attribution::swap;
 use crate::capture::{Capture, Feed, Probes};
@@ -60,19 +59,11 @@ pub fn record_with(
 
 /// A capture that is ready to begin.
 struct Prepared<'a> {
-    options: &'a RecordOptions,
-    machine: Machine,
-    /// The notes that the user got.
-    notes: Vec<String>,
-    signals: Listener,
-    layout: PageLayout,
-    decoder: BlockDecoder,
-    /// The scope and decoder of file events, if files are recorded.
-    files: Option<(FileScope, FileDecoder)>,
+    capture: Capture<'a>,
     watched: Watched,
     block: (Instance, PageStore),
-    /// The instance, store and decoder for waits, if they are recorded.
-    waits: Option<(Instance, PageStore, SchedDecoder)>,
+    /// The instance and store for waits, if they are recorded.
+    waits: Option<(Instance, PageStore)>,
     probes: Probes,
     /// Dropped after the instances: they must be removed before tracefs is unmounted.
     tracefs: Tracefs,
@@ -130,13 +121,13 @@ impl<'a> Prepared<'a> {
         let mut instance = tracefs.instance(&machine, &watched, followed, kib_per_cpu)?;
         let pages = store(&mut instance, spill);
         let block = (instance, pages);
-        let waits = if options.waits || options.until_idle.is_some() {
+        let (waits, sched) = if options.waits || options.until_idle.is_some() {
             let mut instance = tracefs.waits_instance(&machine, kib_per_cpu)?;
             let decoder = tracefs.sched_layouts()?;
             let pages = store(&mut instance, None);
-            Some((instance, pages, decoder))
+            (Some((instance, pages)), Some(decoder))
         } else {
-            None
+            (None, None)
         };
         let has_calls = options.calls || !options.calls_of.is_empty();
         let probes = Probes {
@@ -147,20 +138,8 @@ impl<'a> Prepared<'a> {
             calls: has_calls.then(|| CallsProbe::load(options.statements)),
             processes: followed_processes(&machine, &options.calls_of)?,
         };
-        Ok(Prepared {
-            options,
-            machine,
-            notes,
-            signals,
-            layout,
-            decoder,
-            files,
-            watched,
-            block,
-            waits,
-            probes,
-            tracefs,
-        })
+        let capture = Capture { options, machine, notes, signals, layout, decoder, files, sched };
+        Ok(Prepared { capture, watched, block, waits, probes, tracefs })
     }
 
     /// Captures until there is a reason to stop, and removes the instances.
@@ -168,61 +147,20 @@ impl<'a> Prepared<'a> {
         self,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(FinishedCapture<'a>, Pages), RecordError> {
-        let Prepared {
-            options,
-            machine,
-            notes,
-            signals,
-            layout,
-            decoder,
-            files,
-            watched,
-            block,
-            waits,
-            probes,
-            tracefs,
-        } = self;
+        let Prepared { capture, watched, block: (instance, store), waits, probes, tracefs } = self;
+        let machine = &capture.machine;
         let devices: Vec<Device> = watched.named().iter().filter_map(|&id| machine.device(id)).collect();
         progress(Progress::Started { devices: &devices });
-        let (instance, store) = block;
-        let (waits, sched) = match waits {
-            Some((instance, store, sched)) => (Some((instance, store)), Some(sched)),
-            None => (None, None),
-        };
         let (waits_instance, waits_store) = waits.unzip();
-        let swap = swap::areas(&machine);
-        let capture = Capture {
-            machine: &machine,
-            options,
-            signals: &signals,
-            layout: &layout,
-            decoder: &decoder,
-            files: files.as_ref().map(|(scope, decoder)| (scope, decoder)),
-            sched: sched.as_ref(),
-        };
+        let swap = swap::areas(machine);
         let waits_feed = waits_instance.as_ref().zip(waits_store);
         let waits_feed = waits_feed.map(|(instance, store)| Feed { instance, store });
-        let (captured, pages, waits_pages) =
+        let (captured, pages, waits) =
             capture.run(Feed { instance: &instance, store }, waits_feed, probes, progress)?;
         drop(instance);
         drop(waits_instance);
         drop(tracefs);
-        let waits = sched.zip(waits_pages);
-        Ok((
-            FinishedCapture {
-                options,
-                machine,
-                notes,
-                signals,
-                layout,
-                decoder,
-                files,
-                captured,
-                waits,
-                swap,
-            },
-            pages,
-        ))
+        Ok((FinishedCapture { capture, captured, waits, swap }, pages))
     }
 }
 

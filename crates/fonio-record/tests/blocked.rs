@@ -4,92 +4,25 @@
 use crate::loop_ext4;
 
 use std::collections::HashMap;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fonio_core::meta::Meta;
-use fonio_core::{
-    BlockedCount, BlockedIn, Diagnostic, File, Request, RowSink, Thread, Timestamp, Wait, WaitReason,
-    ignore_rows,
-};
+use fonio_core::{BlockedCount, BlockedIn, Request, Timestamp, Wait, WaitReason};
 use fonio_record::{BlockedBy, Progress, RecordOptions, Selector, record};
-use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, skip};
-use loop_ext4::{FileSystem, recording};
-
-/// The rows that the tests look at.
-#[derive(Default)]
-struct Rows {
-    meta: Meta,
-    command_pid: u32,
-    requests: HashMap<u64, Request>,
-    files: HashMap<u32, File>,
-    threads: HashMap<u32, Thread>,
-    waits: Vec<Wait>,
-    counts: Vec<BlockedCount>,
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.insert(row.request_id, row.clone());
-        Ok(())
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.files.insert(row.file_id, row.clone());
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.insert(row.tid, row.clone());
-        Ok(())
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.waits.push(row.clone());
-        Ok(())
-    }
-    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        self.counts.push(*row);
-        Ok(())
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.diagnostics.push(row.clone());
-        Ok(())
-    }
-    ignore_rows!(began, bio, link, call, statement, sample, mark, settled);
-}
-
-impl Rows {
-    fn comm(&self, tid: u32) -> &str {
-        self.threads.get(&tid).and_then(|thread| thread.comm.as_deref()).unwrap_or("")
-    }
-
-    fn path(&self, row: &Wait) -> &str {
-        row.file_id.and_then(|id| self.files.get(&id)?.path.as_deref()).unwrap_or("")
-    }
-}
+use loop_ext4::{FileSystem, Recorded, options_of};
 
 /// Records a shell script that runs in the file system; `None` with a report if this machine cannot.
-fn recorded(system: &FileSystem, script: &str, options: RecordOptions) -> Option<Rows> {
+fn recorded(
+    system: &FileSystem,
+    script: &str,
+    scratch: &Path,
+    change: impl Fn(&mut RecordOptions),
+) -> Option<Recorded> {
     let script = format!("cd {} && {script}", system.dir.path().display());
-    let options = RecordOptions {
-        select: vec![Selector::Device(system.device.clone().into())],
-        command: Some(["sh", "-c", &script].map(Into::into).to_vec()),
-        ..options
-    };
-    let mut rows = Rows::default();
-    let recording = recording(&options, &mut |progress| {
-        if let Progress::CommandStarted { pid } = progress {
-            rows.command_pid = pid;
-        }
-    })?;
-    rows.meta = recording.meta().clone();
-    recording.replay(&mut rows, Tables::ALL).unwrap();
-    if let Some(found) = rows.diagnostics.iter().find(|found| found.code == "no-blocked-waits") {
-        skip(Need::Bpf, found.message.clone());
-        return None;
-    }
-    Some(rows)
+    let mut options = options_of(system, scratch, &["sh", "-c", &script]);
+    change(&mut options);
+    Recorded::record(&options, "no-blocked-waits")
 }
 
 /// Writes a file while the file system is frozen, then calls fsync 50 times.
@@ -100,28 +33,31 @@ const SCRIPT: &str = "exec 3>>data; echo 0 >&3; fsfreeze -f .; (sleep 0.3; fsfre
 fn waits_have_their_operation_file_and_waker() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    let options = RecordOptions::new(scratch.path().join("recording"));
-    let Some(rows) = recorded(&system, SCRIPT, options) else { return };
+    let Some(rows) = recorded(&system, SCRIPT, scratch.path(), |_| {}) else { return };
 
     // The shell was blocked in write(2) by the lock of the frozen file system, until fsfreeze released it.
     let by_lock = |row: &&Wait| row.reason == WaitReason::Lock && row.blocked_in == Some(BlockedIn::Write);
     let of_shell: Vec<&Wait> =
         rows.waits.iter().filter(|row| row.tid == rows.command_pid).filter(by_lock).collect();
     let [frozen] = of_shell[..] else { panic!("{of_shell:?}") };
-    assert_eq!(Path::new(rows.path(frozen)), system.dir.path().join("data"));
-    let file = &rows.files[&frozen.file_id.unwrap()];
+    assert_eq!(Path::new(rows.path(frozen.file_id)), system.dir.path().join("data"));
+    let file = rows.files.iter().find(|file| Some(file.file_id) == frozen.file_id).unwrap();
     assert_eq!(file.device.unwrap().to_string(), rows.meta.devices[0].id.to_string());
     assert_eq!(frozen.waker_tid.map(|tid| rows.comm(tid)), Some("fsfreeze"), "{frozen:?}");
     assert!(frozen.ended.is_some() && frozen.began > rows.meta.began.unwrap());
-    assert_eq!(rows.threads[&rows.command_pid].pid, Some(rows.command_pid));
+    let shell = rows.threads.iter().rfind(|thread| thread.tid == rows.command_pid).unwrap();
+    assert_eq!(shell.pid, Some(rows.command_pid));
 
     // Each process `sync` waited for the disk or the journal; most of these waits are short.
     let is_sync = |tid: u32| rows.comm(tid) == "sync";
     let in_fsync = Some(BlockedIn::Fsync);
     let long: Vec<&Wait> =
         rows.waits.iter().filter(|row| row.blocked_in == in_fsync && is_sync(row.tid)).collect();
-    let short: Vec<&BlockedCount> =
-        rows.counts.iter().filter(|row| row.blocked_in == BlockedIn::Fsync && is_sync(row.tid)).collect();
+    let short: Vec<&BlockedCount> = rows
+        .blocked_counts
+        .iter()
+        .filter(|row| row.blocked_in == BlockedIn::Fsync && is_sync(row.tid))
+        .collect();
     let mut threads: Vec<u32> = long.iter().map(|row| row.tid).collect();
     threads.extend(short.iter().map(|row| row.tid));
     threads.sort_unstable();
@@ -135,9 +71,8 @@ fn waits_have_their_operation_file_and_waker() {
         assert!(row.total.0 < row.count * row.below.0 && row.from < row.until, "{row:?}");
     }
     // A wait that a completion ended names a request that completed before the end of the wait.
-    for (row, request) in
-        rows.waits.iter().filter_map(|row| Some((row, rows.requests.get(&row.request_id?)?)))
-    {
+    let requests: HashMap<u64, &Request> = rows.requests.iter().map(|row| (row.request_id, row)).collect();
+    for (row, request) in rows.waits.iter().filter_map(|row| Some((row, requests.get(&row.request_id?)?))) {
         assert!(request.completed.unwrap() <= row.ended.unwrap(), "{row:?} {request:?}");
     }
 }
@@ -146,29 +81,28 @@ fn waits_have_their_operation_file_and_waker() {
 fn without_the_option_there_are_no_waits() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    let options =
-        RecordOptions { blocked: BlockedBy::No, ..RecordOptions::new(scratch.path().join("recording")) };
-    let Some(rows) = recorded(&system, "echo 1 > data; sync data", options) else { return };
-    assert_eq!((rows.waits.len(), rows.counts.len()), (0, 0));
+    let change = |options: &mut RecordOptions| options.blocked = BlockedBy::No;
+    let Some(rows) = recorded(&system, "echo 1 > data; sync data", scratch.path(), change) else { return };
+    assert_eq!((rows.waits.len(), rows.blocked_counts.len()), (0, 0));
 }
 
 #[test]
 fn a_launch_has_only_the_waits_of_its_threads() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    let options = RecordOptions { waits: true, ..RecordOptions::new(scratch.path().join("recording")) };
-    let Some(rows) = recorded(&system, "echo 1 > data; sync data", options) else { return };
+    let change = |options: &mut RecordOptions| options.waits = true;
+    let Some(rows) = recorded(&system, "echo 1 > data; sync data", scratch.path(), change) else { return };
     assert!(!rows.waits.is_empty() && rows.waits.iter().all(|row| row.blocked_in.is_none()));
-    assert_eq!(rows.counts.len(), 0);
+    assert_eq!(rows.blocked_counts.len(), 0);
 }
 
 /// How long each thread of the program `sync` was blocked in fsync, in all its waits.
-fn in_fsync_ns(rows: &Rows) -> HashMap<u32, u64> {
+fn in_fsync_ns(rows: &Recorded) -> HashMap<u32, u64> {
     let mut sums = HashMap::new();
     for row in rows.waits.iter().filter(|row| row.blocked_in == Some(BlockedIn::Fsync)) {
         *sums.entry(row.tid).or_default() += row.ended.map_or(0, |ended| ended.0 - row.began.0);
     }
-    for row in rows.counts.iter().filter(|row| row.blocked_in == BlockedIn::Fsync) {
+    for row in rows.blocked_counts.iter().filter(|row| row.blocked_in == BlockedIn::Fsync) {
         *sums.entry(row.tid).or_default() += row.total.0;
     }
     sums.retain(|tid, _| rows.comm(*tid) == "sync");
@@ -182,7 +116,7 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
     // Both at once: the load is the same. `fsfreeze` blocks the shell in write(2) for 0.3 s.
     let other = scratch.path().join("bpf");
     let (began, at_once) = std::sync::mpsc::channel();
-    let device = system.device.clone();
+    let device = system.device.0.clone();
     let by_bpf = std::thread::spawn(move || {
         let options = RecordOptions {
             select: vec![Selector::Device(device.into())],
@@ -198,9 +132,8 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
     });
     let _ = at_once.recv();
     std::thread::sleep(Duration::from_millis(300));
-    let options =
-        RecordOptions { blocked: BlockedBy::Tracefs, ..RecordOptions::new(scratch.path().join("recording")) };
-    let Some(rows) = recorded(&system, SCRIPT, options) else { return };
+    let change = |options: &mut RecordOptions| options.blocked = BlockedBy::Tracefs;
+    let Some(rows) = recorded(&system, SCRIPT, scratch.path(), change) else { return };
     let by_bpf = by_bpf.join().unwrap().unwrap();
 
     assert_eq!(rows.meta.source.shows.iter().filter(|shows| shows.starts_with("blocked")).count(), 2);
@@ -215,13 +148,11 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
         rows.waits.iter().filter(|row| row.tid == rows.command_pid).filter(by_lock).collect();
     let [frozen] = of_shell[..] else { panic!("{of_shell:?}") };
     assert_eq!(frozen.waker_tid.map(|tid| rows.comm(tid)), Some("fsfreeze"), "{frozen:?}");
-    for row in &rows.counts {
+    for row in &rows.blocked_counts {
         assert!(row.total.0 < row.count * row.below.0 && row.from < row.until, "{row:?}");
     }
 
-    let recording = Recording::open(&by_bpf).unwrap();
-    let mut bpf = Rows { meta: recording.meta().clone(), ..Rows::default() };
-    recording.replay(&mut bpf, Tables::ALL).unwrap();
+    let bpf = Recorded::read(&by_bpf);
     if let Some(found) = bpf.diagnostics.iter().find(|found| found.code.starts_with("no-")) {
         skip(Need::Bpf, found.message.clone());
         return;

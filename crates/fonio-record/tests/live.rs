@@ -11,57 +11,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fonio_core::meta::Meta;
-use fonio_core::{
-    ByteCount, Mark, Metric, Op, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason, ignore_rows,
-};
+use fonio_core::{ByteCount, CollectedRows, Mark, Metric, Op, Request, Timestamp, Wait, WaitReason};
 use fonio_record::{
     BlockedBy, CommandSetting, Quiet, RecordError, RecordOptions, RecordSummary, Selector, StopReason,
     record, record_with,
 };
-use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip};
-use loop_ext4::FileSystem;
+use loop_ext4::{FileSystem, LoopDevice, Recorded};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The rows that the tests look at.
-#[derive(Default)]
-struct Rows {
-    requests: Vec<Request>,
-    threads: Vec<Thread>,
-    samples: Vec<Sample>,
-    marks: Vec<Mark>,
-    waits: Vec<Wait>,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.push(row.clone());
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.push(row.clone());
-        Ok(())
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.samples.push(row.clone());
-        Ok(())
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.marks.push(row.clone());
-        Ok(())
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.waits.push(row.clone());
-        Ok(())
-    }
-    ignore_rows!(began, bio, link, call, statement, blocked_count, file, diagnostic, settled);
-}
-
-fn read(dir: &Path) -> (Meta, Rows) {
-    let recording = Recording::open(dir).unwrap();
-    let mut rows = Rows::default();
-    recording.replay(&mut rows, Tables::ALL).unwrap();
-    (recording.meta().clone(), rows)
+fn read(dir: &Path) -> (Meta, CollectedRows) {
+    let read = Recorded::read(dir);
+    (read.meta, read.rows)
 }
 
 /// Makes a directory on a real disk, if the build directory is on one.
@@ -198,37 +159,13 @@ fn a_command_and_its_writes() {
     assert!(rows.threads.iter().any(|thread| thread.pid.is_some() && thread.uid.is_some()));
 }
 
-/// A loop device over a file, detached when dropped.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    fn over(file: &Path) -> Option<LoopDevice> {
-        fs::write(file, vec![0; 1 << 20]).unwrap();
-        let made = Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(file).output();
-        match made {
-            Ok(out) if out.status.success() => Some(LoopDevice(String::from_utf8(out.stdout).unwrap())),
-            _ => {
-                skip(Need::Loop, "losetup makes no loop device here");
-                None
-            }
-        }
-    }
-    fn path(&self) -> &str {
-        self.0.trim_end()
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", self.path()]).status();
-    }
-}
-
 #[test]
 fn io_on_a_loop_device_is_counted_once() {
     let dir = scratch();
-    let Some(device) = LoopDevice::over(&dir.path().join("image")) else { return };
-    let script = format!("dd if=/dev/zero of={} bs=64k count=8 oflag=direct 2>/dev/null", device.path());
+    let image = dir.path().join("image");
+    fs::write(&image, vec![0; 1 << 20]).unwrap();
+    let Some(device) = LoopDevice::over(&image, &["--direct-io=on"]) else { return };
+    let script = format!("dd if=/dev/zero of={} bs=64k count=8 oflag=direct 2>/dev/null", device.0);
     let run = |out: &str, select| {
         let command = words(&["sh", "-c", &script]);
         let options = RecordOptions { select, command, ..RecordOptions::new(dir.path().join(out)) };
@@ -236,9 +173,7 @@ fn io_on_a_loop_device_is_counted_once() {
         let (meta, rows) = read(&options.out);
         let on = |named: bool| {
             let is_it = |id| {
-                meta.devices
-                    .iter()
-                    .any(|d| d.id == id && d.name.as_deref() == device.path().strip_prefix("/dev/"))
+                meta.devices.iter().any(|d| d.id == id && d.name.as_deref() == device.0.strip_prefix("/dev/"))
             };
             rows.requests.iter().filter(|row| row.op == Op::Write && is_it(row.device) == named).count()
         };
@@ -246,13 +181,15 @@ fn io_on_a_loop_device_is_counted_once() {
     };
     let Some((on_loop, _)) = run("all", vec![]) else { return };
     assert_eq!(on_loop, 0, "seen on the disk below");
-    let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.path().into())]) else { return };
+    let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.0.clone().into())]) else {
+        return;
+    };
     assert!(on_loop >= 8);
     assert_eq!(elsewhere, 0);
 }
 
 #[test]
-fn what_the_caller_knows_stands_beside_it() {
+fn rows_of_the_caller_are_recorded() {
     let dir = scratch();
     let options = RecordOptions {
         duration: Some(Duration::from_millis(200)),
@@ -265,7 +202,7 @@ fn what_the_caller_knows_stands_beside_it() {
 }
 
 /// Records the waits of a shell script; returns its span, and the waits of all its threads.
-fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, Rows, Mark)> {
+fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, CollectedRows, Mark)> {
     let dir = scratch();
     let out = dir.path().join("recording");
     let options = RecordOptions {
@@ -283,7 +220,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, R
 }
 
 /// The seconds that all threads waited for a reason.
-fn waited_s(rows: &Rows, reason: WaitReason) -> f64 {
+fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
 }
@@ -370,7 +307,7 @@ fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
 }
 
 /// The number of the script's reads whose completion was captured.
-fn completed_reads(rows: &Rows) -> u64 {
+fn completed_reads(rows: &CollectedRows) -> u64 {
     let reads = rows.requests.iter().filter(|r| r.op == Op::Read && r.bytes.0 == 4096);
     reads.filter(|read| read.completed.is_some()).count() as u64
 }
@@ -428,7 +365,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let Some(system) = FileSystem::ext4(&dir.path().join("image")) else { return };
     let (script, expected) = reads(system.dir.path(), 4, 6);
     let full = RecordOptions {
-        select: vec![Selector::Device(system.device.clone().into())],
+        select: vec![Selector::Device(system.device.0.clone().into())],
         command: words(&["sh", "-c", &format!("{script}; exit 3")]),
         buffer: ByteCount(256 << 10),
         ..RecordOptions::new(dir.path().join("full"))
@@ -728,25 +665,6 @@ fn the_next_run_removes_what_a_killed_one_left() {
     }
 }
 
-/// A small tmpfs.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn of(kib: u64) -> SmallDisk {
-        let dir = tempfile::tempdir().unwrap();
-        let options = std::ffi::CString::new(format!("size={kib}k")).unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        rustix::mount::mount("tmpfs", dir.path(), "tmpfs", flags, Some(options.as_c_str())).unwrap();
-        SmallDisk(dir)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
 #[test]
 fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     if !has(&[Need::Root]) {
@@ -761,7 +679,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
         command: words(&["sh", "-c", &script]),
         ..RecordOptions::new(out)
     };
-    let disk = SmallDisk::of(320);
+    let Some(disk) = Tmpfs::of(320 << 10) else { return };
     let out = disk.0.path().join("recording");
     let missing = match record(&options(&out), &mut |_| {}) {
         Err(RecordError::DiskFull { out: kept, missing }) if kept == out => missing,
@@ -778,7 +696,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert_eq!(meta.lost.total(), None, "a reader cannot know what the rows that are missing would say");
 
     // Without any room, the message names no file that does not exist, and nothing is left.
-    let disk = SmallDisk::of(8);
+    let Some(disk) = Tmpfs::of(8 << 10) else { return };
     let out = disk.0.path().join("recording");
     let error = record(&options(&out), &mut |_| {}).unwrap_err();
     assert_eq!(error.to_string(), format!("the recording {} could not be written", out.display()));

@@ -5,97 +5,48 @@
 use crate::loop_ext4;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fonio_core::meta::{LOST_STATEMENTS, Meta, SHOWS_STATEMENTS};
-use fonio_core::{Call, Diagnostic, RowSink, SqliteWrite, Statement, Thread, ignore_rows};
-use fonio_record::{RecordOptions, Selector};
-use fonio_recording::Tables;
+use fonio_core::meta::{LOST_STATEMENTS, SHOWS_STATEMENTS};
+use fonio_core::{Call, SqliteWrite, Statement};
+use fonio_record::RecordOptions;
 use fonio_testing::{Need, has, skip};
-use loop_ext4::{FileSystem, recording};
+use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// The rows that the tests look at.
-#[derive(Default)]
-struct Rows {
-    meta: Meta,
-    threads: BTreeMap<u32, Thread>,
-    calls: Vec<Call>,
-    statements: Vec<Statement>,
-    diagnostics: Vec<Diagnostic>,
+/// The sum of the steps of each statement.
+fn steps(rows: &Recorded) -> BTreeMap<&str, u64> {
+    let mut steps = BTreeMap::new();
+    for row in &rows.statements {
+        *steps.entry(row.text.as_deref().unwrap_or("?")).or_default() += row.steps;
+    }
+    steps
 }
 
-impl RowSink for Rows {
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.insert(row.tid, row.clone());
-        Ok(())
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.calls.push(row.clone());
-        Ok(())
-    }
-    fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        self.statements.push(row.clone());
-        Ok(())
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.diagnostics.push(row.clone());
-        Ok(())
-    }
-    ignore_rows!(began, request, bio, link, file, wait, blocked_count, sample, mark, settled);
-}
-
-impl Rows {
-    /// The sum of the steps of each statement.
-    fn steps(&self) -> BTreeMap<&str, u64> {
-        let mut steps = BTreeMap::new();
-        for row in &self.statements {
-            *steps.entry(row.text.as_deref().unwrap_or("?")).or_default() += row.steps;
-        }
-        steps
-    }
-
-    /// The text of the statement that a thread stepped during a call.
-    fn during(&self, call: &Call) -> Option<&str> {
-        let runs = |row: &&Statement| {
-            row.tid == call.tid
-                && row.entered <= call.entered
-                && row.exited.is_none_or(|at| at >= call.entered)
-        };
-        self.statements.iter().rfind(runs)?.text.as_deref()
-    }
-
-    fn codes(&self) -> Vec<&str> {
-        self.diagnostics.iter().map(|found| found.code.as_str()).collect()
-    }
-}
-
-/// Records what `options` say on the file system; `None` with a report if this machine cannot.
-fn recorded(system: &FileSystem, options: RecordOptions) -> Option<Rows> {
-    let options = RecordOptions {
-        select: vec![Selector::Device(system.device.clone().into())],
-        overwrite: true,
-        ..options
+/// The text of the statement that a thread stepped during a call.
+fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
+    let runs = |row: &&Statement| {
+        row.tid == call.tid && row.entered <= call.entered && row.exited.is_none_or(|at| at >= call.entered)
     };
-    let recording = recording(&options, &mut |_| {})?;
-    let mut rows = Rows { meta: recording.meta().clone(), ..Rows::default() };
-    recording.replay(&mut rows, Tables::ALL).unwrap();
-    if let Some(found) = rows.diagnostics.iter().find(|found| found.code == "no-calls") {
-        skip(Need::Bpf, found.message.clone());
-        return None;
-    }
+    rows.statements.iter().rfind(runs)?.text.as_deref()
+}
+
+/// Records a command, and what `change` says, on the file system; `None` with a report if this machine cannot.
+fn recorded(
+    system: &FileSystem,
+    scratch: &Path,
+    command: &[&str],
+    change: impl Fn(&mut RecordOptions),
+) -> Option<Recorded> {
+    let mut options = RecordOptions { calls: true, ..options_of(system, scratch, command) };
+    change(&mut options);
+    let rows = Recorded::record(&options, "no-calls")?;
     let shows = |what: &str| rows.meta.source.shows.iter().any(|shown| shown == what);
     if options.statements && !shows(SHOWS_STATEMENTS) {
         skip(Need::Uprobes, "the kernel has no uprobes");
         return None;
     }
     Some(rows)
-}
-
-fn words(words: &[&str]) -> Option<Vec<OsString>> {
-    Some(words.iter().map(OsString::from).collect())
 }
 
 const TRANSACTIONS: u64 = 20;
@@ -109,11 +60,6 @@ fn script(mode: &str) -> String {
     )
 }
 
-/// The processes that are traced do not follow the numbers of a test that ends early.
-fn options(folder: &Path) -> RecordOptions {
-    RecordOptions { calls: true, ..RecordOptions::new(folder.join("recording")) }
-}
-
 #[test]
 fn the_statements_of_the_shell_are_recorded_without_values() {
     if !has(&[Need::Sqlite3]) {
@@ -123,16 +69,14 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     for mode in ["DELETE", "WAL"] {
         let database = system.dir.path().join(format!("{mode}.db"));
-        let command = words(&["sqlite3", database.to_str().unwrap(), &script(mode)]);
-        let Some(rows) = recorded(&system, RecordOptions { command, ..options(scratch.path()) }) else {
-            return;
-        };
+        let command = ["sqlite3", database.to_str().unwrap(), &script(mode)];
+        let Some(rows) = recorded(&system, scratch.path(), &command, |_| {}) else { return };
         assert!(
             !rows.codes().contains(&LOST_STATEMENTS) && !rows.codes().contains(&"no-statements"),
             "{:?}",
             rows.diagnostics
         );
-        let steps = rows.steps();
+        let steps = steps(&rows);
         let insert = "INSERT INTO t VALUES (?, ...)";
         assert_eq!(steps.get(insert), Some(&TRANSACTIONS), "{steps:?}");
         for text in
@@ -149,9 +93,9 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
                 call.sqlite_write == Some(SqliteWrite::WalCommit) || mode == "DELETE" && is_deleted
             })
             .collect();
-        let inserts = commits.iter().filter(|call| rows.during(call) == Some(insert)).count() as u64;
+        let inserts = commits.iter().filter(|call| during(&rows, call) == Some(insert)).count() as u64;
         assert_eq!(inserts, TRANSACTIONS, "{mode}: {:?}", rows.statements);
-        assert_eq!(commits.iter().filter(|call| rows.during(call) == Some("COMMIT")).count(), 1);
+        assert_eq!(commits.iter().filter(|call| during(&rows, call) == Some("COMMIT")).count(), 1);
         let is_ordered = rows.statements.is_sorted_by_key(|row| (row.entered, row.tid));
         assert!(
             is_ordered
@@ -160,14 +104,15 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
         assert!(
             rows.statements
                 .iter()
-                .all(|row| row.connection == Some(0) && rows.threads.contains_key(&row.tid))
+                .all(|row| row.connection == Some(0)
+                    && rows.threads.iter().any(|thread| thread.tid == row.tid))
         );
     }
     // With `statements` off, no statement is recorded.
     let database = system.dir.path().join("off.db");
-    let command = words(&["sqlite3", database.to_str().unwrap(), &script("DELETE")]);
-    let off = RecordOptions { command, statements: false, ..options(scratch.path()) };
-    let Some(rows) = recorded(&system, off) else { return };
+    let command = ["sqlite3", database.to_str().unwrap(), &script("DELETE")];
+    let change = |options: &mut RecordOptions| options.statements = false;
+    let Some(rows) = recorded(&system, scratch.path(), &command, change) else { return };
     assert!(rows.statements.is_empty() && rows.codes().iter().all(|code| !code.contains("statements")));
 }
 
@@ -218,19 +163,14 @@ fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
     // The ended process has to be waited for.
     let pid = python.id();
     let waiter = std::thread::spawn(move || python.wait().unwrap());
-    let recorded = recorded(
-        &system,
-        RecordOptions {
-            calls: false,
-            calls_of: vec![pid],
-            command: words(&["sh", "-c", &go]),
-            ..options(scratch.path())
-        },
-    );
+    let recorded = recorded(&system, scratch.path(), &["sh", "-c", &go], |options| {
+        options.calls = false;
+        options.calls_of = vec![pid];
+    });
     std::fs::write(folder.join("go"), "").unwrap();
     assert!(waiter.join().unwrap().success());
     let Some(rows) = recorded else { return };
-    let steps = rows.steps();
+    let steps = steps(&rows);
     for n in [1, 2] {
         assert_eq!(steps.get(&*format!("INSERT INTO t{n} VALUES (?)")), Some(&120), "{steps:?}");
         assert_eq!(steps.get(&*format!("UPDATE t{n} SET x = x + ?")), Some(&1), "{steps:?}");
@@ -270,10 +210,8 @@ fn a_program_with_its_own_sqlite_is_recorded_if_it_has_symbols() {
             return skip(Need::StaticSqlite, "cc makes no program with libsqlite3.a here");
         };
         let database = system.dir.path().join(format!("{strip}.db"));
-        let command = words(&[program.to_str().unwrap(), database.to_str().unwrap(), &script("DELETE")]);
-        let Some(rows) = recorded(&system, RecordOptions { command, ..options(scratch.path()) }) else {
-            return;
-        };
+        let command = [program.to_str().unwrap(), database.to_str().unwrap(), &script("DELETE")];
+        let Some(rows) = recorded(&system, scratch.path(), &command, |_| {}) else { return };
         let silent = rows.diagnostics.iter().find(|found| found.code == "no-statements");
         if strip {
             assert!(rows.statements.is_empty());
@@ -281,10 +219,10 @@ fn a_program_with_its_own_sqlite_is_recorded_if_it_has_symbols() {
             assert!(message.starts_with("the SQL statements of stripped (process "), "{message}");
         } else {
             assert_eq!(
-                rows.steps().get("INSERT INTO t VALUES (?, ...)"),
+                steps(&rows).get("INSERT INTO t VALUES (?, ...)"),
                 Some(&TRANSACTIONS),
                 "{:?}",
-                rows.steps()
+                steps(&rows)
             );
             assert!(silent.is_none(), "{silent:?}");
         }

@@ -4,66 +4,21 @@
 use crate::loop_ext4;
 
 use std::collections::HashMap;
-use std::io;
 use std::path::Path;
 
-use fonio_core::{Content, File, Op, Request, RowSink, Thread, ignore_rows};
-use fonio_record::{RecordOptions, Selector};
-use fonio_recording::Tables;
+use fonio_core::{Content, Op, Request};
 use fonio_testing::{Need, skip};
-use loop_ext4::{FileSystem, recording};
-
-/// The rows that the tests look at.
-#[derive(Default)]
-struct Rows {
-    requests: Vec<Request>,
-    files: HashMap<u32, File>,
-    threads: HashMap<u32, Thread>,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.push(row.clone());
-        Ok(())
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.files.insert(row.file_id, row.clone());
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        let known = self.threads.entry(row.tid).or_default();
-        let comm = row.comm.clone().or_else(|| known.comm.take());
-        *known = Thread { comm, ..row.clone() };
-        Ok(())
-    }
-    ignore_rows!(began, bio, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
-}
-
-impl Rows {
-    /// The name of the thread that caused a request.
-    fn cause(&self, row: &Request) -> &str {
-        let thread = row.cause_tid.and_then(|tid| self.threads.get(&tid));
-        thread.and_then(|thread| thread.comm.as_deref()).unwrap_or("")
-    }
-
-    /// The path of the file of a request.
-    fn path(&self, row: &Request) -> &str {
-        let file = row.file_id.and_then(|id| self.files.get(&id));
-        file.and_then(|file| file.path.as_deref()).unwrap_or("")
-    }
-}
+use loop_ext4::{FileSystem, Recorded, options_of};
 
 /// Records a shell script that runs in the file system; `None` with a report if this machine cannot.
-fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Rows> {
+fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Recorded> {
     let script = format!("cd {} && {script}", system.dir.path().display());
-    let options = RecordOptions {
-        select: vec![Selector::Device(system.device.clone().into())],
-        command: Some(["sh", "-c", &script].map(Into::into).to_vec()),
-        ..RecordOptions::new(scratch.join("recording"))
-    };
-    let mut rows = Rows::default();
-    recording(&options, &mut |_| {})?.replay(&mut rows, Tables::ALL).unwrap();
-    Some(rows)
+    Recorded::record(&options_of(system, scratch, &["sh", "-c", &script]), "")
+}
+
+/// The name of the thread that caused a request.
+fn cause<'a>(rows: &'a Recorded, row: &Request) -> &'a str {
+    row.cause_tid.map_or("", |tid| rows.comm(tid))
 }
 
 #[test]
@@ -79,9 +34,13 @@ fn write_back_is_named_with_the_process_that_wrote() {
     assert!((1_000_000..1_100_000).contains(&bytes), "{bytes}");
     let renamed = system.dir.path().join("renamed");
     for row in data {
-        assert_eq!((rows.cause(row), Path::new(rows.path(row))), ("head", renamed.as_path()), "{row:?}");
-        let queued_by = row.tid.and_then(|tid| rows.threads.get(&tid)?.comm.clone());
-        assert_ne!(queued_by.as_deref(), Some("head"), "another thread wrote it back");
+        assert_eq!(
+            (cause(&rows, row), Path::new(rows.path(row.file_id))),
+            ("head", renamed.as_path()),
+            "{row:?}"
+        );
+        let queued_by = row.tid.map(|tid| rows.comm(tid));
+        assert_ne!(queued_by, Some("head"), "another thread wrote it back");
     }
 }
 
@@ -93,11 +52,14 @@ fn a_commit_is_named_with_the_process_in_fsync() {
     let Some(rows) = recorded(&system, script, scratch.path()) else { return };
     let of = |content| rows.requests.iter().filter(move |row| row.content == content && row.op == Op::Write);
     assert!(of(Content::FsJournal).count() > 0);
-    assert!(of(Content::FsJournal).any(|row| rows.cause(row) == "dd"));
+    assert!(of(Content::FsJournal).any(|row| cause(&rows, row) == "dd"));
     let bytes: u64 = of(Content::Data).map(|row| row.bytes.0).sum();
     assert_eq!(bytes, 20 * 4096);
     for row in of(Content::Data) {
-        assert_eq!((rows.cause(row), Path::new(rows.path(row))), ("dd", &*system.dir.path().join("synced")));
+        assert_eq!(
+            (cause(&rows, row), Path::new(rows.path(row.file_id))),
+            ("dd", &*system.dir.path().join("synced"))
+        );
     }
 }
 
@@ -108,11 +70,11 @@ fn direct_io_and_reads_belong_to_their_files() {
     let script = "dd if=/dev/zero of=direct bs=64k count=4 oflag=direct 2>/dev/null; sync; \
                   cat direct > /dev/null; sleep 0.3";
     let Some(rows) = recorded(&system, script, scratch.path()) else { return };
-    let bytes = |op, cause: &str| {
+    let bytes = |op, expected: &str| {
         let mut bytes = 0;
         for row in rows.requests.iter().filter(|row| row.op == op && row.content == Content::Data) {
-            assert_eq!(Path::new(rows.path(row)), system.dir.path().join("direct"));
-            assert_eq!(rows.cause(row), cause);
+            assert_eq!(Path::new(rows.path(row.file_id)), system.dir.path().join("direct"));
+            assert_eq!(cause(&rows, row), expected);
             bytes += row.bytes.0;
         }
         bytes
@@ -143,15 +105,14 @@ fn files_of_an_overlay_are_those_of_its_upper_folder() {
     let data = rows.requests.iter().filter(|row| row.op == Op::Write && row.content == Content::Data);
     let mut bytes: HashMap<&Path, u64> = HashMap::new();
     for row in data.filter(|row| row.file_id.is_some()) {
-        *bytes.entry(Path::new(rows.path(row))).or_default() += row.bytes.0;
+        *bytes.entry(Path::new(rows.path(row.file_id))).or_default() += row.bytes.0;
     }
     assert_eq!(bytes.get(upper.join("kept").as_path()), Some(&(20 * 4096)), "{bytes:?}");
     // Kernels before Linux 5.17 do not report the names of deleted files.
     let is_known = |path: &&&Path| path.starts_with(&upper) || path.as_os_str().is_empty();
     assert_eq!(bytes.keys().filter(is_known).count(), bytes.len(), "{bytes:?}");
     // Threads that were blocked in fsync waited for the same files, not for others of the overlay.
-    for file in
-        rows.files.values().filter(|file| file.path.as_ref().is_some_and(|path| path.contains("gone")))
+    for file in rows.files.iter().filter(|file| file.path.as_ref().is_some_and(|path| path.contains("gone")))
     {
         assert!(Path::new(file.path.as_deref().unwrap()).starts_with(&upper), "{file:?}");
     }

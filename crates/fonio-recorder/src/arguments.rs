@@ -121,7 +121,6 @@ impl Redact {
     /// The key, if names are to be replaced.
     ///
     /// # Errors
-    ///
     /// If the file cannot be read or is too short.
     pub fn key(&self) -> anyhow::Result<Option<fonio_recording::Key>> {
         Ok(match (&self.redact_key, self.redact) {
@@ -135,7 +134,6 @@ impl Redact {
 /// Parses a time in which something has to happen.
 ///
 /// # Errors
-///
 /// If the text is not a time, or a time of 0.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;

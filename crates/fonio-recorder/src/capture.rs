@@ -13,8 +13,8 @@ use fonio_system::command::Failure;
 use fonio_system::progress::{self as show, Done};
 use fonio_system::say;
 
-use crate::Exit;
 use crate::arguments::{Blocked, Extras, Record};
+use crate::exit::Exit;
 
 /// Says where a thread was blocked: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
@@ -23,7 +23,6 @@ pub type Words = fn(BlockedIn) -> String;
 /// put `fonio record --` before any command.
 ///
 /// # Errors
-///
 /// If the recording fails.
 pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     let mut options = RecordOptions::new(&arguments.out);
@@ -78,7 +77,6 @@ pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
 /// Records with progress on standard error.
 ///
 /// # Errors
-///
 /// Those of [`fonio_record::record()`].
 pub fn capture(options: &RecordOptions, words: Words) -> Result<RecordSummary> {
     with_progress(options, words, |progress| Ok(fonio_record::record(options, progress)?))
@@ -87,7 +85,6 @@ pub fn capture(options: &RecordOptions, words: Words) -> Result<RecordSummary> {
 /// Samples who is blocked, with progress on standard error. `instead` is the error of [`capture`].
 ///
 /// # Errors
-///
 /// Those of [`fonio_record::record_sampled()`].
 pub fn sample(options: &RecordOptions, instead: &anyhow::Error, words: Words) -> Result<RecordSummary> {
     let Some(instead) = instead.downcast_ref::<RecordError>() else {

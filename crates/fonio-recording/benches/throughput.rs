@@ -42,20 +42,9 @@ impl RowSink for Steps {
         self.steps.push(Step::Settled(before));
         Ok(())
     }
-    ignore_rows!(
-        began,
-        bio,
-        link,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic
-    );
+    ignore_rows! {
+        began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic
+    }
 }
 
 impl Steps {

@@ -79,46 +79,6 @@ fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn Row
     Ok(())
 }
 
-/// A recorded call of a [`RowSink`].
-enum Row {
-    Began(Timestamp),
-    Request(Request),
-    Bio(Bio),
-    Link(Link),
-    Call(Call),
-    Statement(Statement),
-    Wait(Wait),
-    BlockedCount(BlockedCount),
-    File(File),
-    Thread(Thread),
-    Sample(Sample),
-    Mark(Mark),
-    Diagnostic(Diagnostic),
-    Settled(Timestamp),
-}
-
-impl Row {
-    #[inline]
-    fn give(&self, sink: &mut dyn RowSink) -> io::Result<()> {
-        match self {
-            Row::Request(row) => sink.request(row),
-            Row::Bio(row) => sink.bio(row),
-            Row::Began(at) => sink.began(*at),
-            Row::Link(row) => sink.link(row),
-            Row::Call(row) => sink.call(row),
-            Row::Statement(row) => sink.statement(row),
-            Row::Wait(row) => sink.wait(row),
-            Row::BlockedCount(row) => sink.blocked_count(row),
-            Row::File(row) => sink.file(row),
-            Row::Thread(row) => sink.thread(row),
-            Row::Sample(row) => sink.sample(row),
-            Row::Mark(row) => sink.mark(row),
-            Row::Diagnostic(row) => sink.diagnostic(row),
-            Row::Settled(before) => sink.settled(*before),
-        }
-    }
-}
-
 /// The producer's side: gathers rows and sends them in batches.
 struct Giver {
     rows: Vec<Row>,
@@ -143,52 +103,56 @@ impl Giver {
     }
 }
 
-impl RowSink for Giver {
-    fn began(&mut self, at: Timestamp) -> io::Result<()> {
-        self.put(Row::Began(at))
-    }
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.put(Row::Request(row.clone()))
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        self.put(Row::Bio(row.clone()))
-    }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.put(Row::Link(*row))
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.put(Row::Call(row.clone()))
-    }
-    fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        self.put(Row::Statement(row.clone()))
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.put(Row::Wait(row.clone()))
-    }
-    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        self.put(Row::BlockedCount(*row))
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.put(Row::File(row.clone()))
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.put(Row::Thread(row.clone()))
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.put(Row::Sample(row.clone()))
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.put(Row::Mark(row.clone()))
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.put(Row::Diagnostic(row.clone()))
-    }
-    fn settled(&mut self, before: Timestamp) -> io::Result<()> {
-        self.put(Row::Settled(before))
-    }
-    fn wants_bios(&self) -> bool {
-        self.wants_bios
-    }
+macro_rules! handed_over {
+    ($($method:ident $row:ident,)*) => {
+        /// A recorded call of a [`RowSink`].
+        enum Row {
+            Began(Timestamp),
+            Settled(Timestamp),
+            $($row($row),)*
+        }
+
+        impl Row {
+            #[inline]
+            fn give(&self, sink: &mut dyn RowSink) -> io::Result<()> {
+                match self {
+                    Row::Began(at) => sink.began(*at),
+                    Row::Settled(before) => sink.settled(*before),
+                    $(Row::$row(row) => sink.$method(row),)*
+                }
+            }
+        }
+
+        impl RowSink for Giver {
+            fn began(&mut self, at: Timestamp) -> io::Result<()> {
+                self.put(Row::Began(at))
+            }
+            fn settled(&mut self, before: Timestamp) -> io::Result<()> {
+                self.put(Row::Settled(before))
+            }
+            $(fn $method(&mut self, row: &$row) -> io::Result<()> {
+                self.put(Row::$row(row.to_owned()))
+            })*
+            fn wants_bios(&self) -> bool {
+                self.wants_bios
+            }
+        }
+    };
+}
+
+handed_over! {
+    request Request,
+    bio Bio,
+    link Link,
+    call Call,
+    statement Statement,
+    wait Wait,
+    blocked_count BlockedCount,
+    file File,
+    thread Thread,
+    sample Sample,
+    mark Mark,
+    diagnostic Diagnostic,
 }
 
 #[cfg(test)]
@@ -220,20 +184,9 @@ mod tests {
         fn wants_bios(&self) -> bool {
             false
         }
-        ignore_rows!(
-            began,
-            request,
-            bio,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            diagnostic
-        );
+        ignore_rows! {
+            began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, diagnostic
+        }
     }
 
     fn marks(count: u64, sink: &mut dyn RowSink) -> io::Result<u64> {

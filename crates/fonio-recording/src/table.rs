@@ -2,56 +2,50 @@
 
 use std::fmt;
 
-/// A Parquet table of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs)]
-pub enum Table {
-    Requests,
-    Bios,
-    Links,
-    Calls,
-    Statements,
-    Waits,
-    BlockedCounts,
-    Files,
-    Threads,
-    Samples,
-    Marks,
+/// Calls a macro with a line for each table: its field, its name, its type of row, and the method of a
+/// [`RowSink`](fonio_core::RowSink) that takes the row.
+macro_rules! with_tables {
+    ($then:ident) => {
+        $then! {
+            requests: Requests Request request,
+            bios: Bios Bio bio,
+            links: Links Link link,
+            calls: Calls Call call,
+            statements: Statements Statement statement,
+            waits: Waits Wait wait,
+            blocked_counts: BlockedCounts BlockedCount blocked_count,
+            files: Files File file,
+            threads: Threads Thread thread,
+            samples: Samples Sample sample,
+            marks: Marks Mark mark,
+        }
+    };
 }
+pub(crate) use with_tables;
+
+macro_rules! declare_tables {
+    ($($rows:ident: $table:ident $row:ident $method:ident,)*) => {
+        /// A Parquet table of a recording.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs)]
+        pub enum Table {
+            $($table,)*
+        }
+
+        impl Table {
+            /// Every table.
+            pub const ALL: [Table; 11] = [$(Table::$table,)*];
+
+            /// The name in `meta.json`; the file is `NAME.parquet`.
+            pub fn name(self) -> &'static str {
+                match self { $(Table::$table => stringify!($rows),)* }
+            }
+        }
+    };
+}
+with_tables!(declare_tables);
 
 impl Table {
-    /// Every table.
-    pub const ALL: [Table; 11] = [
-        Table::Requests,
-        Table::Bios,
-        Table::Links,
-        Table::Calls,
-        Table::Statements,
-        Table::Waits,
-        Table::BlockedCounts,
-        Table::Files,
-        Table::Threads,
-        Table::Samples,
-        Table::Marks,
-    ];
-
-    /// The name in `meta.json`; the file is `NAME.parquet`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Table::Requests => "requests",
-            Table::Bios => "bios",
-            Table::Links => "links",
-            Table::Calls => "calls",
-            Table::Statements => "statements",
-            Table::Waits => "waits",
-            Table::BlockedCounts => "blocked_counts",
-            Table::Files => "files",
-            Table::Threads => "threads",
-            Table::Samples => "samples",
-            Table::Marks => "marks",
-        }
-    }
-
     /// Returns whether a recording has the table even if it has no rows.
     pub fn always_written(self) -> bool {
         matches!(self, Table::Requests | Table::Files | Table::Threads)
@@ -88,11 +82,6 @@ impl Tables {
     /// The set without `table`.
     pub const fn without(self, table: Table) -> Tables {
         Tables(self.0 & !(1 << table as u16))
-    }
-
-    /// The set with the diagnostics added.
-    pub const fn with_diagnostics(self) -> Tables {
-        Tables(self.0 | Tables::DIAGNOSTICS.0)
     }
 
     /// Returns whether the set contains `table`.

@@ -8,14 +8,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use expect_test::{Expect, expect};
-use fonio_core::{Meta, RowSink, ignore_rows};
+use expect_test::expect_file;
+use fonio_core::{CollectedRows, Meta, RowSink, ignore_rows};
 use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use proptest::prelude::*;
 
-/// Makes a recording, damages it, and compares the error of opening and replaying it, with its causes.
-fn check(damage: impl Fn(&Path), expected: Expect) {
+/// Makes a recording and damages it. Returns the error of opening and replaying it, with its causes.
+fn error_after(damage: &dyn Fn(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
     let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
@@ -36,7 +36,7 @@ fn check(damage: impl Fn(&Path), expected: Expect) {
         error = Some(cause);
         next = cause.source();
     }
-    expected.assert_eq(&text.replace(place.path().to_str().unwrap(), "/place"));
+    text.replace(place.path().to_str().unwrap(), "/place")
 }
 
 fn edit(path: &Path, change: impl Fn(&mut Vec<u8>)) {
@@ -52,56 +52,29 @@ fn replace(path: &Path, from: &str, to: &str) {
 }
 
 #[test]
-fn a_table_in_parts() {
-    check(
-        |dir| {
+fn every_damage_is_named_with_its_file_and_what_to_do() {
+    let truncate = |dir: &Path, name: &str, keep: fn(usize) -> usize| {
+        edit(&dir.join(name), |bytes| bytes.truncate(keep(bytes.len())));
+    };
+    let later_meta = "\"schema_version\": 7, \"new\": {}";
+    let cases: [(&str, &dyn Fn(&Path)); 16] = [
+        ("a table in parts", &|dir| {
             let table = dir.join("requests.parquet");
             let part = fs::read(&table).unwrap();
             fs::remove_file(&table).unwrap();
             fs::create_dir(&table).unwrap();
             fs::write(table.join("part-00000.parquet"), part).unwrap();
-        },
-        expect![[r#"
-            /place/run/requests.parquet is a directory, as Spark writes a table; write it in one part, with coalesce(1), and put the part in its place
-        "#]],
-    );
-}
-
-#[test]
-fn not_a_recording() {
-    check(
-        |dir| fs::remove_dir_all(dir).unwrap(),
-        expect![[r#"
-        /place/run is not a recording: it does not exist; give a directory that `fonio record` or an import wrote
-    "#]],
-    );
-    check(
-        |dir| fs::remove_file(dir.join("meta.json")).unwrap(),
-        expect![[r#"
-        /place/run is not a recording: it has no meta.json; give a directory that `fonio record` or an import wrote
-    "#]],
-    );
-    check(
-        |dir| {
+        }),
+        ("no directory", &|dir| fs::remove_dir_all(dir).unwrap()),
+        ("no meta.json", &|dir| fs::remove_file(dir.join("meta.json")).unwrap()),
+        ("a file instead of the directory", &|dir| {
             fs::remove_dir_all(dir).unwrap();
             fs::write(dir, "").unwrap();
-        },
-        expect![[r#"
-            /place/run is not a recording: it is a file; give a directory that `fonio record` or an import wrote
-        "#]],
-    );
-}
-
-#[test]
-fn a_later_version() {
-    check(
-        |dir| replace(&dir.join("meta.json"), "\"schema_version\": 1", "\"schema_version\": 7, \"new\": {}"),
-        expect![[r#"
-            /place/run has schema version 7, and this fonio knows versions up to 1; read it with the fonio that wrote it (fonio test) or a later one
-        "#]],
-    );
-    check(
-        |dir| {
+        }),
+        ("meta.json of a later version", &|dir| {
+            replace(&dir.join("meta.json"), "\"schema_version\": 1", later_meta);
+        }),
+        ("a table of a later version", &|dir| {
             edit(&dir.join("requests.parquet"), |bytes| {
                 // In the footer, the version is a string of one byte after its key; the last occurrence is the
                 // key-value pair.
@@ -110,106 +83,26 @@ fn a_later_version() {
                 let digit = (at..).find(|at| bytes[*at] == b'1').unwrap();
                 bytes[digit] = b'7';
             });
-        },
-        expect![[r#"
-            /place/run/requests.parquet has schema version 7, and this fonio knows versions up to 1; read it with the fonio that wrote it (fonio 0.1.0) or a later one
-        "#]],
-    );
-}
-
-#[test]
-fn a_missing_table() {
-    check(
-        |dir| fs::remove_file(dir.join("requests.parquet")).unwrap(),
-        expect![[r#"
-        /place/run/requests.parquet is missing, the recording is incomplete; copy the whole directory again
-    "#]],
-    );
-    check(
-        |dir| fs::remove_file(dir.join("links.parquet")).unwrap(),
-        expect![[r#"
-        /place/run/links.parquet is missing, the recording is incomplete; copy the whole directory again
-    "#]],
-    );
-}
-
-#[test]
-fn truncated() {
-    let truncate = |name: &'static str, keep: fn(usize) -> usize| {
-        move |dir: &Path| edit(&dir.join(name), |bytes| bytes.truncate(keep(bytes.len())))
-    };
-    check(
-        truncate("requests.parquet", |_| 0),
-        expect![[r#"
-        /place/run/requests.parquet cannot be read as Parquet, it is truncated or damaged; copy it again or record anew
-          because EOF: Parquet file too small. Size is 0 but need 8
-    "#]],
-    );
-    check(
-        truncate("requests.parquet", |length| length / 2),
-        expect![[r#"
-        /place/run/requests.parquet cannot be read as Parquet, it is truncated or damaged; copy it again or record anew
-          because Parquet error: Invalid Parquet file. Corrupt footer
-    "#]],
-    );
-    check(
-        truncate("bios.parquet", |length| length - 1),
-        expect![[r#"
-        /place/run/bios.parquet cannot be read as Parquet, it is truncated or damaged; copy it again or record anew
-          because Parquet error: Invalid Parquet file. Corrupt footer
-    "#]],
-    );
-    check(
-        truncate("meta.json", |length| length / 2),
-        expect![[r#"
-        /place/run/meta.json, line 19: not valid; copy it again or record anew
-          because EOF while parsing an object at line 19 column 1
-    "#]],
-    );
-}
-
-#[test]
-fn bytes_in_the_middle() {
-    check(
-        |dir| edit(&dir.join("requests.parquet"), |bytes| bytes[20..2000].fill(0xff)),
-        expect![[r#"
-        /place/run/requests.parquet cannot be read as Parquet, it is truncated or damaged; copy it again or record anew
-          because Parquet error: Parquet error: Unexpected struct field type 15
-    "#]],
-    );
-}
-
-#[test]
-fn the_wrong_table() {
-    let copy = |from: &'static str, to: &'static str| {
-        move |dir: &Path| {
-            fs::copy(dir.join(from), dir.join(to)).unwrap();
-        }
-    };
-    check(
-        copy("bios.parquet", "requests.parquet"),
-        expect![[r#"
-        /place/run/requests.parquet does not have the columns of this table: it is the table "bios"; see docs/recording-reference.md
-    "#]],
-    );
-    // A wrong count in meta.json, as when files of two recordings are mixed.
-    check(
-        |dir| replace(&dir.join("meta.json"), "\"requests\": 20000", "\"requests\": 19999"),
-        expect![[r#"
-        /place/run/requests.parquet has 20000 rows and should have 19999; copy the whole directory again
-    "#]],
-    );
-}
-
-#[test]
-fn a_bad_diagnostic() {
-    check(
-        |dir| fs::write(dir.join("diagnostics.jsonl"), "{}\n").unwrap(),
-        expect![[r#"
-        /place/run/diagnostics.jsonl, line 1: not valid; copy it again or record anew
-          because missing field `severity` at line 1 column 2
-    "#]],
-    );
+        }),
+        ("no requests", &|dir| fs::remove_file(dir.join("requests.parquet")).unwrap()),
+        ("no links", &|dir| fs::remove_file(dir.join("links.parquet")).unwrap()),
+        ("an empty table", &|dir| truncate(dir, "requests.parquet", |_| 0)),
+        ("half a table", &|dir| truncate(dir, "requests.parquet", |length| length / 2)),
+        ("a table without its last byte", &|dir| truncate(dir, "bios.parquet", |length| length - 1)),
+        ("half of meta.json", &|dir| truncate(dir, "meta.json", |length| length / 2)),
+        ("wrong bytes in the middle", &|dir| {
+            edit(&dir.join("requests.parquet"), |bytes| bytes[20..2000].fill(0xff));
+        }),
+        ("another table", &|dir| {
+            fs::copy(dir.join("bios.parquet"), dir.join("requests.parquet")).unwrap();
+        }),
+        ("a wrong count in meta.json, as when files of two recordings are mixed", &|dir| {
+            replace(&dir.join("meta.json"), "\"requests\": 20000", "\"requests\": 19999");
+        }),
+        ("a bad diagnostic", &|dir| fs::write(dir.join("diagnostics.jsonl"), "{}\n").unwrap()),
+    ];
+    let shown = cases.map(|(name, damage)| format!("# {name}\n{}", error_after(damage)));
+    expect_file!["data/damage.expected"].assert_eq(&shown.concat());
 }
 
 proptest! {
@@ -238,11 +131,8 @@ proptest! {
                 bytes[at] ^= 1_u8 << *bit;
             }
         });
-        struct Nothing;
-        impl RowSink for Nothing {
-            ignore_rows!(began, request, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled);
-        }
-        let _ = Recording::open(place.path()).and_then(|recording| recording.replay(&mut Nothing, Tables::ALL));
+        let mut rows = CollectedRows::default();
+        let _ = Recording::open(place.path()).and_then(|recording| recording.replay(&mut rows, Tables::ALL));
     }
 }
 

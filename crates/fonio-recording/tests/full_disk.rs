@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use fonio_core::{Bio, Diagnostic, Meta, Request, RowSink, Thread, Timestamp, ignore_rows};
-use fonio_recording::{Finished, Recording, RecordingError, Table, Tables, Writer, WriterOptions};
+use fonio_core::{CollectedRows, Diagnostic, Meta, Request, RowSink, Thread, Timestamp};
+use fonio_recording::{FinishedRecording, Recording, RecordingError, Table, Tables, Writer, WriterOptions};
 use fonio_testing::{Need, has};
 use generated::Generated;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -48,43 +48,15 @@ impl Drop for Disk {
     }
 }
 
-#[derive(Default)]
-struct Rows {
-    requests: Vec<Request>,
-    bios: Vec<Bio>,
-    threads: Vec<Thread>,
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.push(row.clone());
-        Ok(())
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        self.bios.push(row.clone());
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.push(row.clone());
-        Ok(())
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.diagnostics.push(row.clone());
-        Ok(())
-    }
-    ignore_rows!(began, link, call, statement, wait, blocked_count, file, sample, mark, settled);
-}
-
-fn rows(dir: &Path) -> Rows {
-    let mut rows = Rows::default();
+fn rows(dir: &Path) -> CollectedRows {
+    let mut rows = CollectedRows::default();
     Recording::open(dir).unwrap().replay(&mut rows, Tables::ALL).unwrap();
     rows
 }
 
 const GENERATED: Generated = Generated { seed: 3, requests: 200_000, depth: 32, bios: true, stuck: false };
 
-fn write(dir: &Path, keep_what_fits: bool) -> Result<Finished, RecordingError> {
+fn write(dir: &Path, keep_what_fits: bool) -> Result<FinishedRecording, RecordingError> {
     let mut writer = Writer::create(dir, WriterOptions { keep_what_fits, ..WriterOptions::default() })?;
     let fed = GENERATED.feed(&mut writer);
     // Rows of threads can come late too.

@@ -7,44 +7,32 @@ use crate::generated;
 use std::cell::Cell;
 use std::io;
 
-use fonio_core::{Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, Timestamp, ignore_rows};
+use fonio_core::{
+    Bio, ByteCount, CollectedRows, DeviceId, Flags, Op, Request, RowSink, Timestamp, ignore_rows,
+};
 use fonio_recording::{Sequencer, SequencerOptions};
 use generated::{Checked, Generated, Random};
 use proptest::prelude::*;
 
-/// Collects the output, requests and bios in one list.
+/// Collects the output, and notes the order of requests and bios.
 #[derive(Default)]
 struct Collected {
-    rows: Vec<(u64, bool, u64)>,
-    requests: Vec<Request>,
-    bios: Vec<Bio>,
+    rows: CollectedRows,
+    order: Vec<(u64, bool, u64)>,
 }
 
 impl RowSink for Collected {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.rows.push((row.order_time().0, true, row.request_id));
-        self.requests.push(row.clone());
-        Ok(())
+        self.order.push((row.order_time().0, true, row.request_id));
+        self.rows.request(row)
     }
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        self.rows.push((row.queued.0, false, row.bio_id));
-        self.bios.push(row.clone());
-        Ok(())
+        self.order.push((row.queued.0, false, row.bio_id));
+        self.rows.bio(row)
     }
-    ignore_rows!(
-        began,
-        link,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
+    ignore_rows! {
+        began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    }
 }
 
 fn request(id: u64, time: u64) -> Request {
@@ -160,9 +148,9 @@ proptest! {
         oracle.extend(oracle_requests.iter().map(|row| (row.order_time().0, true, row.request_id)));
         oracle.extend(oracle_bios.iter().map(|row| (row.queued.0, false, row.bio_id)));
         oracle.sort();
-        prop_assert!(collected.requests == oracle_requests);
-        prop_assert!(collected.bios == oracle_bios);
-        prop_assert!(collected.rows == oracle);
+        prop_assert!(collected.rows.requests == oracle_requests);
+        prop_assert!(collected.rows.bios == oracle_bios);
+        prop_assert!(collected.order == oracle);
     }
 }
 
@@ -193,20 +181,9 @@ fn rows_come_out_on_the_way() {
             self.1.set(before.0);
             Ok(())
         }
-        ignore_rows!(
-            began,
-            bio,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            diagnostic
-        );
+        ignore_rows! {
+            began, bio, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic
+        }
     }
     let (given, settled) = (Cell::new(0), Cell::new(0));
     let mut watch = Watch(&given, &settled);
@@ -223,43 +200,17 @@ fn rows_come_out_on_the_way() {
 
 #[test]
 fn rows_behind_the_mark_are_left_out_and_told() {
-    #[derive(Default)]
-    struct Told(Vec<u64>, Vec<fonio_core::Diagnostic>);
-    impl RowSink for Told {
-        fn request(&mut self, row: &Request) -> io::Result<()> {
-            self.0.push(row.request_id);
-            Ok(())
-        }
-        fn diagnostic(&mut self, row: &fonio_core::Diagnostic) -> io::Result<()> {
-            self.1.push(row.clone());
-            Ok(())
-        }
-        ignore_rows!(
-            began,
-            bio,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            settled
-        );
-    }
-    let mut told = Told::default();
+    let mut told = CollectedRows::default();
     let mut sequencer = Sequencer::new(&mut told, SequencerOptions::default());
     sequencer.settled(Timestamp(5000)).unwrap();
     for (id, time) in [(1, 5000), (2, 4999), (3, 6000), (4, 10)] {
         sequencer.request(&request(id, time)).unwrap();
     }
     sequencer.finish().unwrap();
-    assert_eq!(told.0, [1, 3]);
-    assert_eq!(told.1.len(), 1);
-    assert_eq!((told.1[0].code.as_str(), told.1[0].count), ("row-too-late", 2));
-    assert!(told.1[0].message.contains("request 2 at 4999 ns"), "{}", told.1[0].message);
+    assert!(told.requests.iter().map(|row| row.request_id).eq([1, 3]));
+    let [late] = &told.diagnostics[..] else { panic!("{:?}", told.diagnostics) };
+    assert_eq!((late.code.as_str(), late.count), ("row-too-late", 2));
+    assert!(late.message.contains("request 2 at 4999 ns"), "{}", late.message);
 }
 
 #[test]

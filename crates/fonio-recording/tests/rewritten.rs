@@ -6,57 +6,28 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
 use arrow::datatypes::DataType;
 use expect_test::expect;
-use fonio_core::{Meta, Request, RowSink, Sample, Thread, Timestamp, Wait, WaitReason, ignore_rows};
+use fonio_core::{CollectedRows, Meta, RowSink, Timestamp, WaitReason};
 use fonio_recording::{Recording, RecordingError, Tables, Writer, WriterOptions, is_recording};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-
-#[derive(Debug, Default, PartialEq)]
-struct Rows {
-    requests: Vec<Request>,
-    threads: Vec<Thread>,
-    samples: Vec<Sample>,
-    waits: Vec<Wait>,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.push(row.clone());
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.push(row.clone());
-        Ok(())
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.samples.push(row.clone());
-        Ok(())
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.waits.push(row.clone());
-        Ok(())
-    }
-    ignore_rows!(began, bio, link, call, statement, blocked_count, file, mark, diagnostic, settled);
-}
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-fn try_read(dir: &Path) -> Result<Rows, RecordingError> {
-    let mut rows = Rows::default();
+fn try_read(dir: &Path) -> Result<CollectedRows, RecordingError> {
+    let mut rows = CollectedRows::default();
     Recording::open(dir)?.replay(&mut rows, Tables::ALL)?;
     Ok(rows)
 }
 
-fn read(dir: &Path) -> Rows {
+fn read(dir: &Path) -> CollectedRows {
     try_read(dir).unwrap()
 }
 

@@ -8,100 +8,15 @@ use std::io;
 
 use fonio_core::meta::SCHEMA_VERSION;
 use fonio_core::{
-    Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, Diagnostic, File, FileFlags, Flags,
-    Link, LinkEnd, LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample, Sector, Severity,
-    SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
+    Bio, BlockedCount, BlockedIn, ByteCount, Call, CollectedRows, Content, DeviceId, Diagnostic, File,
+    FileFlags, Flags, Link, LinkEnd, LinkKind, Mark, Meta, Metric, Nanos, Op, Request, RowSink, Sample,
+    Sector, Severity, SqliteWrite, Statement, Thread, Timestamp, Wait, WaitReason, ignore_rows,
 };
 use fonio_recording::{Recording, Table, Tables, Writer, WriterOptions, is_recording};
 use generated::{Checked, Generated};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-#[derive(Debug, Default, PartialEq)]
-struct Rows {
-    requests: Vec<Request>,
-    bios: Vec<Bio>,
-    links: Vec<Link>,
-    calls: Vec<Call>,
-    statements: Vec<Statement>,
-    waits: Vec<Wait>,
-    blocked_counts: Vec<BlockedCount>,
-    files: Vec<File>,
-    threads: Vec<Thread>,
-    samples: Vec<Sample>,
-    marks: Vec<Mark>,
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> io::Result<()> {
-        self.requests.push(row.clone());
-        Ok(())
-    }
-    fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        self.bios.push(row.clone());
-        Ok(())
-    }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        self.links.push(*row);
-        Ok(())
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.calls.push(row.clone());
-        Ok(())
-    }
-    fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        self.statements.push(row.clone());
-        Ok(())
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.waits.push(row.clone());
-        Ok(())
-    }
-    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        self.blocked_counts.push(*row);
-        Ok(())
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        self.files.push(row.clone());
-        Ok(())
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        self.threads.push(row.clone());
-        Ok(())
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.samples.push(row.clone());
-        Ok(())
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.marks.push(row.clone());
-        Ok(())
-    }
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.diagnostics.push(row.clone());
-        Ok(())
-    }
-    ignore_rows!(began, settled);
-}
-
-impl Rows {
-    fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
-        self.requests.iter().try_for_each(|row| sink.request(row))?;
-        self.bios.iter().try_for_each(|row| sink.bio(row))?;
-        self.links.iter().try_for_each(|row| sink.link(row))?;
-        self.calls.iter().try_for_each(|row| sink.call(row))?;
-        self.statements.iter().try_for_each(|row| sink.statement(row))?;
-        self.waits.iter().try_for_each(|row| sink.wait(row))?;
-        self.blocked_counts.iter().try_for_each(|row| sink.blocked_count(row))?;
-        self.files.iter().try_for_each(|row| sink.file(row))?;
-        self.threads.iter().try_for_each(|row| sink.thread(row))?;
-        self.samples.iter().try_for_each(|row| sink.sample(row))?;
-        self.marks.iter().try_for_each(|row| sink.mark(row))?;
-        self.diagnostics.iter().try_for_each(|row| sink.diagnostic(row))
-    }
-}
 
 fn time() -> impl Strategy<Value = Timestamp> {
     any::<u64>().prop_map(Timestamp)
@@ -312,8 +227,8 @@ prop_compose! {
         samples in some(sample()),
         marks in some(mark()),
         diagnostics in some(diagnostic()),
-    ) -> Rows {
-        Rows { requests, bios, links, calls, statements, waits, blocked_counts, files, threads, samples, marks, diagnostics }
+    ) -> CollectedRows {
+        CollectedRows { requests, bios, links, calls, statements, waits, blocked_counts, files, threads, samples, marks, diagnostics }
     }
 }
 
@@ -331,7 +246,7 @@ proptest! {
         let recording = Recording::open(&dir).unwrap();
         prop_assert_eq!(recording.meta(), &meta);
         prop_assert_eq!(recording.rows(Table::Links), rows.links.len() as u64);
-        let mut read = Rows::default();
+        let mut read = CollectedRows::default();
         recording.replay(&mut read, Tables::ALL).unwrap();
         rows.requests.sort_by(Request::order);
         rows.bios.sort_by_key(|row| (row.queued, row.bio_id));
@@ -385,20 +300,9 @@ fn a_replay_is_the_direct_way() {
             self.0.push((false, row.bio_id));
             Ok(())
         }
-        ignore_rows!(
-            began,
-            link,
-            call,
-            statement,
-            wait,
-            blocked_count,
-            file,
-            thread,
-            sample,
-            mark,
-            diagnostic,
-            settled
-        );
+        ignore_rows! {
+            began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+        }
         fn wants_bios(&self) -> bool {
             !self.1
         }

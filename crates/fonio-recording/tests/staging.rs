@@ -197,7 +197,7 @@ fn a_failure_at_the_very_end_leaves_nothing() {
 fn two_writers_of_one_name_never_share_a_directory() {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
-    let options = WriterOptions { beside_if_taken: true, ..WriterOptions::default() };
+    let options = WriterOptions { other_name_if_taken: true, ..WriterOptions::default() };
     fs::write(place.path().join("run-2"), "somebody's file").unwrap();
     let at_once = std::sync::Barrier::new(4);
     let mut finished: Vec<_> = std::thread::scope(|scope| {

@@ -181,7 +181,7 @@ pub struct Term {
 }
 
 /// A chart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// Stable name, unique in the document.
     pub id: String,
@@ -204,9 +204,10 @@ pub struct Chart {
 }
 
 /// The kind of a chart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plot {
     /// A line for each series.
+    #[default]
     Line,
     /// Stacked areas.
     StackedArea,
@@ -427,6 +428,12 @@ impl Fact {
     /// The same value, with an explanation.
     pub fn note(self, note: impl Into<String>) -> Fact {
         Fact { note: note.into(), ..self }
+    }
+}
+
+impl Default for Axis {
+    fn default() -> Axis {
+        Axis::linear("", Unit::Number)
     }
 }
 

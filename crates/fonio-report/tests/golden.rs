@@ -6,7 +6,7 @@ use fonio_report::{Document, TerminalStyle};
 use crate::sample;
 
 fn document() -> Document {
-    Document::from_analysis(&sample::analysis(100_000, 500), &sample::meta())
+    Document::from_analysis(&sample::analysis(500), &sample::meta())
 }
 
 fn terminal(document: &Document, style: TerminalStyle) -> String {

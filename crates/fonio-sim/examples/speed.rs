@@ -1,127 +1,66 @@
-//! Measures how fast devices are simulated: millions of 4 KiB requests a second on one core, and the memory
-//! used.
+//! Measures for `cargo xtask bench devices ROUNDS` how fast devices are simulated, on one core. Each round prints a line for each
+//! case: its name and its values, separated by tabs; `-` stands for a missing value.
 //!
 //! All cases run in the same process, one after the other; the memory is the process's maximum so far.
 
 use std::time::Instant;
 
 use fonio_core::{ByteCount, Op, Timestamp};
-use fonio_sim::device::Device;
 use fonio_sim::measure::{Job, Order, run, write_in_order};
 use fonio_sim::profile::Profile;
 
 const REQUESTS: u64 = 1_000_000;
+const CAPACITY: ByteCount = ByteCount(16_000_000_000);
+const GIB: ByteCount = ByteCount(1 << 30);
 
-struct Case {
-    name: &'static str,
-    profile: &'static str,
-    op: Op,
-    order: Order,
-    range_bytes: u64,
-    /// Random writes over the full range before the clock starts, as multiples of it.
-    overwritten: u64,
-    depth: u32,
-}
+/// A case: its name, the profile, the jobs' operation, order, range and depth.
+type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
-const GIB: u64 = 1 << 30;
-
-const CASES: &[Case] = &[
-    Case {
-        name: "page map, 16 GB, collecting, depth 1",
-        profile: "emmc51",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: 0,
-        overwritten: 1,
-        depth: 1,
-    },
-    Case {
-        name: "page map, 16 GB, collecting, depth 32",
-        profile: "emmc51",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: 0,
-        overwritten: 1,
-        depth: 32,
-    },
-    Case {
-        name: "page map, 1 GiB, not collecting, depth 1",
-        profile: "emmc51",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
-    Case {
-        name: "page map, sequential reads, depth 1",
-        profile: "emmc51",
-        op: Op::Read,
-        order: Order::Sequential,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
-    Case {
-        name: "BAST, merging, depth 1",
-        profile: "kingston",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
-    Case {
-        name: "FAST, merging, depth 1",
-        profile: "ridata",
-        op: Op::Write,
-        order: Order::Random,
-        range_bytes: GIB,
-        overwritten: 0,
-        depth: 1,
-    },
+/// A device whose complete range is used is overwritten once before the clock starts, so that it collects garbage.
+const CASES: [Case; 6] = [
+    ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
+    ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),
+    ("page map, 1 GiB, not collecting", "emmc51", Op::Write, Order::Random, GIB, 1),
+    ("page map, sequential reads", "emmc51", Op::Read, Order::Sequential, GIB, 1),
+    ("BAST, merging", "kingston", Op::Write, Order::Random, GIB, 1),
+    ("FAST, merging", "ridata", Op::Write, Order::Random, GIB, 1),
 ];
 
 fn main() {
-    for case in CASES {
-        let profile = Profile::shipped(case.profile).expect("the case names a shipped profile");
-        let capacity = ByteCount(16_000_000_000);
-        let mut device = profile.device(Some(capacity), 1).expect("a shipped profile gives a device");
-        let range = if case.range_bytes == 0 { capacity.0 } else { case.range_bytes };
-        let mut now = write_in_order(device.as_mut(), ByteCount(range), Timestamp(0));
-        let job = Job {
-            op: case.op,
-            order: case.order,
-            start: ByteCount(0),
-            range: ByteCount(range),
-            request: ByteCount(4096),
-            count: REQUESTS,
-            depth: case.depth,
-        };
-        let settle = Job { count: case.overwritten * range / 4096, ..job };
-        (_, now) = run(device.as_mut(), &[settle], now, 2);
-        device.reset_counters();
-        let began = Instant::now();
-        let (measured, _) = run(device.as_mut(), &[job], now, 3);
-        let seconds = began.elapsed().as_secs_f64();
-        report(case.name, seconds, device.as_ref(), measured[0].mb_s());
+    let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
+    for _ in 0..rounds {
+        CASES.into_iter().for_each(measure);
     }
 }
 
-fn report(name: &str, seconds: f64, device: &dyn Device, mb_s: f64) {
+fn measure((name, profile, op, order, range, depth): Case) {
+    let profile = Profile::shipped(profile).expect("the case names a shipped profile");
+    let mut device = profile.device(Some(CAPACITY), 1).expect("a shipped profile gives a device");
+    let mut now = write_in_order(device.as_mut(), range, Timestamp(0));
+    let job = Job { op, order, start: ByteCount(0), range, request: ByteCount(4096), count: REQUESTS, depth };
+    if range == CAPACITY {
+        (_, now) = run(device.as_mut(), &[Job { count: range.0 / 4096, ..job }], now, 2);
+    }
+    device.reset_counters();
+    let began = Instant::now();
+    let (measured, _) = run(device.as_mut(), &[job], now, 3);
+    let seconds = began.elapsed().as_secs_f64();
     let counters = device.counters();
     let written = counters.host_written.0;
-    let amplification = if written == 0 { 0.0 } else { counters.programmed.0 as f64 / written as f64 };
+    let amplification = (written > 0).then(|| counters.programmed.0 as f64 / written as f64);
+    let or_dash = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
     println!(
-        "{name}: {:.2} M requests/s, write amplification {amplification:.2}, {mb_s:.2} MB/s in virtual time, peak {} MiB",
+        "{name}\t{}\t{}\t{}\t{}",
         REQUESTS as f64 / seconds / 1e6,
-        peak_mib().map_or("unknown".to_owned(), |mib| mib.to_string()),
+        or_dash(amplification),
+        measured[0].mb_s(),
+        or_dash(peak_mib())
     );
 }
 
 /// The peak memory of this process, from the kernel's `VmHWM`.
-fn peak_mib() -> Option<u64> {
+fn peak_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? / 1024)
+    Some(line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()? / 1024.0)
 }

@@ -53,24 +53,11 @@ const ROUNDS_MAX: u32 = 40;
 ///
 /// If a key is unknown or not in the profile, or the profile gives no device.
 pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>), ProfileError> {
-    fit_as(profile, targets, Source::Fitted)
-}
-
-/// Works as [`fit`], for numbers that were measured on a device.
-///
-/// The same as those of [`fit`].
-///
-/// As [`fit`].
-pub fn fit_as(
-    profile: &Profile,
-    targets: &[Target],
-    source: Source,
-) -> Result<(Profile, Vec<Met>), ProfileError> {
     let mut fitted = profile.clone();
     for _ in 0..ROUNDS_MAX {
         let mut worst = 0.0f64;
         for target in targets {
-            worst = worst.max(step(&mut fitted, target, source)?);
+            worst = worst.max(step(&mut fitted, target)?);
         }
         if worst <= ERROR_MAX {
             break;
@@ -87,10 +74,11 @@ pub fn fit_as(
 }
 
 /// Moves one key by one step; returns the relative error before it.
-fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, ProfileError> {
+fn step(profile: &mut Profile, target: &Target) -> Result<f64, ProfileError> {
     let key = schema::find(target.key);
     let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));
-    profile.set(target.key, now, source, &target.to)?;
+    let set = |profile: &mut Profile, number| profile.set(target.key, number, Source::Fitted, &target.to);
+    set(profile, now)?;
     // Times add up, rates do not; therefore, the slope is nearly constant.
     let cost = |number: f64| match target.protocol.gives {
         Gives::Throughput | Gives::Iops | Gives::Speedup(_) => 1.0 / number,
@@ -104,7 +92,7 @@ fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, P
     }
     let key = key.expect("setting it would have failed");
     let probe = (now + (now / 50).max(Nanos(1_000).0)).min(key.max);
-    profile.set(target.key, probe, source, &target.to)?;
+    set(profile, probe)?;
     let there = cost(target.protocol.run(profile)?);
     let slope = (there - here) / (probe - now).max(1) as f64;
     let next = if slope == 0.0 { now as f64 } else { now as f64 + (wanted - here) / slope };
@@ -113,6 +101,6 @@ fn step(profile: &mut Profile, target: &Target, source: Source) -> Result<f64, P
     let ceiling = (now as f64 * 2.0).max(200_000.0);
     let lowest = if floor < 2_000.0 { 0.0 } else { floor };
     let next = next.clamp(lowest, ceiling).clamp(key.min as f64, key.max as f64);
-    profile.set(target.key, next as u64, source, &target.to)?;
+    set(profile, next as u64)?;
     Ok(error)
 }

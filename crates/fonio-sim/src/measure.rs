@@ -177,11 +177,8 @@ pub enum Gives {
     Iops,
     /// Microseconds, total time over the number of requests.
     Response,
-    /// The response time of this many processes during as many of the other op, relative to one process
-    /// alone.
-    SlowdownBy(Op, u32),
     /// The response time during a process of the other op, in microseconds.
-    ResponseBeside(Op),
+    ResponseDuring(Op),
     /// The time of this many processes one after the other, over the time of all of them at once.
     Speedup(u32),
 }
@@ -282,9 +279,11 @@ impl Protocol {
                 }
                 serial as f64 / alone(processes)?.span.0 as f64
             }
-            Gives::ResponseBeside(other) => self.beside(make()?.as_mut(), other, 1),
-            Gives::SlowdownBy(other, processes) => {
-                self.beside(make()?.as_mut(), other, processes) / alone(1)?.micros_each()
+            Gives::ResponseDuring(other) => {
+                // Twice the count, as in the study, is certainly enough; a slower process needs no more.
+                let factor = if other == Op::Write { 2 } else { 16 };
+                let jobs = [self.job(self.op, 0, self.count), self.job(other, 1, self.count * factor)];
+                self.run_jobs(make()?.as_mut(), &jobs).0[0].micros_each()
             }
         })
     }
@@ -303,19 +302,6 @@ impl Protocol {
             count,
             depth: self.depth,
         }
-    }
-
-    /// The mean response time in microseconds of `processes` processes, each on a file of its own, while the
-    /// same number of processes of the other op run; these run for longer.
-    fn beside(&self, device: &mut dyn Device, other: Op, processes: u32) -> f64 {
-        // Twice the count, as in the study, is certainly enough; a slower process needs no more.
-        let factor = if other == Op::Write { 2 } else { 16 };
-        let count = u64::from(processes);
-        let own = (0..count).map(|index| self.job(self.op, index, self.count));
-        let others = (count..2 * count).map(|index| self.job(other, index, self.count * factor));
-        let jobs: Vec<Job> = own.chain(others).collect();
-        let (results, _) = self.run_jobs(device, &jobs);
-        results[..processes as usize].iter().map(Measured::micros_each).sum::<f64>() / f64::from(processes)
     }
 
     fn run_jobs(&self, device: &mut dyn Device, jobs: &[Job]) -> (Vec<Measured>, Timestamp) {

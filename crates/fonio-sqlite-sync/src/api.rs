@@ -99,10 +99,10 @@ impl Api {
         unsafe { (self.vfs_find)(ptr::null()) }
     }
 
-    /// Makes SQLite call [`crate::ordered::opened`] whenever a connection has been opened. Does nothing the second time.
-    pub fn call_when_opened(&self, called: crate::ordered::Opened) -> c_int {
+    /// Makes SQLite call `called` whenever a connection has been opened. Does nothing the second time.
+    pub fn call_when_opened(&self, called: Opened) -> c_int {
         // SAFETY: SQLite calls it as an entry point of an extension, whose type it has.
-        unsafe { (self.auto_extension)(transmute::<crate::ordered::Opened, unsafe extern "C" fn()>(called)) }
+        unsafe { (self.auto_extension)(transmute::<Opened, unsafe extern "C" fn()>(called)) }
     }
 
     /// Runs SQL; returns SQLite's code, and the first column of the last row.

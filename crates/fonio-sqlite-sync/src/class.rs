@@ -5,8 +5,8 @@ use std::path::Path;
 
 use fonio_sync_policy::{Boots, Cache, Class, PolicyError, State, network_filesystem};
 
-use crate::learn::Seen;
 use crate::open_databases::Treatment;
+use crate::seen::Seen;
 use crate::sqlite::*;
 use crate::world::World;
 

@@ -10,11 +10,12 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::learn::Part;
+use crate::guarded;
+use crate::open_databases::Treatment;
+use crate::seen::{Part, Seen};
 use crate::sqlite::*;
 use crate::wal::Wal;
 use crate::world::World;
-use crate::{cache, guarded, learn, ordered};
 
 /// The role of a file for this library.
 pub enum Role {
@@ -30,7 +31,7 @@ pub enum Role {
     /// Its write-ahead log.
     Wal(Arc<Wal>),
     /// A file whose syncs are counted.
-    Watched(Part, Arc<learn::Seen>),
+    Watched(Part, Arc<Seen>),
 }
 
 /// The functions of a file, some of them replaced, and this library's data.
@@ -46,30 +47,24 @@ pub struct Hooked {
 }
 
 impl Hooked {
-    /// Replaces functions of an open file. If it is the main file of a database, that was counted as open, and closing it counts it
-    /// as closed.
+    /// Replaces functions of an open file: `xClose`, and those that `replace` replaces for the role. If it is the main file of a
+    /// database, that was counted as open, and closing it counts it as closed.
     ///
     /// # Safety
     ///
     /// `file` was opened by a VFS, is not hooked yet, and no other thread uses it.
-    pub unsafe fn put(file: *mut sqlite3_file, role: Role, counted: Option<PathBuf>) {
+    pub unsafe fn put(
+        file: *mut sqlite3_file,
+        role: Role,
+        counted: Option<PathBuf>,
+        replace: fn(&mut sqlite3_io_methods, &Role),
+    ) {
         // SAFETY: the VFS has opened it, so it has a table.
         let original = unsafe { (*file).methods };
         // SAFETY: the table has at least the functions of its version.
         let mut methods = unsafe { copy(original) };
         methods.close = Some(close);
-        match &role {
-            Role::Unsynced => methods.sync = Some(cache::sync),
-            Role::Ordered { .. } => methods.file_control = Some(ordered::file_control),
-            Role::Wal(_) => {
-                methods.write = Some(ordered::write);
-                methods.sync = Some(ordered::sync);
-            }
-            Role::Watched(..) => {
-                methods.write = Some(learn::write);
-                methods.sync = Some(learn::sync);
-            }
-        }
+        replace(&mut methods, &role);
         let hooked = Box::into_raw(Box::new(Hooked { methods, original, role, counted }));
         // SAFETY: `methods` is the first field, and `close` frees it together with the rest.
         unsafe { (*file).methods = hooked.cast() };
@@ -147,7 +142,10 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let hooked = unsafe { Box::from_raw((*file).methods.cast_mut().cast::<Hooked>()) };
     let before = guarded(
         || match &hooked.role {
-            Role::Wal(wal) => wal.finish(),
+            Role::Wal(wal) => {
+                World::get().syncer.remove(wal);
+                wal.finish()
+            }
             _ => SQLITE_OK,
         },
         || SQLITE_IOERR_FSYNC,
@@ -165,7 +163,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
                 if matches!(hooked.role, Role::Ordered { .. }) {
                     world.syncer.leave();
                 }
-                if let Some(crate::open_databases::Treatment::Watched(seen)) = last {
+                if let Some(Treatment::Watched(seen)) = last {
                     seen.suggest(database);
                 }
             }

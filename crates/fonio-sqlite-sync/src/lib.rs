@@ -24,17 +24,18 @@
 //!   use, nor the shared memory of its write-ahead log.
 
 mod api;
-mod cache;
 mod class;
 pub mod extension;
 mod file;
 pub mod fsync;
-mod learn;
 mod library;
 mod open_databases;
 mod ordered;
+mod patched;
 pub mod preload;
+mod replaced;
 mod say;
+mod seen;
 mod sqlite;
 mod syncer;
 mod vfs;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::learn::Seen;
+use crate::seen::Seen;
 
 /// How a database is treated.
 #[derive(Clone)]

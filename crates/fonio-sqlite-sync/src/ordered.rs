@@ -12,16 +12,14 @@ use crate::api::Api;
 use crate::file::{Hooked, Role};
 use crate::guarded;
 use crate::sqlite::*;
-
-/// An entry point of an extension: the connection, a place for a message, and SQLite's functions.
-pub type Opened = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
+use crate::world::World;
 
 /// SQLite calls it after a connection has been opened, before the program gets the connection.
 pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines: *const c_void) -> c_int {
     guarded(
         || {
             // SAFETY: SQLite passes its functions; a build that loads no extensions passes null.
-            let api = unsafe { Api::of_extension(routines) }.or_else(crate::vfs::only_api);
+            let api = unsafe { Api::of_extension(routines) }.or_else(crate::patched::only_api);
             if let Some(api) = api {
                 // SAFETY: the program does not have the connection yet.
                 unsafe { relax(&api, db) };
@@ -156,7 +154,9 @@ pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, byt
     let code = unsafe { hooked.write_really(file, from, bytes, at) };
     guarded(
         || {
-            wal.wrote();
+            if wal.wrote() {
+                World::get().syncer.wake();
+            }
             code
         },
         || SQLITE_IOERR_FSYNC,

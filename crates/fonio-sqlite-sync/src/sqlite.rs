@@ -62,6 +62,9 @@ pub struct sqlite3_io_methods {
     pub unfetch: Any,
 }
 
+/// An entry point of an extension: the connection, a place for a message, and SQLite's functions.
+pub type Opened = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
+
 pub type Open =
     unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, *mut sqlite3_file, c_int, *mut c_int) -> c_int;
 pub type Delete = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;

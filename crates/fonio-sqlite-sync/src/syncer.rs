@@ -7,7 +7,6 @@ use std::thread::Builder;
 use std::time::Instant;
 
 use crate::wal::Wal;
-use crate::world::World;
 
 #[derive(Default)]
 pub struct Syncer {
@@ -29,10 +28,10 @@ impl Syncer {
     }
 
     /// Adds a database, and starts the thread if it does not run.
-    pub fn enter(&self) -> std::io::Result<()> {
+    pub fn enter(&'static self) -> std::io::Result<()> {
         let mut state = self.state();
         if !state.runs {
-            start()?;
+            self.start()?;
             state.runs = true;
         }
         state.users += 1;
@@ -97,19 +96,18 @@ impl Syncer {
         }
         state.runs = false;
     }
-}
 
-/// Starts the thread with all signals blocked: they are for the program's own threads.
-fn start() -> std::io::Result<()> {
-    let world = World::get();
-    // SAFETY: the sets are filled before they are read, and the mask is restored.
-    unsafe {
-        let mut all = std::mem::zeroed::<libc::sigset_t>();
-        let mut before = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = Builder::new().name("fonio-sync".to_owned()).spawn(|| world.syncer.run());
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        started.map(drop)
+    /// Starts the thread with all signals blocked: they are for the program's own threads.
+    fn start(&'static self) -> std::io::Result<()> {
+        // SAFETY: the sets are filled before they are read, and the mask is restored.
+        unsafe {
+            let mut all = std::mem::zeroed::<libc::sigset_t>();
+            let mut before = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            let started = Builder::new().name("fonio-sync".to_owned()).spawn(|| self.run());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+            started.map(drop)
+        }
     }
 }

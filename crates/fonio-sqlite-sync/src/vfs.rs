@@ -9,41 +9,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::api::Api;
 use crate::class::{self, Decision};
 use crate::file::{Hooked, Role};
 use crate::guarded;
-use crate::learn::Part;
 use crate::open_databases::Treatment;
+use crate::patched::{PATCHED, Patched, patched};
+use crate::replaced::replace;
+use crate::seen::Part;
 use crate::sqlite::*;
 use crate::wal::Wal;
 use crate::world::World;
-
-/// A VFS whose functions were replaced.
-struct Patched {
-    /// The address of the VFS.
-    vfs: usize,
-    open: Open,
-    delete: Delete,
-    api: Api,
-}
-
-/// Each SQLite has four, and a program seldom has two of them. The table is never changed, only filled, so that files are opened
-/// without a lock.
-static PATCHED: [OnceLock<Patched>; 64] = [const { OnceLock::new() }; 64];
-
-fn patched(vfs: *mut sqlite3_vfs) -> Option<&'static Patched> {
-    PATCHED.iter().map_while(OnceLock::get).find(|patched| patched.vfs == vfs.addr())
-}
-
-/// The functions of the only SQLite that the library works on; `None` if there are several.
-pub fn only_api() -> Option<Api> {
-    let mut all = PATCHED.iter().map_while(OnceLock::get);
-    let first = all.next()?.api;
-    all.all(|other| other.api.is_of_same_sqlite(&first)).then_some(first)
-}
 
 /// Replaces functions of the VFSes of this SQLite, unless that was done before. Initializes SQLite.
 pub fn attach(api: &Api) {
@@ -176,7 +154,7 @@ unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: 
         }
     };
     // SAFETY: the caller vouches for `file`.
-    unsafe { Hooked::put(file, role, Some(path.to_owned())) };
+    unsafe { Hooked::put(file, role, Some(path.to_owned()), replace) };
 }
 
 /// Replaces functions of a log or a journal. False if the file must not be used.
@@ -185,17 +163,23 @@ unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatme
         Treatment::Unsynced => Role::Unsynced,
         Treatment::Watched(seen) => Role::Watched(if is_log { Part::Log } else { Part::Journal }, seen),
         Treatment::Ordered { .. } if !is_log => return true,
-        Treatment::Ordered { window, .. } => match Wal::new(path, window) {
-            Ok(wal) => Role::Wal(wal),
-            Err(error) => {
-                let shown = path.display();
-                World::get().said.once(&format!("cannot open {shown} to sync it: {error}"));
-                return false;
+        Treatment::Ordered { window, .. } => {
+            match Wal::new(path, window, |said| World::get().said.once(said)) {
+                Ok(wal) => {
+                    let wal = Arc::new(wal);
+                    World::get().syncer.add(&wal);
+                    Role::Wal(wal)
+                }
+                Err(error) => {
+                    let shown = path.display();
+                    World::get().said.once(&format!("cannot open {shown} to sync it: {error}"));
+                    return false;
+                }
             }
-        },
+        }
     };
     // SAFETY: the caller vouches for `file`.
-    unsafe { Hooked::put(file, role, None) };
+    unsafe { Hooked::put(file, role, None, replace) };
     true
 }
 

@@ -7,17 +7,18 @@
 use std::ffi::c_int;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
-use crate::world::World;
 
 pub struct Wal {
     /// Our own descriptor of the log. SQLite holds no locks on a log, so closing it drops none.
     file: File,
     path: PathBuf,
     window: Duration,
+    /// Prints a message.
+    say: fn(&str),
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -39,17 +40,16 @@ impl State {
 }
 
 impl Wal {
-    /// The log in this file, which is open.
-    pub fn new(path: &Path, window: Duration) -> std::io::Result<Arc<Wal>> {
-        let wal = Arc::new(Wal {
+    /// The log in this file, which is open. `say` prints a message.
+    pub fn new(path: &Path, window: Duration, say: fn(&str)) -> std::io::Result<Wal> {
+        Ok(Wal {
             file: File::open(path)?,
             path: path.to_owned(),
             window,
+            say,
             state: Mutex::default(),
             changed: Condvar::new(),
-        });
-        World::get().syncer.add(&wal);
-        Ok(wal)
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,17 +86,14 @@ impl Wal {
         }
     }
 
-    /// Notes a write that has happened.
-    pub fn wrote(&self) {
+    /// Notes a write that has happened. Returns whether it is the first one since the last sync.
+    pub fn wrote(&self) -> bool {
         let mut state = self.state();
         let is_first = state.dirty_since.is_none();
         if is_first {
             state.dirty_since = Some(Instant::now());
         }
-        drop(state);
-        if is_first {
-            World::get().syncer.wake();
-        }
+        is_first
     }
 
     /// Notes that SQLite has synced everything that was written.
@@ -121,7 +118,7 @@ impl Wal {
         drop(state);
         self.changed.notify_all();
         if let Err(error) = result {
-            World::get().said.once(&format!(
+            (self.say)(&format!(
                 "cannot sync {}: {}. Its commits fail from now on; close the database and open it again once that is repaired.",
                 self.path.display(),
                 std::io::Error::from(error)
@@ -130,8 +127,7 @@ impl Wal {
     }
 
     /// Syncs the rest, because the file is about to be closed.
-    pub fn finish(self: &Arc<Wal>) -> c_int {
-        World::get().syncer.remove(self);
+    pub fn finish(&self) -> c_int {
         self.sync();
         let mut state = self.state();
         while state.syncing_since.is_some() {

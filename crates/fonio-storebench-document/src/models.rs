@@ -1,5 +1,5 @@
 //! The shipped results of models of devices, with which results of devices are compared. `fonio-bench` computes them
-//! (`cargo xtask bench storebench models`). They are marked as computed, and never mixed with measured ones.
+//! (`cargo studies storebench models`). They are marked as computed, and never mixed with measured ones.
 
 use std::io::{Read, Write};
 

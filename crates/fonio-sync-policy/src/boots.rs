@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use crate::PolicyError;
+use crate::error::PolicyError;
 
 /// A number that the kernel draws at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

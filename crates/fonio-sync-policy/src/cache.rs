@@ -17,8 +17,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-use crate::boots::{replace, sync_folder};
-use crate::{Boots, COMPANIONS, PolicyError};
+use crate::boots::{Boots, replace, sync_folder};
+use crate::error::PolicyError;
+
+/// The endings that SQLite appends to a database's path for its write-ahead log, that log's index, and its
+/// rollback journal.
+pub const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// The end of a marker's name.
 pub(crate) const MARKER: &str = "-fonio-boot";

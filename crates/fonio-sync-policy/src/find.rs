@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::{Cache, Class, Policy, PolicyError, Rule};
+use crate::cache::Cache;
+use crate::error::PolicyError;
+use crate::policy::{Class, Policy, Rule};
 
 /// The databases with a marker that a rule of the class `cache` matches. Follows no symbolic links and stays on the file system of
 /// the rule's folder. A folder that cannot be read is an error in the second list; the others are searched.

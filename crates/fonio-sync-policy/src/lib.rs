@@ -15,13 +15,9 @@ mod policy;
 mod source;
 
 pub use boots::{Boots, CLEAN_BOOTS};
-pub use cache::{Cache, Removed, State};
+pub use cache::{COMPANIONS, Cache, Removed, State};
 pub use error::PolicyError;
 pub use filesystem::network_filesystem;
 pub use find::caches_below;
 pub use policy::{Class, Policy, Rule};
 pub use source::{DEFAULT, Source, VARIABLE};
-
-/// The endings that SQLite appends to a database's path for its write-ahead log, that log's index, and its
-/// rollback journal.
-pub const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use wildmatch::WildMatch;
 
-use crate::PolicyError;
+use crate::error::PolicyError;
 
 /// The window of `ordered` if the rule names none. About the interval in which an idle app writes its state; our choice.
 const WINDOW_DEFAULT_MS: u64 = 1000;

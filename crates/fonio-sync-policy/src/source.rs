@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Policy, PolicyError};
+use crate::error::PolicyError;
+use crate::policy::Policy;
 
 /// The file of the policy, unless the caller names another one.
 pub const DEFAULT: &str = "/etc/fonio/sync-policy.toml";
@@ -75,7 +76,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Class;
+    use crate::policy::Class;
 
     #[test]
     fn a_changed_file_is_read_again_and_a_wrong_one_makes_all_durable() {

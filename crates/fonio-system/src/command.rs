@@ -60,7 +60,6 @@ impl Failure {
 /// Starts `program`; `prepare` sets everything else of it, and may be called twice.
 ///
 /// # Errors
-///
 /// If the program is not found or cannot be run.
 pub fn start<A: AsRef<OsStr>>(
     program: impl AsRef<OsStr>,

@@ -26,6 +26,17 @@ impl SystemError {
     }
 }
 
+/// Joins an error and its causes into one sentence.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use std::error::Error;

@@ -19,7 +19,7 @@ pub mod state;
 mod text_server;
 
 pub use cgroups::Cgroups;
-pub use error::SystemError;
+pub use error::{SystemError, chain};
 pub use mounts::{MountPoint, MountTable};
 pub use pressure::Pressure;
 pub use process::ProcessId;

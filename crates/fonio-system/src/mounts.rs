@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::DeviceId;
 
-use crate::{SystemError, device};
+use crate::device;
+use crate::error::SystemError;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,6 @@ impl MountTable {
     /// Reads the table of this process.
     ///
     /// # Errors
-    ///
     /// [`SystemError`] if `/proc` is not mounted.
     pub fn read() -> Result<MountTable, SystemError> {
         MountTable::read_below(Path::new("/proc"))
@@ -61,7 +61,6 @@ impl MountTable {
     /// Reads the table from a procfs at another place.
     ///
     /// # Errors
-    ///
     /// [`SystemError`] if it cannot be read.
     pub fn read_below(proc: &Path) -> Result<MountTable, SystemError> {
         let path = proc.join("self/mountinfo");

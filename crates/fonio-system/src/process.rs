@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Task;
+use crate::procfs::Task;
 
 /// A process: its number and its start time. The kernel uses numbers again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,6 @@ impl ProcessId {
     /// This process.
     ///
     /// # Panics
-    ///
     /// If `/proc` is not mounted.
     pub fn own() -> ProcessId {
         ProcessId::of(std::process::id()).expect("/proc shows this process")

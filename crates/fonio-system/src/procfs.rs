@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fonio_core::ByteCount;
 
-use crate::Cgroups;
+use crate::cgroups::Cgroups;
 
 /// A process or thread, identified by its folder in procfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,6 @@ impl Task {
     /// written.
     ///
     /// # Errors
-    ///
     /// `PermissionDenied` if only root may read it; `NotFound` if the process has ended or the kernel does not count.
     pub fn written_bytes(&self) -> io::Result<ByteCount> {
         Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 pub use rustix::process::Signal;
-use signal_hook::SigId;
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 
-use crate::{Task, procfs};
+use crate::procfs;
+use crate::procfs::Task;
 
 /// The signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -22,7 +22,6 @@ pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
 ///
 /// # Errors
-///
 /// Those of the kernel.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -60,7 +59,6 @@ pub fn exit_code() -> Option<u8> {
 /// Returns a socket that becomes readable when one of the signals comes. The signals have no other effect from now on.
 ///
 /// # Errors
-///
 /// Those of the kernel.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
@@ -93,7 +91,6 @@ impl Listener {
     /// program's own handlers.
     ///
     /// # Errors
-    ///
     /// Those of the kernel.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };

@@ -47,7 +47,6 @@ fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Op
 /// Creates `dir` and its parents, for this user alone. An existing folder is not changed.
 ///
 /// # Errors
-///
 /// Those of the kernel.
 pub fn make(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)

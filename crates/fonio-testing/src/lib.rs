@@ -20,7 +20,7 @@ pub const REQUIRE: &str = "FONIO_REQUIRE";
 pub const SKIPS: &str = "FONIO_SKIPS";
 
 macro_rules! needs {
-    ($($need:ident $name:literal $sentence:literal)*) => {
+    ($($need:ident $name:literal $sentence:literal $presence:ident $(($argument:expr))?)*) => {
         /// A need of a test that a machine can lack.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need {
@@ -40,107 +40,87 @@ macro_rules! needs {
             pub fn sentence(self) -> &'static str {
                 match self { $(Need::$need => $sentence),* }
             }
+
+            fn presence(self) -> Presence {
+                match self { $(Need::$need => Presence::$presence $(($argument))?),* }
+            }
         }
     };
 }
 
 needs! {
-    Root "root" "The tests run as root, which may mount, record and make devices."
-    Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)."
-    Loop "loop" "The kernel makes loop devices (`/dev/loop-control`)."
-    Ublk "ublk" "The kernel makes ublk devices (`/dev/ublk-control`; Linux 6.5 or later)."
-    Tracefs "tracefs" "The kernel traces block I/O through tracefs instances."
-    Cgroup "cgroup" "Control groups can be made that limit processors and memory."
-    Namespace "namespace" "Network namespaces with links of a given rate can be made, and overlay mounts in a mount namespace."
-    Scheduler "scheduler" "The kernel has the I/O scheduler mq-deadline."
-    IoUring "io_uring" "The kernel serves FUSE over io_uring (Linux 6.14 or later), and lets root allow it."
-    Passthrough "passthrough" "The kernel passes FUSE files through to the files below (Linux 6.9 or later)."
-    Fanotify "fanotify" "The kernel reports opened files through fanotify."
-    Schedstat "schedstat" "The kernel counts how long a thread ran (CONFIG_SCHED_INFO)."
-    WakeUp "wake_up" "The kernel takes requests for short wake-up times (`/dev/cpu_dma_latency`)."
-    Cachestat "cachestat" "The kernel says what its page cache holds of a file (Linux 6.5 or later)."
-    Disk "disk" "The build directory is on a block device, so that its I/O can be recorded."
-    DirectIo "direct_io" "The temporary folder's file system has direct I/O."
-    InodeFlags "inode_flags" "The build directory's file system has inode flags, such as append-only."
-    Mkfs "mkfs" "The programs of e2fsprogs are installed."
-    Filesystems "filesystems" "The kernel has XFS, btrfs, F2FS, NILFS2 and VFAT, and the programs that make them are installed."
-    Sqlite3 "sqlite3" "The program sqlite3 is installed."
-    StaticSqlite "static_sqlite" "A C compiler and SQLite's static library are installed."
-    Python "python" "The program python3 is installed, with its module sqlite3."
-    Fio "fio" "The program fio is installed."
-    Blktrace "blktrace" "The programs blkparse and btt are installed."
-    Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`."
-    Qemu "qemu" "The programs qemu-io and qemu-img are installed."
-    Guests "guests" "QEMU for x86-64 is installed, and Debian's archive can be reached."
-    Node "node" "The program node is installed."
-    Npm "npm" "The program npm is installed, and its registry can be reached."
-    Clang "clang" "The programs clang-14 and llvm-strip-14 are installed."
-    Mosquitto "mosquitto" "The programs mosquitto and mosquitto_sub are installed."
-    Openssl "openssl" "The program openssl is installed."
-    Cc "cc" "A C compiler with the address sanitizer is installed."
-    Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)."
-    Uprobes "uprobes" "The kernel has uprobes (CONFIG_UPROBE_EVENTS)."
-    Postgres "postgres" "The programs of PostgreSQL 13 or later are installed."
-    Chromium "chromium" "The program chromium is installed."
-    Duckdb "duckdb" "A Python interpreter has DuckDB's package."
-    Shared "shared" "The real traces lie beside the repository."
-    PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone."
-    Long "long" "FONIO_LONG_TESTS asks for tests that take minutes."
+    Root "root" "The tests run as root, which may mount, record and make devices." Root
+    Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)." File("/dev/fuse")
+    Loop "loop" "The kernel makes loop devices (`/dev/loop-control`)." File("/dev/loop-control")
+    Ublk "ublk" "The kernel makes ublk devices (`/dev/ublk-control`; Linux 6.5 or later)." File("/dev/ublk-control")
+    Tracefs "tracefs" "The kernel traces block I/O through tracefs instances." Attempt
+    Cgroup "cgroup" "Control groups can be made that limit processors and memory." Attempt
+    Namespace "namespace" "Network namespaces with links of a given rate can be made, and overlay mounts in a mount namespace." Attempt
+    Scheduler "scheduler" "The kernel has the I/O scheduler mq-deadline." Attempt
+    IoUring "io_uring" "The kernel serves FUSE over io_uring (Linux 6.14 or later), and lets root allow it." Attempt
+    Passthrough "passthrough" "The kernel passes FUSE files through to the files below (Linux 6.9 or later)." Attempt
+    Fanotify "fanotify" "The kernel reports opened files through fanotify." Attempt
+    Schedstat "schedstat" "The kernel counts how long a thread ran (CONFIG_SCHED_INFO)." File("/proc/self/schedstat")
+    WakeUp "wake_up" "The kernel takes requests for short wake-up times (`/dev/cpu_dma_latency`)." File("/dev/cpu_dma_latency")
+    Cachestat "cachestat" "The kernel says what its page cache holds of a file (Linux 6.5 or later)." Attempt
+    Disk "disk" "The build directory is on a block device, so that its I/O can be recorded." Attempt
+    DirectIo "direct_io" "The temporary folder's file system has direct I/O." Attempt
+    InodeFlags "inode_flags" "The build directory's file system has inode flags, such as append-only." Attempt
+    Mkfs "mkfs" "The programs of e2fsprogs are installed." Programs(&["mkfs.ext3", "mkfs.ext4"])
+    Filesystems "filesystems" "The kernel has XFS, btrfs, F2FS, NILFS2 and VFAT, and the programs that make them are installed." Attempt
+    Sqlite3 "sqlite3" "The program sqlite3 is installed." Programs(&["sqlite3"])
+    StaticSqlite "static_sqlite" "A C compiler and SQLite's static library are installed." Attempt
+    Python "python" "The program python3 is installed, with its module sqlite3." Programs(&["python3"])
+    Fio "fio" "The program fio is installed." Programs(&["fio"])
+    Blktrace "blktrace" "The programs blkparse and btt are installed." Programs(&["blkparse", "btt"])
+    Fusermount "fusermount" "The program fusermount3 is installed, and users may open `/dev/fuse`." Programs(&["fusermount3"])
+    Qemu "qemu" "The programs qemu-io and qemu-img are installed." Programs(&["qemu-io", "qemu-img"])
+    Guests "guests" "QEMU for x86-64 is installed, and Debian's archive can be reached." Programs(&["qemu-system-x86_64"])
+    Node "node" "The program node is installed." Programs(&["node"])
+    Npm "npm" "The program npm is installed, and its registry can be reached." Programs(&["npm"])
+    Clang "clang" "The programs clang-14 and llvm-strip-14 are installed." Programs(&["clang-14", "llvm-strip-14"])
+    Mosquitto "mosquitto" "The programs mosquitto and mosquitto_sub are installed." Programs(&["mosquitto", "mosquitto_sub"])
+    Openssl "openssl" "The program openssl is installed." Programs(&["openssl"])
+    Cc "cc" "A C compiler with the address sanitizer is installed." Programs(&["cc"])
+    Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)." File("/sys/kernel/btf/vmlinux")
+    Uprobes "uprobes" "The kernel has uprobes (CONFIG_UPROBE_EVENTS)." File("/sys/bus/event_source/devices/uprobe/type")
+    Postgres "postgres" "The programs of PostgreSQL 13 or later are installed." Postgres
+    Chromium "chromium" "The program chromium is installed." Programs(&["chromium"])
+    Duckdb "duckdb" "A Python interpreter has DuckDB's package." Attempt
+    Shared "shared" "The real traces lie next to the repository." Attempt
+    PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone." Variable("FONIO_MOBIGEN_TRACE")
+    Long "long" "FONIO_LONG_TESTS asks for tests that take minutes." Variable("FONIO_LONG_TESTS")
+}
+
+/// The way to find out whether a machine has a need.
+enum Presence {
+    /// Only an attempt can show it: the tests call [`skip`].
+    Attempt,
+    Root,
+    File(&'static str),
+    Programs(&'static [&'static str]),
+    Postgres,
+    /// An environment variable is set.
+    Variable(&'static str),
 }
 
 impl Need {
-    /// Returns a sentence on the missing need; `None` if it is present. Needs that only an attempt can show,
-    /// such as a control group, are never missing here: their tests call [`skip`].
+    /// Returns a sentence on the missing need; `None` if it is present, or only an attempt can show it.
     fn missing(self) -> Option<String> {
-        let file = |path: &str| (!Path::new(path).exists()).then(|| format!("there is no {path}"));
-        let programs = |names: &[&str]| {
-            names.iter().find(|name| !is_installed(name)).map(|name| format!("{name} is not installed"))
-        };
-        let variable = |name: &str| std::env::var_os(name).is_none().then(|| format!("{name} is not set"));
-        match self {
-            Need::Root => (!is_root()).then(|| "the tests do not run as root".to_owned()),
-            Need::Fuse => file("/dev/fuse"),
-            Need::Loop => file("/dev/loop-control"),
-            Need::Ublk => file("/dev/ublk-control"),
-            Need::Schedstat => file("/proc/self/schedstat"),
-            Need::WakeUp => file("/dev/cpu_dma_latency"),
-            Need::Mkfs => programs(&["mkfs.ext3", "mkfs.ext4"]),
-            Need::Sqlite3 => programs(&["sqlite3"]),
-            Need::Python => programs(&["python3"]),
-            Need::Fio => programs(&["fio"]),
-            Need::Blktrace => programs(&["blkparse", "btt"]),
-            Need::Fusermount => programs(&["fusermount3"]),
-            Need::Qemu => programs(&["qemu-io", "qemu-img"]),
-            Need::Guests => programs(&["qemu-system-x86_64"]),
-            Need::Node => programs(&["node"]),
-            Need::Npm => programs(&["npm"]),
-            Need::Clang => programs(&["clang-14", "llvm-strip-14"]),
-            Need::Mosquitto => programs(&["mosquitto", "mosquitto_sub"]),
-            Need::Openssl => programs(&["openssl"]),
-            Need::Cc => programs(&["cc"]),
-            Need::Postgres => {
+        match self.presence() {
+            Presence::Attempt => None,
+            Presence::Root => (!is_root()).then(|| "the tests do not run as root".to_owned()),
+            Presence::File(path) => (!Path::new(path).exists()).then(|| format!("there is no {path}")),
+            Presence::Programs(names) => {
+                let missing = names.iter().find(|name| find_program(name).is_none());
+                missing.map(|name| format!("{name} is not installed"))
+            }
+            Presence::Postgres => {
                 postgres_programs().is_none().then(|| "PostgreSQL's server is not installed".to_owned())
             }
-            Need::Chromium => programs(&["chromium"]),
-            Need::Bpf => file("/sys/kernel/btf/vmlinux"),
-            Need::Uprobes => file("/sys/bus/event_source/devices/uprobe/type"),
-            Need::PhoneTrace => variable("FONIO_MOBIGEN_TRACE"),
-            Need::Long => variable("FONIO_LONG_TESTS"),
-            Need::Tracefs
-            | Need::Cgroup
-            | Need::Namespace
-            | Need::Scheduler
-            | Need::IoUring
-            | Need::Passthrough
-            | Need::Fanotify
-            | Need::Cachestat
-            | Need::Disk
-            | Need::DirectIo
-            | Need::InodeFlags
-            | Need::Filesystems
-            | Need::StaticSqlite
-            | Need::Duckdb
-            | Need::Shared => None,
+            Presence::Variable(name) => {
+                std::env::var_os(name).is_none().then(|| format!("{name} is not set"))
+            }
         }
     }
 }
@@ -273,10 +253,6 @@ pub fn postgres_programs() -> Option<PathBuf> {
     let version = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
     let folders = versions.filter_map(|entry| Some((version(&entry.path())?, entry.path().join("bin"))));
     folders.filter(|(_, folder)| folder.join("initdb").is_file()).max().map(|(_, folder)| folder)
-}
-
-fn is_installed(program: &str) -> bool {
-    find_program(program).is_some()
 }
 
 fn is_root() -> bool {

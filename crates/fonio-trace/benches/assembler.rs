@@ -37,20 +37,9 @@ impl RowSink for Sum {
         self.sum = self.sum.wrapping_add(row.queued.0);
         Ok(())
     }
-    ignore_rows!(
-        began,
-        link,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
+    ignore_rows! {
+        began, link, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic, settled
+    }
     fn wants_bios(&self) -> bool {
         self.bios
     }
@@ -71,9 +60,6 @@ fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
     let mut push = |kind, sector, sectors, op, events: &mut Vec<BlockEvent>| {
         time += 500;
         events.push(BlockEvent {
-            time: Timestamp(time),
-            kind,
-            device: DeviceId::new(8, 0),
             sector: Sector(sector),
             bytes: ByteCount::from_sectors(sectors),
             op,
@@ -81,8 +67,7 @@ fn batches(depth: usize, shape: Shape) -> Vec<Batch> {
             flags_known: Flags::KNOWN_FROM_RWBS,
             cpu: Some(1),
             tid: Some(1000),
-            ioprio: None,
-            error: None,
+            ..BlockEvent::new(Timestamp(time), kind, DeviceId::new(8, 0))
         });
     };
     for _ in 0..IOS {

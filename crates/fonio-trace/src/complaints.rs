@@ -10,7 +10,7 @@ const PLACES: u64 = 3;
 
 /// A place in an input.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place<'a> {
+pub(crate) struct InputPlace<'a> {
     /// The input's name; empty if the place is not in a single input.
     pub file: &'a str,
     /// Record or line, from 1.
@@ -41,7 +41,7 @@ impl Complaints {
         &mut self,
         severity: Severity,
         code: &'static str,
-        place: Place<'_>,
+        place: InputPlace<'_>,
         message: impl FnOnce() -> String,
     ) {
         let merged = match self.by_code.entry((code, place.file.to_owned())) {
@@ -100,7 +100,7 @@ mod tests {
     fn repetitions_are_merged_into_one() {
         let mut complaints = Complaints::default();
         for record in 1..=10 {
-            let place = Place { file: "a", record: Some(record), offset: None };
+            let place = InputPlace { file: "a", record: Some(record), offset: None };
             complaints.add(Severity::Warning, "bad-magic", place, || "No magic.".to_owned());
         }
         complaints.finish();

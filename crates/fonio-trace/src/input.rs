@@ -1,6 +1,6 @@
 //! An input of a reader: its bytes and its name.
 
-use std::io::Read;
+use std::io::{Cursor, Read};
 
 /// A stream of bytes with its name for diagnostics.
 pub struct Input {
@@ -8,4 +8,11 @@ pub struct Input {
     pub name: String,
     /// The bytes.
     pub bytes: Box<dyn Read + Send>,
+}
+
+impl Input {
+    /// Bytes in memory.
+    pub fn of(name: &str, bytes: impl Into<Vec<u8>>) -> Input {
+        Input { name: name.to_owned(), bytes: Box::new(Cursor::new(bytes.into())) }
+    }
 }

@@ -5,46 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
-use fonio_core::{Bio, Link, Op, Request, RowSink, ignore_rows};
+use fonio_core::{CollectedRows, Op, Request};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
-
-#[derive(Default)]
-struct Rows {
-    requests: Vec<Request>,
-    bios: usize,
-    links: usize,
-}
-
-impl RowSink for Rows {
-    fn request(&mut self, row: &Request) -> std::io::Result<()> {
-        self.requests.push(row.clone());
-        Ok(())
-    }
-    fn bio(&mut self, _: &Bio) -> std::io::Result<()> {
-        self.bios += 1;
-        Ok(())
-    }
-    fn link(&mut self, _: &Link) -> std::io::Result<()> {
-        self.links += 1;
-        Ok(())
-    }
-    ignore_rows!(
-        began,
-        call,
-        statement,
-        wait,
-        blocked_count,
-        file,
-        thread,
-        sample,
-        mark,
-        diagnostic,
-        settled
-    );
-}
 
 /// Median and maximum, in microseconds.
 fn spread(mut values: Vec<u64>) -> String {
@@ -67,9 +32,9 @@ fn check(path: &Path, expected: Expect) {
     };
     let input = Input { name: path.display().to_string(), bytes: Box::new(file) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("the format is known");
-    let mut rows = Rows::default();
+    let mut rows = CollectedRows::default();
     let meta = assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("the file can be read");
-    let mut text = format!("{} bios, {} links\n", rows.bios, rows.links);
+    let mut text = format!("{} bios, {} links\n", rows.bios.len(), rows.links.len());
     text += "device op: requests, complete; queue us: median max; service us: median max\n";
     for device in &meta.devices {
         for op in Op::ALL {
@@ -110,7 +75,7 @@ fn partition_reads_one_by_one() {
 }
 
 #[test]
-fn sqlite_commits_on_ext4_beside_other_jobs() {
+fn sqlite_commits_on_ext4_during_other_jobs() {
     let path: PathBuf =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/ftrace-6.18-block.txt");
     check(
@@ -137,10 +102,8 @@ fn sqlite_commits_on_ext4_beside_other_jobs() {
 fn requests_handed_over_are_the_same_without_requeues() {
     const TRACE: &str = include_str!("data/handed-over-6.18.txt");
     let read = |text: String| {
-        let bytes = Box::new(std::io::Cursor::new(text.into_bytes()));
-        let mut reader =
-            open(vec![Input { name: "x".into(), bytes }], &ReadOptions::default()).expect("it is ftrace");
-        let mut rows = Rows::default();
+        let mut reader = open(vec![Input::of("x", text)], &ReadOptions::default()).expect("it is ftrace");
+        let mut rows = CollectedRows::default();
         let meta =
             assemble(&mut *reader, AssemblerOptions::default(), &mut rows).expect("the sink does not fail");
         rows.requests.sort_by_key(|row| row.request_id);

@@ -1,29 +1,14 @@
 //! ftrace text of several kernels, from the bytes to the events.
 
 use expect_test::{Expect, expect, expect_file};
-use fonio_core::{Batch, BlockEvent, EventKind, Op, TraceReader, ignore_rows};
+use fonio_core::{Batch, BlockEvent, CollectedRows, EventKind, Op, TraceReader};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
 use fonio_trace::input::Input;
 
 /// All output of a reader.
 fn read_all(bytes: &[u8]) -> (Batch, FtraceReader) {
-    let mut reader = FtraceReader::new(Input {
-        name: "trace.txt".into(),
-        bytes: Box::new(std::io::Cursor::new(bytes.to_vec())),
-    });
-    let (mut all, mut batch) = (Batch::default(), Batch::default());
-    loop {
-        let more = reader.next_batch(&mut batch).expect("memory reads");
-        all.events.append(&mut batch.events);
-        all.threads.append(&mut batch.threads);
-        all.marks.append(&mut batch.marks);
-        all.samples.append(&mut batch.samples);
-        all.lost.append(&mut batch.lost);
-        all.diagnostics.append(&mut batch.diagnostics);
-        if !more {
-            return (all, reader);
-        }
-    }
+    let mut reader = FtraceReader::new(Input::of("trace.txt", bytes));
+    (reader.read_all().expect("memory reads"), reader)
 }
 
 fn event(event: &BlockEvent) -> String {
@@ -67,24 +52,15 @@ fn show(bytes: &[u8]) -> String {
     text
 }
 
+/// Kernel 3.4 with a column of thread groups, a trace without the latency columns, kernel 6.18 with I/O priorities.
 #[test]
-fn kernel_3_4_with_tgid_column() {
-    let trace = include_bytes!("data/ftrace-3.4-tgid.txt");
-    assert!(recognise(trace));
-    expect_file!["data/ftrace-3.4-tgid.expected"].assert_eq(&show(trace));
-}
-
-#[test]
-fn without_the_latency_columns() {
-    let trace = include_bytes!("data/ftrace-nolatency.txt");
-    assert!(recognise(trace));
-    expect_file!["data/ftrace-nolatency.expected"].assert_eq(&show(trace));
-}
-
-#[test]
-fn kernel_6_18_with_ioprio() {
-    let trace = include_bytes!("data/ftrace-6.18.txt");
-    expect_file!["data/ftrace-6.18.expected"].assert_eq(&show(trace));
+fn traces_of_several_kernels() {
+    for name in ["ftrace-3.4-tgid", "ftrace-nolatency", "ftrace-6.18"] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
+        let trace = std::fs::read(format!("{folder}/{name}.txt")).expect("it is part of the sources");
+        assert!(recognise(&trace), "{name}");
+        expect_file![format!("data/{name}.expected")].assert_eq(&show(&trace));
+    }
 }
 
 #[test]
@@ -237,9 +213,6 @@ mod properties {
             let ends = kind == EventKind::Complete;
             let has_priority = ends || kind == EventKind::Issue;
             let expected = BlockEvent {
-                time: Timestamp(micros * 1000),
-                kind,
-                device: DeviceId(device),
                 sector: Sector(sector),
                 bytes: ByteCount(sectors * 512),
                 op,
@@ -249,6 +222,7 @@ mod properties {
                 tid: Some(tid),
                 ioprio: has_priority.then_some(class << 13 | low),
                 error: ends.then_some(error),
+                ..BlockEvent::new(Timestamp(micros * 1000), kind, DeviceId(device))
             };
             let text = write(&expected, &comm, rwbs);
             // A name that itself looks like the beginning of an event cannot be distinguished from one.
@@ -284,39 +258,13 @@ fn a_trace_spans_all_its_events() {
     let mut text = [line("10.000000", sched), line("12.000000", issue), line("12.001000", complete)].concat();
     text += &line("15.000000", sched);
     let meta_of = |text: &str| {
-        let bytes = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-        let mut reader = FtraceReader::new(Input { name: "trace.txt".into(), bytes });
-        struct Said(Vec<String>, Vec<u64>);
-        impl fonio_core::RowSink for Said {
-            fn began(&mut self, at: fonio_core::Timestamp) -> std::io::Result<()> {
-                self.1.push(at.0);
-                Ok(())
-            }
-            fn diagnostic(&mut self, row: &fonio_core::Diagnostic) -> std::io::Result<()> {
-                self.0.push(row.code.clone());
-                Ok(())
-            }
-            ignore_rows!(
-                request,
-                bio,
-                link,
-                call,
-                statement,
-                wait,
-                blocked_count,
-                file,
-                thread,
-                sample,
-                mark,
-                settled
-            );
-        }
-        let mut said = Said(Vec::new(), Vec::new());
+        let mut reader = FtraceReader::new(Input::of("trace.txt", text));
+        let mut rows = CollectedRows::default();
         let options = fonio_trace::assembler::AssemblerOptions::default();
-        let meta = fonio_trace::assemble::assemble(&mut reader, options, &mut said).expect("memory reads");
+        let meta = fonio_trace::assemble::assemble(&mut reader, options, &mut rows).expect("memory reads");
         let seconds = |time: Option<fonio_core::Timestamp>| time.expect("there are events").0 as f64 / 1e9;
-        assert_eq!(said.1, [meta.began.expect("there are events").0]);
-        (seconds(meta.began), seconds(meta.ended), said.0)
+        let codes: Vec<String> = rows.diagnostics.into_iter().map(|one| one.code).collect();
+        (seconds(meta.began), seconds(meta.ended), codes)
     };
     assert_eq!(meta_of(&text), (10.0, 15.0, vec![]));
     let damaged = text.clone() + &line("3155760000.000000", sched);

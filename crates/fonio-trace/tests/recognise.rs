@@ -1,11 +1,10 @@
 //! The choice of a reader for a file, and the messages about files without one.
 
-use std::io::{Cursor, Write};
+use std::io::Write;
 
-use expect_test::{Expect, expect};
+use expect_test::{expect, expect_file};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use fonio_core::Batch;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{Format, OpenError, ReadOptions, open, recognise};
 
@@ -16,10 +15,6 @@ const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const MSR: &[u8] = b"128166372003061629,hm,1,Read,383496192,32768,113736\n";
 const TABLE: &[u8] = b"Timestamp,Type,LBA,Length\n1,r,8,4096\n";
 
-fn input(name: &str, bytes: &[u8]) -> Input {
-    Input { name: name.into(), bytes: Box::new(Cursor::new(bytes.to_vec())) }
-}
-
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
@@ -28,15 +23,9 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// The number of events and requests read, and the codes of the diagnostics.
 fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec<String>), OpenError> {
     let mut reader = open(inputs, options)?;
-    let (mut count, mut codes, mut batch) = (0, Vec::new(), Batch::default());
-    loop {
-        let more = reader.next_batch(&mut batch).expect("memory reads");
-        count += batch.events.len() + batch.requests.len();
-        codes.extend(batch.diagnostics.iter().map(|one| one.code.clone()));
-        if !more {
-            return Ok((reader.source().format, count, codes));
-        }
-    }
+    let all = reader.read_all().expect("memory reads");
+    let codes = all.diagnostics.into_iter().map(|one| one.code).collect();
+    Ok((reader.source().format, all.events.len() + all.requests.len(), codes))
 }
 
 #[test]
@@ -53,10 +42,11 @@ fn formats_are_told_by_content_and_through_gzip() {
     for (bytes, format) in cases {
         assert_eq!(recognise(&bytes[..bytes.len().min(64 * 1024)]), Some(*format));
         let options = ReadOptions::default();
-        let (name, count, _) = read(vec![input("x", bytes)], &options).expect("it is recognised");
+        let (name, count, _) = read(vec![Input::of("x", *bytes)], &options).expect("it is recognised");
         assert_eq!(name, format.name());
         assert!(count > 0, "{format}");
-        let (_, packed, codes) = read(vec![input("x.gz", &gzip(bytes))], &options).expect("it is recognised");
+        let (_, packed, codes) =
+            read(vec![Input::of("x.gz", gzip(bytes))], &options).expect("it is recognised");
         assert_eq!(packed, count);
         assert!(!codes.contains(&"damaged-gzip".to_owned()));
     }
@@ -67,7 +57,7 @@ fn formats_are_told_by_content_and_through_gzip() {
 fn a_gzip_file_that_is_cut_is_read_as_far_as_it_goes() {
     let packed = gzip(&FTRACE.repeat(50));
     let (format, count, codes) =
-        read(vec![input("x.gz", &packed[..packed.len() / 2])], &ReadOptions::default())
+        read(vec![Input::of("x.gz", &packed[..packed.len() / 2])], &ReadOptions::default())
             .expect("it is recognised");
     assert_eq!(format, "ftrace");
     assert!(count > 100);
@@ -88,77 +78,34 @@ fn a_mapping_makes_any_table_readable() {
     let mapping =
         "time=timestamp:s,op=type,offset=lba:sectors,size=length:bytes".parse().expect("it is right");
     let options = ReadOptions { csv: Some(mapping), format: None };
-    assert_eq!(read(vec![input("t.csv", TABLE)], &options).expect("it fits"), ("csv".into(), 1, vec![]));
-}
-
-fn check(inputs: Vec<Input>, expected: Expect) {
-    let error = read(inputs, &ReadOptions::default()).expect_err("it is no trace");
-    let mut text = error.to_string();
-    if let Some(source) = std::error::Error::source(&error) {
-        text += &format!(": {source}");
-    }
-    // The list of formats is the same in each message.
-    let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
-        systrace (HTML, or atrace's output), msr-cambridge (CSV), disksim (ASCII, MQSim's too), csv (any, with a \
-        column mapping), each also compressed with gzip.";
-    expected.assert_eq(&text.replace(formats, "[formats]"));
+    assert_eq!(read(vec![Input::of("t.csv", TABLE)], &options).expect("it fits"), ("csv".into(), 1, vec![]));
 }
 
 #[test]
 fn errors_say_what_was_found_and_what_to_do() {
-    let one = |bytes: &[u8]| vec![input("f", bytes)];
-    check(vec![], expect!["no input was given"]);
-    check(one(b""), expect!["f: it is empty. Record again. [formats]"]);
-    check(
+    // The list of formats is the same in each message.
+    let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
+        systrace (HTML, or atrace's output), msr-cambridge (CSV), disksim (ASCII, MQSim's too), csv (any, with a \
+        column mapping), each also compressed with gzip.";
+    let one = |bytes: &[u8]| vec![Input::of("f", bytes)];
+    let mut text = String::new();
+    for inputs in [
+        vec![],
+        one(b""),
         one(b"\x17\x08\x44tracing6\0"),
-        expect![
-            "f: it is a trace.dat of trace-cmd. Convert it: trace-cmd report trace.dat > trace.txt. [formats]"
-        ],
-    );
-    check(
         one(b"PAR1"),
-        expect![
-            "f: it is a Parquet file. A recording is opened by its directory, not by a file in it. [formats]"
-        ],
-    );
-    check(
         one(b"\x7fELF\x02"),
-        expect!["f: it is an ELF program. Give fonio a trace in a format that it reads. [formats]"],
-    );
-    check(
         one(&[0x0a, 2, 1, 1, 0x0a, 3, 1, 1, 1, 0x0a, 0x80, 1]),
-        expect![
-            "f: it looks like a Perfetto trace (protobuf). Convert it with Perfetto's traceconv: traceconv systrace TRACE OUT. [formats]"
-        ],
-    );
-    check(
         one(b"\xff\xfe#\0 \0t\0"),
-        expect!["f: it is UTF-16 text, as PowerShell's `>` writes it. Convert it to UTF-8. [formats]"],
-    );
-    check(
         one(b"Dear diary,\nnothing happened.\n"),
-        expect![
-            "f: it is text that begins with `Dear diary,`, in which no event is seen. Give fonio a trace in a format that it reads. [formats]"
-        ],
-    );
-    check(
         one(&[0, 1, 2, 3, 250]),
-        expect![
-            "f: it is binary and begins with the bytes 00 01 02 03 fa. Give fonio a trace in a format that it reads. [formats]"
-        ],
-    );
-    check(
         one(&gzip(&gzip(FTRACE))),
-        expect!["f: it is compressed with gzip twice. Decompress it first. [formats]"],
-    );
-    check(
         one(TABLE),
-        expect![
-            "f: a table with the columns Timestamp, Type, LBA, Length; say which holds what with a column mapping, as in `time=Timestamp:ms,op=Type,offset=LBA:bytes,size=Length:bytes`"
-        ],
-    );
-    check(
-        vec![input("a", FTRACE), input("b", FTRACE)],
-        expect!["b: a trace in the format ftrace is one file, and a was given before; read them one by one"],
-    );
+        vec![Input::of("a", FTRACE), Input::of("b", FTRACE)],
+    ] {
+        let error = read(inputs, &ReadOptions::default()).expect_err("it is no trace");
+        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        text += &format!("{error}{}\n", source.unwrap_or_default());
+    }
+    expect_file!["data/errors.expected"].assert_eq(&text.replace(formats, "[formats]"));
 }

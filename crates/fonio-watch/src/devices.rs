@@ -4,7 +4,7 @@ use fonio_core::{ByteCount, DeviceId, DeviceKind};
 use fonio_machine::{Health, StorageDevice, storage_devices};
 use rustc_hash::FxHashMap;
 
-use crate::summary::{DeviceFigures, Event, HealthReading, UnixSeconds};
+use crate::summary::{DeviceFigures, Event, HealthReading, Traffic, UnixSeconds};
 
 /// The devices, as they were at the last look.
 #[derive(Debug, Default)]
@@ -88,8 +88,11 @@ impl Devices {
                 name: known.name.clone(),
                 model: known.model.clone(),
                 size: known.size,
-                read_bytes: ByteCount(counters.read.saturating_sub(from.read)),
-                written_bytes: ByteCount(counters.written.saturating_sub(from.written)),
+                traffic: Traffic {
+                    read_bytes: ByteCount(counters.read.saturating_sub(from.read)),
+                    written_bytes: ByteCount(counters.written.saturating_sub(from.written)),
+                    ..Traffic::default()
+                },
                 busy_ms: counters.busy_ms.saturating_sub(from.busy_ms),
                 health: device.health.as_ref().map(reading),
                 ..DeviceFigures::default()
@@ -156,7 +159,7 @@ mod tests {
     fn counters_are_differences_and_devices_come_and_go() {
         let mut devices = Devices::new(&[]);
         let written = |rows: &[DeviceFigures]| -> Vec<(String, u64)> {
-            rows.iter().map(|row| (row.name.clone(), row.written_bytes.0)).collect()
+            rows.iter().map(|row| (row.name.clone(), row.traffic.written_bytes.0)).collect()
         };
         let card = |written| device("mmcblk0", 0, DeviceKind::Sd, written);
         let stick = |written| device("sda", 1, DeviceKind::Usb, written);

@@ -17,7 +17,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fonio_system::ProcessId;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::WatchError;
@@ -87,7 +86,7 @@ impl Folders {
         let path = self.running();
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(WatchError::file(&path, "opened"))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if file.try_lock().is_err() {
             return Err(WatchError::Runs { pid: self.runs().map_or(0, |process| process.pid) });
         }
         let running = Running { file };

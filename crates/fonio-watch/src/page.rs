@@ -10,7 +10,7 @@ use crate::answers::{self, StallsAnswer, WearAnswer, WornDevice};
 use crate::histogram::Histogram;
 use crate::rings::History;
 use crate::settings::Settings;
-use crate::summary::{DeviceFigures, OTHERS, Summary, UnixSeconds};
+use crate::summary::{DeviceFigures, OTHERS, Summary, Traffic, UnixSeconds};
 use crate::times;
 
 /// The parties that have a curve of their own.
@@ -214,7 +214,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
     let written = |span: &Summary, party: &str| {
         let of_party =
             span.parties.iter().filter(|row| row.device == *name && answers::party_name(&row.party) == party);
-        of_party.map(|row| row.written_bytes.0 as f64).sum::<f64>() / span.watched_s.max(1) as f64
+        of_party.map(|row| row.traffic.written_bytes.0 as f64).sum::<f64>() / span.watched_s.max(1) as f64
     };
     let parties: Vec<String> = device.parties.iter().map(|row| row.party.clone()).collect();
     let mut figures = Vec::new();
@@ -254,7 +254,8 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
 }
 
 fn request_table(figures: &DeviceFigures, watched_s: u64) -> Table {
-    let kinds = [("reads", &figures.reads), ("writes", &figures.writes), ("flushes", &figures.flushes)];
+    let Traffic { reads, writes, flushes, .. } = &figures.traffic;
+    let kinds = [("reads", reads), ("writes", writes), ("flushes", flushes)];
     let time = |time: Option<Nanos>| time.map_or(Cell::Unknown, |time| Cell::count(time.0, Unit::Ns));
     let busy = figures.busy_ms as f64 / 1000.0 / watched_s.max(1) as f64;
     Table {
@@ -478,16 +479,16 @@ impl<'a> Curves<'a> {
 
     /// Response times of a device; `None` if no request was seen.
     fn responses(&self, at: usize, device: &str) -> Option<Chart> {
-        type Kind = fn(&DeviceFigures) -> &Histogram;
+        type Kind = fn(&Traffic) -> &Histogram;
         let kinds: [(&str, Role, Kind); 3] = [
-            ("reads", Role::Read, |figures| &figures.reads),
-            ("writes", Role::Write, |figures| &figures.writes),
-            ("flushes", Role::Flush, |figures| &figures.flushes),
+            ("reads", Role::Read, |traffic| &traffic.reads),
+            ("writes", Role::Write, |traffic| &traffic.writes),
+            ("flushes", Role::Flush, |traffic| &traffic.flushes),
         ];
         let series = kinds.map(|(name, role, kind)| {
             self.series(name, role, |span| {
                 let figures = span.devices.iter().find(|row| row.name == device);
-                let time = figures.and_then(|figures| kind(figures).quantile_at_most(990));
+                let time = figures.and_then(|figures| kind(&figures.traffic).quantile_at_most(990));
                 time.map_or(f64::NAN, |time| time.0 as f64)
             })
         });

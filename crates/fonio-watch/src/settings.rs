@@ -88,9 +88,6 @@ impl Settings {
     }
 
     /// Reads a text, which errors call `path`.
-    ///
-    /// # Errors
-    /// [`WatchError::Settings`].
     pub fn parse(text: &str, path: &Path) -> Result<Settings, WatchError> {
         let wrong = |problem: String| WatchError::Settings { path: path.to_owned(), problem };
         let settings: Settings =

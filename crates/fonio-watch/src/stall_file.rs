@@ -170,9 +170,6 @@ impl Kept {
     }
 
     /// Decodes the bytes of a file, which errors call `path`.
-    ///
-    /// # Errors
-    /// [`WatchError`].
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Kept, WatchError> {
         let damaged = |at: Option<usize>, problem: String| WatchError::Damaged {
             path: path.to_owned(),

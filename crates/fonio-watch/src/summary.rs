@@ -42,6 +42,28 @@ pub struct Summary {
     pub events: Vec<Event>,
 }
 
+/// The requests of a device, or of a party on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Traffic {
+    /// Response times.
+    pub reads: Histogram,
+    pub writes: Histogram,
+    pub flushes: Histogram,
+    pub read_bytes: ByteCount,
+    pub written_bytes: ByteCount,
+}
+
+impl Traffic {
+    fn merge(&mut self, more: &Traffic) {
+        self.reads.merge(&more.reads);
+        self.writes.merge(&more.writes);
+        self.flushes.merge(&more.flushes);
+        self.read_bytes.0 += more.read_bytes.0;
+        self.written_bytes.0 += more.written_bytes.0;
+    }
+}
+
 /// A device in a span.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -50,13 +72,8 @@ pub struct DeviceFigures {
     /// Distinguishes a card from the previous one in the slot.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
-    /// Response times.
-    pub reads: Histogram,
-    pub writes: Histogram,
-    pub flushes: Histogram,
-    /// By the kernel's counters, which miss nothing.
-    pub read_bytes: ByteCount,
-    pub written_bytes: ByteCount,
+    /// The bytes are those of the kernel's counters, which miss nothing.
+    pub traffic: Traffic,
     /// Time for which requests were in flight, by the kernel's counter.
     pub busy_ms: u64,
     /// The last reading.
@@ -78,6 +95,13 @@ pub struct HealthReading {
     pub made: Option<String>,
 }
 
+impl HealthReading {
+    /// The used life in percent of the kind of memory that is used more.
+    pub fn used_percent(&self) -> Option<u32> {
+        self.life_used_percent.max(self.life_used_b_percent)
+    }
+}
+
 /// A party on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -85,12 +109,7 @@ pub struct PartyFigures {
     pub party: Party,
     /// The device's name.
     pub device: String,
-    /// Response times.
-    pub reads: Histogram,
-    pub writes: Histogram,
-    pub flushes: Histogram,
-    pub read_bytes: ByteCount,
-    pub written_bytes: ByteCount,
+    pub traffic: Traffic,
 }
 
 /// The blocked threads of a party.
@@ -247,11 +266,7 @@ impl Summary {
             self.devices.push(more.clone());
             return;
         };
-        known.reads.merge(&more.reads);
-        known.writes.merge(&more.writes);
-        known.flushes.merge(&more.flushes);
-        known.read_bytes.0 += more.read_bytes.0;
-        known.written_bytes.0 += more.written_bytes.0;
+        known.traffic.merge(&more.traffic);
         known.busy_ms += more.busy_ms;
         known.size = more.size.or(known.size);
         if more.health.is_some() {
@@ -262,15 +277,10 @@ impl Summary {
     /// Adds the figures of a party on a device.
     pub fn party(&mut self, more: &PartyFigures) {
         let same = |known: &&mut PartyFigures| known.party == more.party && known.device == more.device;
-        let Some(known) = self.parties.iter_mut().find(same) else {
-            self.parties.push(more.clone());
-            return;
-        };
-        known.reads.merge(&more.reads);
-        known.writes.merge(&more.writes);
-        known.flushes.merge(&more.flushes);
-        known.read_bytes.0 += more.read_bytes.0;
-        known.written_bytes.0 += more.written_bytes.0;
+        match self.parties.iter_mut().find(same) {
+            Some(known) => known.traffic.merge(&more.traffic),
+            None => self.parties.push(more.clone()),
+        }
     }
 
     /// Adds the rows about blocked threads.
@@ -334,8 +344,9 @@ impl Summary {
     }
 
     fn trim_parties(&mut self, keep: usize) {
-        let weight =
-            |row: &PartyFigures| row.written_bytes.0.saturating_mul(4).saturating_add(row.read_bytes.0);
+        let weight = |row: &PartyFigures| {
+            row.traffic.written_bytes.0.saturating_mul(4).saturating_add(row.traffic.read_bytes.0)
+        };
         self.parties.sort_by(|a, b| {
             weight(b)
                 .cmp(&weight(a))
@@ -372,11 +383,7 @@ mod tests {
             parties: vec![PartyFigures {
                 party: party(name),
                 device: "mmcblk0".into(),
-                reads: Histogram::default(),
-                writes,
-                flushes: Histogram::default(),
-                read_bytes: ByteCount(0),
-                written_bytes: ByteCount(bytes),
+                traffic: Traffic { writes, written_bytes: ByteCount(bytes), ..Traffic::default() },
             }],
             files: vec![FileFigures {
                 target: Target::File(format!("/var/{name}")),
@@ -390,9 +397,9 @@ mod tests {
     }
 
     fn sum(summary: &Summary) -> (u64, u64, u64) {
-        let parties: u64 = summary.parties.iter().map(|row| row.written_bytes.0).sum();
+        let parties: u64 = summary.parties.iter().map(|row| row.traffic.written_bytes.0).sum();
         let files: u64 = summary.files.iter().map(|row| row.written_bytes.0).sum();
-        (parties, files, summary.parties.iter().map(|row| row.writes.count()).sum())
+        (parties, files, summary.parties.iter().map(|row| row.traffic.writes.count()).sum())
     }
 
     #[test]

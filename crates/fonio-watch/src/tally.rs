@@ -6,23 +6,13 @@ use rustc_hash::FxHashMap;
 
 use crate::devices::Devices;
 use crate::histogram::Histogram;
-use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target};
+use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target, Traffic};
 
 /// The maximum number of files in a minute, and of files whose paths are looked up.
 const FILES_MAX: usize = 4096;
 const PATHS_MAX: usize = 20;
 /// The longest path that is kept, in bytes. Longer ones lose their middle.
 const PATH_BYTES_MAX: usize = 160;
-
-/// A party on a device.
-#[derive(Debug, Default)]
-struct Sums {
-    reads: Histogram,
-    writes: Histogram,
-    flushes: Histogram,
-    read_bytes: u64,
-    written_bytes: u64,
-}
 
 /// The target of written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +28,7 @@ enum Place {
 /// The sums of a minute.
 #[derive(Debug, Default)]
 pub struct Tally {
-    parties: FxHashMap<(PartyId, DeviceId), Sums>,
+    parties: FxHashMap<(PartyId, DeviceId), Traffic>,
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
     /// The disk of each file system, as requests showed it.
@@ -91,11 +81,11 @@ impl Tally {
         match row.op {
             Op::Read => {
                 sums.reads.add(response);
-                sums.read_bytes += row.bytes.0;
+                sums.read_bytes.0 += row.bytes.0;
             }
             Op::Write | Op::WriteZeroes | Op::ZoneAppend => {
                 sums.writes.add(response);
-                sums.written_bytes += row.bytes.0;
+                sums.written_bytes.0 += row.bytes.0;
                 let mut key = (place(request), party, row.device);
                 if self.files.len() >= FILES_MAX && !self.files.contains_key(&key) {
                     key.0 = Place::Unnamed;
@@ -116,7 +106,7 @@ impl Tally {
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
         let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();
-        for ((party, device), sums) in std::mem::take(&mut self.parties) {
+        for ((party, device), traffic) in std::mem::take(&mut self.parties) {
             disks_of.entry(party).or_default().push(device);
             // A device that was pulled out meanwhile has no name any more.
             let Some(device) = name(device) else { continue };
@@ -127,20 +117,11 @@ impl Tally {
                     .iter()
                     .find(|row| row.name == device)
                     .and_then(|row| row.model.clone()),
-                reads: sums.reads.clone(),
-                writes: sums.writes.clone(),
-                flushes: sums.flushes.clone(),
+                // The kernel's counters give its bytes.
+                traffic: Traffic { read_bytes: ByteCount(0), written_bytes: ByteCount(0), ..traffic.clone() },
                 ..DeviceFigures::default()
             });
-            summary.party(&PartyFigures {
-                party: observer.party(party).clone(),
-                device,
-                reads: sums.reads,
-                writes: sums.writes,
-                flushes: sums.flushes,
-                read_bytes: ByteCount(sums.read_bytes),
-                written_bytes: ByteCount(sums.written_bytes),
-            });
+            summary.party(&PartyFigures { party: observer.party(party).clone(), device, traffic });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
             // A party that used only one device waited for that one.

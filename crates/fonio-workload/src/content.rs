@@ -63,6 +63,10 @@ fn deflated_pool() -> &'static [u8] {
 }
 
 impl Content {
+    /// The kinds with their names in the paths of the HTTP server.
+    pub(crate) const NAMES: [(Content, &str); 3] =
+        [(Content::Random, "random"), (Content::Text, "text"), (Content::Deflated, "deflated")];
+
     /// Fills `buffer` with the bytes of the object `seed` from `offset` on. An object can be filled piece by piece, as
     /// long as every `offset` is a multiple of 8.
     pub fn fill(self, seed: u64, offset: u64, buffer: &mut [u8]) {

@@ -37,7 +37,7 @@ pub enum WorkloadError {
         source: Box<toml::de::Error>,
     },
     /// A value is well-formed, but makes no sense.
-    #[error("{origin}: {key} = {value}: {problem}; {remedy}")]
+    #[error("{origin}: {key} = {value}: {problem}")]
     Value {
         /// The file's path, or the shipped workload's name.
         origin: String,
@@ -45,10 +45,8 @@ pub enum WorkloadError {
         key: String,
         /// The value as it is written there.
         value: String,
-        /// Why it makes no sense.
+        /// Why it makes no sense, and the text to write instead.
         problem: String,
-        /// The text to write instead.
-        remedy: String,
     },
     /// A statement or schema that SQLite refuses.
     #[error("{origin}: {key}: SQLite refuses `{statement}`")]

@@ -42,7 +42,7 @@ pub fn parse(arguments: &[&str]) -> Result<Mobibench, WorkloadError> {
         }
         let value = rest.next().ok_or_else(|| wrong(option, "", "needs a value"))?;
         if given.0.insert(option, value).is_some() {
-            return Err(wrong(option, value, "stands there twice"));
+            return Err(wrong(option, value, "is given twice"));
         }
     }
     let directory = given.0.get("-p").map(|&path| path.to_owned());
@@ -159,43 +159,31 @@ fn file(given: &Given<'_>) -> Result<Workload, WorkloadError> {
                 content: crate::definition::Content::Random,
             },
         );
-        let size = Sizes::fixed(request);
-        if !matches!(access, Access::Write | Access::Append) {
-            workload.prepare.push(Step::Append {
-                files: group.clone(),
-                count,
-                size: size.clone(),
-                sync: SyncPolicy::None,
-                direct: false,
-            });
-        }
-        if access == Access::Append {
-            workload.prepare.push(Step::Write {
-                files: group.clone(),
-                count: 1,
-                size: Sizes::fixed(0),
-                request: Bytes(request),
-                sync: SyncPolicy::None,
-            });
-        }
-        let order = if matches!(access, Access::RandomWrite | Access::RandomRead) {
-            Order::Random
-        } else {
-            Order::Sequential
+        let (files, size) = (group.clone(), Sizes::fixed(request));
+        let append = |sync, direct| {
+            let (files, size) = (files.clone(), size.clone());
+            Step::Append { files, count, size, sync, direct }
         };
-        let mut steps = Vec::new();
-        match access {
-            Access::Write | Access::Append => {
-                steps.push(Step::Append { files: group, count, size, sync, direct })
+        let (before, steps) = match access {
+            Access::Write => (None, vec![append(sync, direct)]),
+            Access::Append => {
+                let (size, request, sync_before) = (Sizes::fixed(0), Bytes(request), SyncPolicy::None);
+                let empty = Step::Write { files: group, count: 1, size, request, sync: sync_before };
+                (Some(empty), vec![append(sync, direct)])
             }
             Access::RandomWrite => {
-                steps.push(Step::Overwrite { files: group, count, size, order, sync, direct })
+                let size = size.clone();
+                let overwrite =
+                    Step::Overwrite { files: group, count, size, order: Order::Random, sync, direct };
+                (Some(append(SyncPolicy::None, false)), vec![overwrite])
             }
             Access::Read | Access::RandomRead => {
-                steps.push(Step::Evict { files: group.clone() });
-                steps.push(Step::Read { files: group, count, size: Bytes(request), order, direct });
+                let order = if access == Access::Read { Order::Sequential } else { Order::Random };
+                let read = Step::Read { files: group.clone(), count, size: Bytes(request), order, direct };
+                (Some(append(SyncPolicy::None, false)), vec![Step::Evict { files: group }, read])
             }
-        }
+        };
+        workload.prepare.extend(before);
         phase.threads.push(Thread { name: format!("thread{thread}"), instances: 1, steps });
     }
     workload.phases.push(phase);
@@ -240,10 +228,10 @@ fn sql(given: &Given<'_>) -> Result<Workload, WorkloadError> {
         let database = format!("db{thread}");
         let table = |number: u64| format!("tblMyList{number}");
         let schema: String = (1..=tables)
-            .map(|number| {
+            .map(table)
+            .map(|table| {
                 format!(
-                    "CREATE TABLE {}(id INTEGER PRIMARY KEY, Value TEXT NOT NULL, creation_date LONG);\n",
-                    table(number)
+                    "CREATE TABLE {table}(id INTEGER PRIMARY KEY, Value TEXT NOT NULL, creation_date LONG);\n"
                 )
             })
             .collect();
@@ -303,11 +291,7 @@ fn empty(title: &str) -> Workload {
         title: title.to_owned(),
         about: "A mode of ESOS-Lab's Mobibench 1.0.8, from its own options.".to_owned(),
         places: [("data".to_owned(), "the benchmark's files".to_owned())].into(),
-        databases: BTreeMap::new(),
-        files: BTreeMap::new(),
-        prepare: Vec::new(),
-        phases: Vec::new(),
-        published: None,
+        ..Workload::default()
     }
 }
 

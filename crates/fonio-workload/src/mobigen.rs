@@ -42,55 +42,20 @@ pub(crate) struct OpenFlags {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// A negative descriptor is a failed call.
-    Open {
-        target: Target,
-        flags: OpenFlags,
-        descriptor: i64,
-    },
-    Close {
-        descriptor: i64,
-    },
-    /// Without an offset it is at the descriptor's position.
-    Read {
-        descriptor: i64,
-        offset: Option<u64>,
-        bytes: u64,
-    },
-    Write {
-        descriptor: i64,
-        offset: Option<u64>,
-        bytes: u64,
-    },
-    Sync {
-        descriptor: i64,
-        data_only: bool,
-    },
-    Truncate {
-        descriptor: i64,
-        bytes: u64,
-    },
-    StatDescriptor {
-        descriptor: i64,
-    },
-    Stat {
-        path: String,
-        found: bool,
-    },
-    Access {
-        path: String,
-        found: bool,
-    },
-    Unlink {
-        path: String,
-        done: bool,
-    },
-    Rename {
-        from: String,
-        to: String,
-        done: bool,
-    },
-    /// A read or write that transferred nothing on the phone.
+    // A negative descriptor is a failed call.
+    Open { target: Target, flags: OpenFlags, descriptor: i64 },
+    Close { descriptor: i64 },
+    // Without an offset it is at the descriptor's position.
+    Read { descriptor: i64, offset: Option<u64>, bytes: u64 },
+    Write { descriptor: i64, offset: Option<u64>, bytes: u64 },
+    Sync { descriptor: i64, data_only: bool },
+    Truncate { descriptor: i64, bytes: u64 },
+    StatDescriptor { descriptor: i64 },
+    Stat { path: String, found: bool },
+    Access { path: String, found: bool },
+    Unlink { path: String, done: bool },
+    Rename { from: String, to: String, done: bool },
+    // A read or write that transferred nothing on the phone.
     Failed,
 }
 
@@ -109,14 +74,11 @@ pub fn workload(trace: &Path) -> Workload {
         about: "System calls recorded on a phone, replayed by as many threads at the recorded times."
             .to_owned(),
         places: [("data".to_owned(), "every file of the trace".to_owned())].into(),
-        databases: Default::default(),
-        files: Default::default(),
-        prepare: Vec::new(),
         phases: vec![Phase {
             name: "replay".to_owned(),
             threads: vec![Thread { name: "replay".to_owned(), instances: 1, steps: vec![step] }],
         }],
-        published: None,
+        ..Workload::default()
     }
 }
 

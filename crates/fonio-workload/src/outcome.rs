@@ -4,99 +4,62 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Amounts that the app itself asked for. A recording, not this type, has the amounts that reach the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amounts {
+macro_rules! amounts {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        /// Amounts that the app itself asked for. A recording, not this type, has the amounts that reach the device.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Amounts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl std::ops::AddAssign for Amounts {
+            fn add_assign(&mut self, other: Amounts) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+amounts! {
     /// Files made.
-    pub files_created: u64,
+    files_created
     /// Files deleted.
-    pub files_deleted: u64,
+    files_deleted
     /// Bytes written to files, without SQLite's own.
-    pub file_bytes_written: u64,
+    file_bytes_written
     /// Bytes read from files, without SQLite's own.
-    pub file_bytes_read: u64,
+    file_bytes_read
     /// Write calls on files.
-    pub file_writes: u64,
+    file_writes
     /// Read calls on files.
-    pub file_reads: u64,
+    file_reads
     /// `fsync` and `fdatasync` calls on files and directories.
-    pub syncs: u64,
+    syncs
     /// Syncs left out because an override says so.
-    pub syncs_skipped: u64,
+    syncs_skipped
     /// SQL statements run, `BEGIN` and `COMMIT` not counted.
-    pub statements: u64,
+    statements
     /// SQLite transactions that wrote and committed, including those of single statements (autocommit).
-    pub transactions: u64,
+    transactions
     /// Rows that statements returned.
-    pub rows_read: u64,
+    rows_read
     /// Bytes of text and blobs bound to statements.
-    pub sql_bytes_bound: u64,
+    sql_bytes_bound
     /// HTTP requests answered.
-    pub http_requests: u64,
+    http_requests
     /// Bytes of HTTP bodies received.
-    pub bytes_fetched: u64,
+    bytes_fetched
     /// Bytes of HTTP bodies sent.
-    pub bytes_sent: u64,
+    bytes_sent
     /// Nanoseconds asked to pause, summed over threads.
-    pub think_ns: u64,
+    think_ns
     /// Bytes that went through processor work.
-    pub bytes_worked: u64,
+    bytes_worked
     /// System calls replayed from a trace.
-    pub calls_replayed: u64,
+    calls_replayed
     /// Calls of a trace that were not replayed because they are not for a file on the device, such as a call on
     /// `/proc`.
-    pub calls_left_out: u64,
-}
-
-impl Amounts {
-    /// Each amount with its name, in the order of the struct.
-    pub fn named(&self) -> [(&'static str, u64); 19] {
-        [
-            ("files_created", self.files_created),
-            ("files_deleted", self.files_deleted),
-            ("file_bytes_written", self.file_bytes_written),
-            ("file_bytes_read", self.file_bytes_read),
-            ("file_writes", self.file_writes),
-            ("file_reads", self.file_reads),
-            ("syncs", self.syncs),
-            ("syncs_skipped", self.syncs_skipped),
-            ("statements", self.statements),
-            ("transactions", self.transactions),
-            ("rows_read", self.rows_read),
-            ("sql_bytes_bound", self.sql_bytes_bound),
-            ("http_requests", self.http_requests),
-            ("bytes_fetched", self.bytes_fetched),
-            ("bytes_sent", self.bytes_sent),
-            ("think_ns", self.think_ns),
-            ("bytes_worked", self.bytes_worked),
-            ("calls_replayed", self.calls_replayed),
-            ("calls_left_out", self.calls_left_out),
-        ]
-    }
-}
-
-impl std::ops::AddAssign for Amounts {
-    fn add_assign(&mut self, other: Amounts) {
-        self.files_created += other.files_created;
-        self.files_deleted += other.files_deleted;
-        self.file_bytes_written += other.file_bytes_written;
-        self.file_bytes_read += other.file_bytes_read;
-        self.file_writes += other.file_writes;
-        self.file_reads += other.file_reads;
-        self.syncs += other.syncs;
-        self.syncs_skipped += other.syncs_skipped;
-        self.statements += other.statements;
-        self.transactions += other.transactions;
-        self.rows_read += other.rows_read;
-        self.sql_bytes_bound += other.sql_bytes_bound;
-        self.http_requests += other.http_requests;
-        self.bytes_fetched += other.bytes_fetched;
-        self.bytes_sent += other.bytes_sent;
-        self.think_ns += other.think_ns;
-        self.bytes_worked += other.bytes_worked;
-        self.calls_replayed += other.calls_replayed;
-        self.calls_left_out += other.calls_left_out;
-    }
+    calls_left_out
 }
 
 /// One phase's time and amounts.

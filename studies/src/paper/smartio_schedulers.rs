@@ -10,7 +10,7 @@ use fonio_core::statistics::sample::mean;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::measure::Order;
 use fonio_sim::profile::Profile;
-use fonio_sim::scheduler::smartio::{QUEUES, Settings, SmartIo};
+use fonio_sim::scheduler::smartio::{QUEUES, Tunables, SmartIo};
 use fonio_sim::scheduler::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 use fonio_sim::study::Setup;
 
@@ -43,7 +43,7 @@ fn phone(name: &str) -> Result<Profile> {
 /// A scheduler of the study, with the limits that the study found for the phone.
 fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     match (policy, phone) {
-        (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Settings::RAZR)),
+        (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Tunables::RAZR)),
         _ => policy.scheduler(),
     }
 }
@@ -183,7 +183,7 @@ const HOLD: Nanos = Nanos(8_000_000);
 /// Slowdowns of one reader and one writer under SmartIO, if it held writes back after a read as CFQ idles.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
-        || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Settings { hold: HOLD, ..Settings::SAMSUNG_S5 })) };
+        || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
     let ours = slowdowns_under("samsung_s5", &held, 1)?;
     let row = |access: &str| {
         let times = ours[access].value().map_or_else(|| "-".to_owned(), |times| format!("{times:.2} times"));
@@ -302,7 +302,7 @@ const MANY: u64 = 100;
 
 /// A SmartIO scheduler without limits of concurrency, so that only its algorithms decide.
 fn unlimited() -> SmartIo {
-    SmartIo::new(Settings { limits: [u32::MAX; 4], ..Settings::SAMSUNG_S5 })
+    SmartIo::new(Tunables { limits: [u32::MAX; 4], ..Tunables::SAMSUNG_S5 })
 }
 
 fn read(id: u64, class: Class, level: u8) -> Request {

@@ -3,38 +3,40 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::Args;
 use xtask::results::{Cell, StudyResult};
 
 use crate::process::Usage;
-use crate::{process, tools};
+use crate::{gen_trace, process, tools};
 
-/// Requests in the trace and runs, unless the command line says otherwise.
+/// Requests in the trace and runs of a complete measurement.
 const IOS: u64 = 5_000_000;
 const RUNS: usize = 3;
 
-/// `[--ios N] [--runs N]`.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let (mut ios, mut runs) = (IOS, RUNS);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        let number = words.next().and_then(|text| text.parse::<u64>().ok());
-        match (word.as_str(), number) {
-            ("--ios", Some(number)) => ios = number,
-            ("--runs", Some(number)) => runs = usize::try_from(number).unwrap_or(1).max(1),
-            _ => bail!("the options are --ios N and --runs N, each with a whole number"),
-        }
-    }
+/// The options of `cargo xtask bench` without a name.
+#[derive(Args)]
+pub struct Arguments {
+    /// Requests in the trace; there are five records for each.
+    #[arg(long, value_name = "N", default_value_t = IOS)]
+    ios: u64,
+    /// Runs of each program.
+    #[arg(long, value_name = "N", default_value_t = RUNS)]
+    runs: usize,
+}
+
+/// Measures the report, and the programs of the package.
+pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
     let fonio = process::build_fonio()?;
     let dir = process::scratch("bench")?;
     let prefix = dir.join(format!("generated-{ios}"));
     if !with_suffix(&prefix, ".blktrace.0").exists() {
         println!("Generating {ios} requests …");
-        crate::gen_trace::run(&["--out".into(), path_text(&prefix)?, "--ios".into(), ios.to_string()])?;
+        gen_trace::run(&gen_trace::Arguments { out: prefix.clone(), ios, seed: 1, cpus: 2 })?;
     }
     let merged = dir.join("merged.bin");
-    let rows: Vec<(&str, Command)> = vec![
+    let mut rows: Vec<(&str, Command)> = vec![
         ("blkparse -i X -d X.bin -O", {
             let mut command = Command::new("blkparse");
             command.arg("-i").arg(&prefix).arg("-d").arg(&merged).arg("-O");
@@ -67,7 +69,6 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut result = StudyResult::begin("bench-report", title, &command, &columns)?;
     result.rounds = Some(runs as u64);
     let mut measured = vec![Vec::new(); rows.len()];
-    let mut rows = rows;
     for _ in 0..runs {
         for (row, results) in rows.iter_mut().zip(&mut measured) {
             results.push(process::measure(&mut row.1)?);
@@ -102,8 +103,4 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-fn path_text(path: &Path) -> Result<String> {
-    path.to_str().map(str::to_owned).with_context(|| format!("{} is not valid UTF-8", path.display()))
 }

@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde_json::Value;
 use xtask::results::StudyResult;
 
-use crate::results_service::{self, Service, example};
+use crate::results_service::{self, Service};
 use crate::{process, tools};
 
 /// The goals.
@@ -18,7 +19,7 @@ const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
 
-/// Results in the seeded database, unless the command line says otherwise.
+/// Results in the seeded database of a complete measurement.
 const RESULTS: u64 = 10_000_000;
 /// The parts, in their order.
 const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
@@ -26,11 +27,21 @@ const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
 /// The version whose checks the service is tested with.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
-struct Options {
-    results: u64,
-    seconds: u32,
-    rounds: u32,
+/// The options of `cargo xtask bench results`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Only these parts.
+    #[arg(value_parser = PARTS)]
     parts: Vec<String>,
+    /// Results in the seeded database.
+    #[arg(long, value_name = "N", default_value_t = RESULTS)]
+    results: u64,
+    /// How long each load takes.
+    #[arg(long, value_name = "S", default_value_t = 30)]
+    seconds: u32,
+    /// How often the service is killed.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    rounds: u32,
 }
 
 /// A part's outcome: whether the goal holds (`None`: it was not measured), and a sentence.
@@ -45,9 +56,8 @@ impl Verdict {
     }
 }
 
-/// `[ranking] [submissions] [kill] [full] [schema] [--results N] [--seconds S] [--rounds N]`.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let options = parse(arguments)?;
+/// Measures the parts, and writes whether each goal holds.
+pub fn run(options: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     process::outlive_signals()?;
     results_service::build()?;
@@ -58,14 +68,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
         process::check_signals()?;
         eprintln!("bench results: {part} …");
         verdicts.extend(match *part {
-            "ranking" => vec![ranking(&options)?],
-            "submissions" => vec![submissions(&options)?],
-            "kill" => vec![kill(&options)?],
+            "ranking" => vec![ranking(options)?],
+            "submissions" => vec![submissions(options)?],
+            "kill" => vec![kill(options)?],
             "full" => vec![full()?],
             _ => vec![schema()?],
         });
     }
-    let Options { results, seconds, rounds, parts } = &options;
+    let Arguments { results, seconds, rounds, parts } = options;
     let command =
         format!("cargo xtask bench results --results {results} --seconds {seconds} --rounds {rounds}");
     let title = "goals of the results service";
@@ -85,29 +95,6 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { results: RESULTS, seconds: 30, rounds: 100, parts: Vec::new() };
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        if PARTS.contains(&word.as_str()) {
-            options.parts.push(word.clone());
-            continue;
-        }
-        let number = words.next().and_then(|text| text.parse::<u32>().ok()).filter(|number| *number > 0);
-        let number = number.with_context(|| format!("write a number after {word}"))?;
-        match word.as_str() {
-            "--results" => options.results = number.into(),
-            "--seconds" => options.seconds = number,
-            "--rounds" => options.rounds = number,
-            _ => bail!(
-                "the options are --results N, --seconds S, --rounds N, and the parts {}",
-                PARTS.join(", ")
-            ),
-        }
-    }
-    Ok(options)
-}
-
 /// A folder with the seeded database, which is kept for the next run.
 fn seeded(results: u64) -> Result<PathBuf> {
     let folder = process::scratch(&format!("results-{results}"))?;
@@ -117,16 +104,23 @@ fn seeded(results: u64) -> Result<PathBuf> {
             let _ = fs::remove_file(folder.join(left));
         }
         eprintln!("bench results: seeding {results} results in {} (2 KB each) …", folder.display());
-        process::run(Command::new(example("seed")).arg(&folder).arg(results.to_string()))?;
+        process::run(load("seed").arg(&folder).arg(results.to_string()))?;
         fs::write(&done, "")?;
     }
     Ok(folder)
 }
 
+/// The program that seeds databases and loads services, with its first word.
+fn load(word: &str) -> Command {
+    let mut command = Command::new(results_service::load());
+    command.arg(word);
+    command
+}
+
 /// The load generator for a service.
-fn load(service: &Service, words: &[&str]) -> Command {
-    let mut command = Command::new(example("load"));
-    command.arg(words[0]).arg(service.port.to_string()).args(&words[1..]);
+fn load_on(service: &Service, words: &[&str]) -> Command {
+    let mut command = load(words[0]);
+    command.arg(service.port.to_string()).args(&words[1..]);
     command
 }
 
@@ -143,22 +137,22 @@ fn number(value: &Value, name: &str) -> f64 {
 }
 
 /// Pages of rankings from one processor.
-fn ranking(options: &Options) -> Result<Verdict> {
+fn ranking(options: &Arguments) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let seconds = options.seconds.to_string();
     let bare = answer(
         Command::new("taskset")
             .args(["--cpu-list", "0"])
-            .arg(example("load"))
+            .arg(results_service::load())
             .arg("query")
             .arg(&folder)
             .arg("5"),
     )?;
     let service = Service::start(&folder, Some(0))?;
     // The first pages read from the disk.
-    answer(&mut load(&service, &["ranking", "50", "5"]))?;
+    answer(&mut load_on(&service, &["ranking", "50", "5"]))?;
     let before = service.processor_time()?;
-    let pages = answer(&mut load(&service, &["ranking", &PAGES_PER_S.to_string(), &seconds]))?;
+    let pages = answer(&mut load_on(&service, &["ranking", &PAGES_PER_S.to_string(), &seconds]))?;
     let spent_s = (service.processor_time()? - before).as_secs_f64();
     let p99 = number(&pages, "p99_ms");
     let is_complete =
@@ -180,7 +174,7 @@ fn ranking(options: &Options) -> Result<Verdict> {
 }
 
 /// Submissions into the seeded database.
-fn submissions(options: &Options) -> Result<Verdict> {
+fn submissions(options: &Arguments) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let file = folder.join("acknowledged");
     let _ = fs::remove_file(&file);
@@ -189,15 +183,15 @@ fn submissions(options: &Options) -> Result<Verdict> {
     // Slightly more than the goal, so that the service limits the rate.
     let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
     let before = service.processor_time()?;
-    let sent = answer(&mut load(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
+    let sent = answer(&mut load_on(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
     let spent_s = (service.processor_time()? - before).as_secs_f64();
-    let checked = answer(&mut load(&service, &["check", &shown]))?;
+    let checked = answer(&mut load_on(&service, &["check", &shown]))?;
     let (per_s, lost) = (number(&sent, "per_s"), number(&checked, "lost"));
     let refused = number(&sent, "refused") + number(&sent, "failed");
     Ok(Verdict::of(
         per_s >= f64::from(SUBMISSIONS_PER_S) && lost == 0.0 && refused == 0.0,
         format!(
-            "submissions beside {} results: {per_s:.0}/s acknowledged for {} s (goal {SUBMISSIONS_PER_S}/s), p50 {:.1} ms, \
+            "submissions to {} results: {per_s:.0}/s acknowledged for {} s (goal {SUBMISSIONS_PER_S}/s), p50 {:.1} ms, \
              p99 {:.1} ms, {refused:.0} refused, {lost:.0} lost; processor time: the service {:.2} ms for each, the load generator \
              {:.2} ms",
             options.results,
@@ -212,7 +206,7 @@ fn submissions(options: &Options) -> Result<Verdict> {
 
 /// Kills the service while it acknowledges submissions, and asks for every acknowledged result after each
 /// start.
-fn kill(options: &Options) -> Result<Verdict> {
+fn kill(options: &Arguments) -> Result<Verdict> {
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
     let file = folder.path().join("acknowledged");
     let shown = file.display().to_string();
@@ -221,7 +215,7 @@ fn kill(options: &Options) -> Result<Verdict> {
         process::check_signals()?;
         let _ = fs::remove_file(&file);
         let service = Service::start(folder.path(), None)?;
-        let mut sending = load(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
+        let mut sending = load_on(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
             .stdout(Stdio::null())
             .spawn()?;
         // Another instant in each round, between 0.2 and 0.8 s.
@@ -229,7 +223,7 @@ fn kill(options: &Options) -> Result<Verdict> {
         service.kill()?;
         sending.wait()?;
         let service = Service::start(folder.path(), None)?;
-        let checked = answer(&mut load(&service, &["check", &shown]))?;
+        let checked = answer(&mut load_on(&service, &["check", &shown]))?;
         acknowledged += number(&checked, "acknowledged");
         lost += number(&checked, "lost");
     }
@@ -262,11 +256,11 @@ fn full() -> Result<Verdict> {
 fn on_full_disk(disk: &Path, file: &Path) -> Result<Verdict> {
     let shown = file.display().to_string();
     let service = Service::start(disk, None)?;
-    let sent = answer(&mut load(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "15", &shown]))?;
-    let checked = answer(&mut load(&service, &["check", &shown]))?;
+    let sent = answer(&mut load_on(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "15", &shown]))?;
+    let checked = answer(&mut load_on(&service, &["check", &shown]))?;
     service.kill()?;
     let service = Service::start(disk, None)?;
-    let again = answer(&mut load(&service, &["check", &shown]))?;
+    let again = answer(&mut load_on(&service, &["check", &shown]))?;
     let (refused, words) = (number(&sent, "refused"), sent["words"].as_str().unwrap_or_default().to_owned());
     let lost = number(&checked, "lost") + number(&again, "lost");
     let in_words = words.starts_with("507: the disk of the service is full");
@@ -289,7 +283,10 @@ fn schema() -> Result<Verdict> {
     }
     let folder = tempfile::tempdir()?;
     let service = Service::start(folder.path(), None)?;
-    answer(&mut load(&service, &["submit", "100", "1", &folder.path().join("ids").display().to_string()]))?;
+    answer(&mut load_on(
+        &service,
+        &["submit", "100", "1", &folder.path().join("ids").display().to_string()],
+    ))?;
     let mut command = Command::new(&program);
     command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
     // A schema cannot say everything that a document must fulfil, so valid documents may be refused.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use xtask::results::{Cell, StudyResult};
 
 use crate::process;
@@ -16,8 +16,7 @@ const ROUNDS: usize = 7;
 /// The rules; the first run of each round is without the library.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
-pub fn run(arguments: &[String]) -> Result<()> {
-    ensure!(arguments.is_empty(), "it takes no options");
+pub fn run() -> Result<()> {
     let library = process::build_sync_library()?;
     let dir = tempfile::tempdir_in("/dev/shm")?;
     let statements = dir.path().join("statements.sql");

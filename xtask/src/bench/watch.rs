@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
 use fonio_core::quantity::{Unit, parse_duration};
+use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
@@ -34,39 +36,41 @@ const MEMORY_MAX: u64 = 24 << 20;
 const PROCESSOR_MAX: f64 = 0.005;
 const RATE: u64 = 1000;
 const DEVICE_BYTES: u64 = 256 << 20;
-/// Clock ticks in a second (`USER_HZ`).
-const TICKS_PER_S: f64 = 100.0;
+/// The options of `cargo xtask bench watch`.
+#[derive(Args)]
+pub struct Arguments {
+    /// Measure only this part.
+    #[arg(value_parser = ["written", "cost"])]
+    part: Option<String>,
+    /// Measure for this long. Default: 2h for `written`, 90s for `cost`.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    time: Option<Duration>,
+    /// How often the watch writes its history.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2h")]
+    write_every: Duration,
+    /// Measure this program (default: builds fonio).
+    #[arg(long, value_name = "FONIO")]
+    program: Option<PathBuf>,
+}
 
-/// `[written|cost] [--for TIME] [--write-every TIME] [--program FONIO]`; without the last, fonio is built.
-pub fn run(arguments: &[String]) -> Result<()> {
-    let (mut part, mut time, mut program, mut every) = (None, None, None, None);
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "written" | "cost" => part = Some(word.as_str()),
-            "--for" => {
-                let text = words.next().context("write a time after --for, such as 2h")?;
-                time = Some(parse_duration(text)?);
-            }
-            "--write-every" => {
-                let text = words.next().context("write a time after --write-every, such as 10min")?;
-                every = Some(parse_duration(text)?);
-            }
-            "--program" => {
-                program = Some(PathBuf::from(words.next().context("write a path after --program")?))
-            }
-            _ => bail!("the options are written, cost, --for TIME, --write-every TIME and --program FONIO"),
-        }
-    }
-    let fonio = program.map_or_else(emulated::fonio, Ok)?;
+/// Measures the parts, and writes the result.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let fonio = arguments.program.clone().map_or_else(emulated::fonio, Ok)?;
     process::outlive_signals()?;
+    let part = arguments.part.as_deref();
+    let columns = ["", "measured", "goal", "verdict"];
+    let command = process::shown(Command::new("cargo").arg("xtask").args(std::env::args().skip(1)));
+    let mut result =
+        StudyResult::begin("bench-watch", "the cost of the watch", command.trim_matches('`'), &columns)?;
     if part != Some("written") {
-        cost(&fonio, time.filter(|_| part.is_some()).unwrap_or(Duration::from_secs(90)))?;
+        let time = arguments.time.filter(|_| part.is_some());
+        cost(&fonio, time.unwrap_or(Duration::from_secs(90)), &mut result)?;
     }
     if part != Some("cost") {
-        written(&fonio, time.unwrap_or(WRITE_EVERY), every.unwrap_or(WRITE_EVERY))?;
+        written(&fonio, arguments.time.unwrap_or(WRITE_EVERY), arguments.write_every, &mut result)?;
     }
-    Ok(())
+    let is_complete = part.is_none() && arguments.time.is_none_or(|time| time >= WRITE_EVERY);
+    result.keep(is_complete && arguments.write_every == WRITE_EVERY).map(drop)
 }
 
 /// A watch of some devices. It ends when this is dropped.
@@ -94,11 +98,8 @@ impl Watch {
     }
 
     /// Processor time in user and kernel mode, in seconds.
-    fn cpu_s(&self) -> f64 {
-        let stat = self.file("stat");
-        let words: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / TICKS_PER_S
+    fn cpu_s(&self) -> Result<f64> {
+        Ok(process::processor_time(self.child.id())?.as_secs_f64())
     }
 
     /// The sum of a field over the descriptors of BPF programs or maps.
@@ -172,12 +173,24 @@ fn written_to(device: &str) -> Result<u64> {
     Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512)
 }
 
-fn verdict(holds: bool) -> &'static str {
-    if holds { "holds" } else { "FAILS" }
+/// A figure with its goal.
+fn goal(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): (&str, usize), most: f64) {
+    let measured = Cell::rounds(values.iter().copied(), unit, decimals);
+    let holds = values.iter().all(|value| *value <= most);
+    let verdict = if holds { "met" } else { "**missed**" };
+    result.row(name, vec![measured, Cell::once(most, unit, decimals), verdict.into()]);
 }
 
+/// A figure without a goal.
+fn figure(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): (&str, usize)) {
+    result.row(name, vec![Cell::rounds(values.iter().copied(), unit, decimals), "–".into(), "–".into()]);
+}
+
+const MIB: f64 = (1 << 20) as f64;
+const KIB: f64 = 1024.0;
+
 /// The device sectors with the watch minus those without it, scaled to a day.
-fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
+fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch")?;
     // Otherwise, kept stalls of an earlier run would be written now.
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
@@ -255,24 +268,12 @@ fn written(fonio: &Path, time: Duration, every: Duration) -> Result<()> {
     sync()?;
     let (difference, per_day) = tell_written(&watch, (&with.device, &without.device), before, time)?;
     ensure!(difference > 0.0, "the watch wrote nothing, so it did not run");
-    // Files are made once.
-    let later = writes.get(1..).filter(|later| !later.is_empty());
-    if let Some(later) = later {
-        let mean = later.iter().sum::<f64>() / later.len() as f64;
-        println!(
-            "the first write was {}, later ones {} on average; at {} a day they are {}",
-            Unit::Bytes.format(writes[0]),
-            Unit::Bytes.format(mean),
-            DAY_S / WRITE_EVERY.as_secs_f64(),
-            Unit::Bytes.format(mean * DAY_S / WRITE_EVERY.as_secs_f64())
-        );
-    }
+    // The first write makes the files.
+    let writes: Vec<f64> = writes.iter().map(|bytes| bytes / KIB).collect();
+    figure(result, "first write of the history", writes.get(..1).unwrap_or(&[]), ("KiB", 0));
+    figure(result, "each later write", writes.get(1..).unwrap_or(&[]), ("KiB", 0));
     if every == WRITE_EVERY {
-        println!(
-            "written: {} (at most {} a day)",
-            verdict(per_day <= WRITTEN_MAX),
-            Unit::Bytes.format(WRITTEN_MAX)
-        );
+        goal(result, "written in a day", &[per_day / KIB], ("KiB", 0), WRITTEN_MAX / KIB);
     }
     drop(watch);
     drop((with, without, slow));
@@ -341,7 +342,7 @@ impl Drop for LoopDevice {
 }
 
 /// Processor time and memory, idle and at 1,000 requests a second, and the memory after a stall was kept.
-fn cost(fonio: &Path, time: Duration) -> Result<()> {
+fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
@@ -354,28 +355,26 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
         Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.0), name(&slow.device)], WRITE_EVERY)?;
     // It reads the kernel's types first.
     let at_start = watch.most_memory(Duration::from_secs(5));
-    let mut holds = true;
     for (load, rate) in [("nothing", 0), ("fio, random reads of 4 KiB", RATE)] {
         process::check_signals()?;
-        let began = (Instant::now(), watch.cpu_s(), watch.of_bpf("run_time_ns"));
+        let began = (Instant::now(), watch.cpu_s()?, watch.of_bpf("run_time_ns"));
         if rate == 0 {
             std::thread::sleep(time / 3);
         } else {
             fio(&device.0, rate, time)?;
         }
         let elapsed = began.0.elapsed().as_secs_f64();
-        let (process, bpf) = (watch.cpu_s() - began.1, (watch.of_bpf("run_time_ns") - began.2) as f64 / 1e9);
-        let share = (process + bpf) / elapsed;
-        holds &= rate == 0 || share <= PROCESSOR_MAX;
-        println!(
-            "{load}, {rate} requests a second for {}: {} of a processor ({} in the process, {} in BPF)",
-            Unit::S.format(elapsed.round()),
-            Unit::Share.format(share),
-            Unit::Share.format(process / elapsed),
-            Unit::Share.format(bpf / elapsed)
-        );
+        let (process, bpf) = (watch.cpu_s()? - began.1, (watch.of_bpf("run_time_ns") - began.2) as f64 / 1e9);
+        let shares = [process + bpf, process, bpf].map(|seconds| seconds / elapsed * 100.0);
+        let name = format!("processor: {load}, {rate} requests a second");
+        if rate == 0 {
+            figure(result, &name, &shares[..1], ("%", 2));
+        } else {
+            goal(result, &name, &shares[..1], ("%", 2), PROCESSOR_MAX * 100.0);
+        }
+        figure(result, &format!("{name}, in the process"), &shares[1..2], ("%", 2));
+        figure(result, &format!("{name}, in BPF"), &shares[2..], ("%", 2));
     }
-    println!("processor: {} (at most {})", verdict(holds), Unit::Share.format(PROCESSOR_MAX));
     // A stall with a minute of 1,000 requests a second before it.
     let file = format!("of={}", slow_dir.join("big").display());
     process::run(
@@ -386,21 +385,14 @@ fn cost(fonio: &Path, time: Duration) -> Result<()> {
     let later = watch.most_memory(Duration::from_secs(70));
     let stalls = watch.report()?["stalls"]["stalls_in_all"].as_u64().unwrap_or(0);
     let (now, tables) = (watch.own_memory(), watch.of_bpf("memlock"));
-    println!(
-        "memory: {} in the process for a moment at its start, at most {} while {stalls} stalls were told, {} afterwards; {} in \
-         tables of the kernel",
-        Unit::Bytes.format(at_start as f64),
-        Unit::Bytes.format(later as f64),
-        Unit::Bytes.format(now as f64),
-        Unit::Bytes.format(tables as f64)
-    );
+    ensure!(stalls > 0, "the watch saw no stall");
+    let unit = ("MiB", 1);
+    figure(result, "memory for a moment at its start", &[at_start as f64 / MIB], unit);
+    figure(result, "memory at most while a stall is kept", &[later as f64 / MIB], unit);
+    figure(result, "memory afterwards", &[now as f64 / MIB], unit);
+    figure(result, "memory in tables of the kernel", &[tables as f64 / MIB], unit);
     let most = at_start.max(later) + tables;
-    println!(
-        "memory: {} ({}, at most {})",
-        verdict(most <= MEMORY_MAX && stalls > 0),
-        Unit::Bytes.format(most as f64),
-        Unit::Bytes.format(MEMORY_MAX as f64)
-    );
+    goal(result, "memory at most, with the tables", &[most as f64 / MIB], unit, MEMORY_MAX as f64 / MIB);
     drop((watch, statistics));
     drop((device, slow));
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))

@@ -55,9 +55,9 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let (copy, made) = (building.join("source"), building.join("made"));
     fs::create_dir_all(&building).with_context(|| format!("cannot make {}", building.display()))?;
     said(Command::new("cp").arg("-r").args([&sources, &copy]))?;
-    let compiler = format!("clang-14 --target={} {}", target.triple(), target.processor().join(" "));
+    let compiler = format!("clang-14 --target={} {}", target.triple, target.processor.join(" "));
     let mut configure = Command::new("./configure");
-    configure.arg(format!("--target={}", target.triple())).arg(format!("--prefix={}", made.display()));
+    configure.arg(format!("--target={}", target.triple)).arg(format!("--prefix={}", made.display()));
     configure.args(["--disable-shared", "--disable-wrapper"]).current_dir(&copy);
     said(configure.env("CC", compiler).env("AR", "llvm-ar-14").env("RANLIB", "llvm-ranlib-14"))?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -84,7 +84,7 @@ fn unwinder(target: Target, rust: &Path, made: &Path) -> Result<()> {
         for file in files {
             let object = objects.join(format!("{file}.o"));
             let mut clang = Command::new("clang-14");
-            clang.arg(format!("--target={}", target.triple())).args(target.processor());
+            clang.arg(format!("--target={}", target.triple)).args(target.processor);
             clang.arg("-nostdlibinc").arg("-isystem").arg(made.join("include"));
             clang.arg("-I").arg(sources.join("include")).arg("-I").arg(sources.join("src"));
             clang.args(UNWINDER_FLAGS).args(flags);

@@ -6,11 +6,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
-use fonio_lab::{Architecture, Archive, System, SystemOptions};
+use anyhow::{Context, Result};
+use fonio_lab::{Architecture, SystemOptions};
 
 use super::Made;
-use crate::lab::system::text;
+use crate::lab::steps::{self, Step, Steps, all_kept, in_debian, text};
 use crate::{process, tools};
 
 /// A trace of the repository, which the programs explain.
@@ -24,10 +24,7 @@ const TRACE_THERE: &str = "/root/trace.txt";
 const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
     -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
 
-/// A command, the text that its output must contain, and the behaviour that it shows.
-pub type Step = (&'static str, &'static str, &'static str);
-
-const STEPS: [Step; 20] = [
+const STEPS: [Step<'_>; 20] = [
     ("dpkg -i /root/fonio.deb", "Setting up fonio", "the package is installed"),
     ("fonio --version", "fonio ", "the program runs"),
     ("fonio", "", "the status card is printed"),
@@ -84,7 +81,7 @@ const REPORT_OF_WATCH: &str =
 pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
 
 /// A further step on 32-bit ARM, while the package is installed.
-const STEP_OF_32_BITS: Step = (
+const STEP_OF_32_BITS: Step<'_> = (
     "fonio record --for 2s -o /root/no-bpf 2>&1; fonio report --all /root/no-bpf",
     "BPF programs for x86-64 and 64-bit ARM only",
     "the recording says why it is without BPF",
@@ -92,61 +89,48 @@ const STEP_OF_32_BITS: Step = (
 
 /// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
-    let stop = process::outlive_signals()?;
-    tools::ensure(&[tools::SYSTEM_GUEST])?;
-    let archive = Archive::open()?;
+    process::outlive_signals()?;
     let mut broken = 0;
     for made in all {
         broken += emulated(made)?;
     }
     for made in all {
-        let architecture = made.target.debian();
-        let options = SystemOptions { architecture, ..SystemOptions::default() };
-        let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
-        println!(
-            "\nThe packages for {} in Debian on {architecture}, with Linux {}:\n",
-            made.target,
-            system.release()
-        );
-        broken += steps(&mut system, made)?;
+        let options = SystemOptions { architecture: made.target.debian, ..SystemOptions::default() };
+        let title = format!("The packages for {}", made.target);
+        broken += in_debian(&title, &options, |steps| packages(steps, made))?;
     }
-    if broken > 0 {
-        bail!("{broken} steps failed");
-    }
-    Ok(())
+    all_kept(broken)
 }
 
-fn steps(system: &mut System<'_>, made: &Made) -> Result<u32> {
+fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     let trace = process::root().join(TRACE);
     for (file, place) in [
         (made.package.as_path(), FONIO),
         (made.recorder_package.as_path(), RECORDER),
         (trace.as_path(), TRACE_THERE),
     ] {
-        system.put(file, place)?;
+        steps.system.put(file, place)?;
     }
-    text(system, &format!("{FILES} >/root/before"))?;
-    let mut broken = 0;
-    let is_32_bits = made.target.debian() == Architecture::Armhf;
+    text(steps.system, &format!("{FILES} >/root/before"))?;
+    let is_32_bits = made.target.debian == Architecture::Armhf;
     // This runs before the recorder is installed and both are removed.
     let (before, after) = STEPS.split_at(STEPS.len() - 6);
     let further = is_32_bits.then_some(STEP_OF_32_BITS);
     for (script, wanted, what) in before.iter().copied().chain(further).chain(after.iter().copied()) {
-        process::check_signals()?;
         if wanted == "same" {
-            text(system, &format!("{FILES} >/root/after"))?;
+            text(steps.system, &format!("{FILES} >/root/after"))?;
         }
         let wanted = if is_32_bits && script == REPORT_OF_WATCH { WATCH_OF_32_BITS } else { wanted };
-        broken += u32::from(!shown(what, script, wanted, text(system, script)));
+        steps.step((script, wanted, what));
     }
-    Ok(broken)
+    Ok(())
 }
 
 /// Runs the programs with QEMU's emulation of the target's minimum processor. Returns how many steps failed.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;
-    let processor = made.target.emulated();
+    let processor = made.target.emulated;
     println!(
         "\nThe programs for {}, executed by {emulator}{}:\n",
         made.target,
@@ -171,26 +155,16 @@ fn emulated(made: &Made) -> Result<u32> {
         (&made.recorder, &["--help"], "--spill-to", "the recorder runs"),
     ] {
         process::check_signals()?;
-        let script = format!("{} {}", program.display(), words.join(" "));
-        broken += u32::from(!shown(what, &script, wanted, run(program, words)));
+        let (holds, found) = steps::contains(run(program, words), wanted);
+        let script = format!("$ {} {}", program.display(), words.join(" "));
+        broken += u32::from(!steps::shown(what, holds, &format!("{script}\n{found}")));
     }
     // The same input gives the same answer, to the byte, as on this machine's own processor.
     let own = process::target().join("debug/fonio");
     if own.exists() {
         let words = ["report", "--json", &trace];
         let (here, there) = (super::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
-        let is_same = if here == there { Ok("same".to_owned()) } else { Ok(String::new()) };
-        broken += u32::from(!shown("the answer is that of this machine", "report --json", "same", is_same));
+        broken += u32::from(!steps::shown("the answer is that of this machine", here == there, &there));
     }
     Ok(broken)
-}
-
-/// Prints whether a step succeeded.
-pub fn shown(what: &str, script: &str, wanted: &str, found: Result<String>) -> bool {
-    let holds = found.as_ref().is_ok_and(|text| text.contains(wanted));
-    println!("{what:<40} {}", if holds { "yes" } else { "NO *" });
-    if !holds {
-        println!("$ {script}\n{}", found.unwrap_or_else(|error| format!("{error:#}")));
-    }
-    holds
 }

@@ -1,14 +1,13 @@
 //! `cargo xtask dist container`: loads the image with podman in a new Debian, and records the host from there, with the
 //! privileges that `docs/install.md` names and no others.
 
-use anyhow::{Result, bail};
-use fonio_lab::{Architecture, Archive, System, SystemOptions};
+use anyhow::Result;
+use fonio_lab::{Architecture, SystemOptions};
 
 use super::container::NAME;
 use super::package::VERSION;
 use super::{Made, check};
-use crate::lab::system::text;
-use crate::{process, tools};
+use crate::lab::steps::{Steps, all_kept, in_debian};
 
 /// Writes to the disk of the guest, outside of any container, while a script runs.
 const LOAD: &str = "systemd-run --quiet --collect --unit=notes sh -c 'while :; do dd if=/dev/zero of=/root/notes.db bs=16k count=1 \
@@ -19,32 +18,27 @@ const PRIVILEGES: &str = "--pid=host --cap-add SYS_ADMIN --cap-add SYS_PTRACE --
 
 /// Runs all steps in a guest for each image.
 pub fn run(all: &[Made]) -> Result<()> {
-    let stop = process::outlive_signals()?;
-    tools::ensure(&[tools::SYSTEM_GUEST])?;
-    let archive = Archive::open()?;
     let mut broken = 0;
     for made in all {
         let options = SystemOptions {
-            architecture: made.target.debian(),
+            architecture: made.target.debian,
             packages: vec!["podman".to_owned()],
             memory_mib: 1536,
             ..SystemOptions::default()
         };
-        let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
-        println!("\nThe image for {} in Debian, with podman and Linux {}:\n", made.target, system.release());
-        system.put(&made.container, "/root/image.tar")?;
-        broken += steps(&mut system, made.target.debian() == Architecture::Armhf)?;
+        broken += in_debian(&format!("The image for {} with podman", made.target), &options, |steps| {
+            steps.system.put(&made.container, "/root/image.tar")?;
+            all_steps(steps, made.target.debian == Architecture::Armhf);
+            Ok(())
+        })?;
     }
-    if broken > 0 {
-        bail!("{broken} steps failed");
-    }
-    Ok(())
+    all_kept(broken)
 }
 
-fn steps(system: &mut System<'_>, is_32_bits: bool) -> Result<u32> {
+fn all_steps(steps: &mut Steps<'_, '_>, is_32_bits: bool) {
     let image = format!("{NAME}:{VERSION}");
     let run = format!("podman run --rm --network none {PRIVILEGES} --volume /root:/data");
-    let mut broken = 0;
+    let of_32_bits = |wanted| if is_32_bits { check::WATCH_OF_32_BITS } else { wanted };
     for (script, wanted, what) in [
         ("podman load --quiet -i /root/image.tar".to_owned(), image.as_str(), "podman loads the image"),
         (format!("podman run --rm --network none {image} --version"), "fonio ", "the program runs"),
@@ -70,12 +64,12 @@ fn steps(system: &mut System<'_>, is_32_bits: bool) -> Result<u32> {
         ),
         (
             "sleep 70; podman exec watch fonio watch report".to_owned(),
-            if is_32_bits { check::WATCH_OF_32_BITS } else { "notes.service" },
+            of_32_bits("notes.service"),
             "its report names the unit of the host",
         ),
         (
             "podman exec watch fonio watch report".to_owned(),
-            if is_32_bits { check::WATCH_OF_32_BITS } else { "/root/notes.db" },
+            of_32_bits("/root/notes.db"),
             "its report names the file of the host",
         ),
         (
@@ -87,7 +81,7 @@ fn steps(system: &mut System<'_>, is_32_bits: bool) -> Result<u32> {
             format!(
                 "podman run --rm --network none --volume fonio:/var/lib/fonio {image} watch report; podman volume rm fonio"
             ),
-            if is_32_bits { check::WATCH_OF_32_BITS } else { "notes.service" },
+            of_32_bits("notes.service"),
             "the history is in its volume",
         ),
         (
@@ -97,8 +91,6 @@ fn steps(system: &mut System<'_>, is_32_bits: bool) -> Result<u32> {
             "the image is removed",
         ),
     ] {
-        process::check_signals()?;
-        broken += u32::from(!check::shown(what, &script, wanted, text(system, &script)));
+        steps.step((&script, wanted, what));
     }
-    Ok(broken)
 }

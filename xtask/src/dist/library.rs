@@ -26,25 +26,12 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Rust's name of the target with glibc, the folder of its libraries in Debian, and its dynamic linker.
-/// `None` if Debian has no glibc for the processor: ARMv6.
-fn names_of(target: Target) -> Option<(&'static str, &'static str, &'static str)> {
-    match target {
-        Target::Amd64 => Some(("x86_64-unknown-linux-gnu", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")),
-        Target::Arm64 => Some(("aarch64-unknown-linux-gnu", "aarch64-linux-gnu", "ld-linux-aarch64.so.1")),
-        Target::Armhf => {
-            Some(("armv7-unknown-linux-gnueabihf", "arm-linux-gnueabihf", "ld-linux-armhf.so.3"))
-        }
-        Target::Armv6 => None,
-    }
-}
-
 /// Builds the library in the users' configuration, and returns its path; `None` if there is none for the target.
 pub fn build(of: Target) -> Result<Option<PathBuf>> {
-    let Some((target, folder, loader)) = names_of(of) else { return Ok(None) };
+    let Some((target, folder, loader)) = of.glibc else { return Ok(None) };
     let sysroot = sysroot()?;
     program::component_of_target(target, &sysroot)?;
-    let archive = Archive::open()?.for_architecture(of.debian())?;
+    let archive = Archive::open()?.for_architecture(of.debian)?;
     let debian = archive.userland(&["libc6", "libgcc-s1"], &|text| eprintln!("{text}"))?.root;
     let debian = debian.join("usr/lib").join(folder);
     let links = process::scratch("dist")?.join(format!("link-{of}"));

@@ -19,17 +19,68 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
 use sha2::{Digest, Sha256};
 
 use self::program::{FONIO, RECORDER, RESULTS};
-use self::target::Target;
+use self::target::{TARGETS, Target};
 use crate::{process, tools};
 
-/// The tests of the packages in guests.
-const TESTS: [(&str, Test); 3] = [("test", check::run), ("container", engine::run), ("path", path::run)];
+/// The options of `cargo xtask dist`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    all: Architectures,
+}
 
-/// A test of what users get, for some targets.
-type Test = fn(&[Made]) -> Result<()>;
+#[derive(Subcommand)]
+enum What {
+    /// Make everything, execute the programs with QEMU, install the packages in a new Debian of each architecture, and use them.
+    Test(Architectures),
+    /// Make everything, load the image with podman in a guest, and record from there.
+    Container(Architectures),
+    /// Make everything, and walk a user's path in a guest with a slow card.
+    ///
+    /// Installs, checks, measures a fix while units run, keeps it, reboots, undoes it; 15 minutes for each architecture.
+    Path(Architectures),
+    /// Make the results service instead: a program, a package and a folder for a container.
+    Results {
+        #[command(subcommand)]
+        test: Option<ResultsTest>,
+        #[command(flatten)]
+        architectures: Architectures,
+    },
+}
+
+#[derive(Subcommand)]
+enum ResultsTest {
+    /// Also install it in a guest, send it a result, and run its image with podman.
+    Test(Architectures),
+}
+
+/// Names of targets.
+#[derive(Args)]
+struct Architectures {
+    /// For these architectures.
+    #[arg(value_parser = PossibleValuesParser::new(TARGETS.map(|target| target.name)))]
+    architectures: Vec<String>,
+}
+
+impl Architectures {
+    /// The named targets, or those by default.
+    fn or(&self, default: &[Target]) -> Vec<Target> {
+        let is_named = |target: &Target| self.architectures.iter().any(|name| name == target.name);
+        if self.architectures.is_empty() {
+            default.to_vec()
+        } else {
+            TARGETS.into_iter().filter(is_named).collect()
+        }
+    }
+}
 
 /// The programs and packages that users get for a target.
 struct Made {
@@ -44,21 +95,23 @@ struct Made {
     container: PathBuf,
 }
 
-/// Runs `dist [test|container|path] [ARCHITECTURE…]`.
-pub fn run(arguments: &[String]) -> Result<()> {
-    if let [word, names @ ..] = arguments
-        && word == "results"
-    {
-        return results_service(names);
+/// Makes the files for users, and tests them if asked to.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.what {
+        None => make(&arguments.all).map(drop),
+        Some(What::Test(named)) => check::run(&make(named)?),
+        Some(What::Container(named)) => engine::run(&make(named)?),
+        Some(What::Path(named)) => path::run(&make(named)?),
+        Some(What::Results { test: None, architectures }) => results_service(architectures, false),
+        Some(What::Results { test: Some(ResultsTest::Test(named)), .. }) => results_service(named, true),
     }
-    let named = |word: &String| TESTS.iter().find(|(name, _)| name == word);
-    let test = arguments.first().and_then(named).map(|(_, test)| test);
-    let names = if test.is_some() { &arguments[1..] } else { arguments };
-    let named: Result<Vec<Target>> = names.iter().map(|name| name.parse()).collect();
-    let targets = if names.is_empty() { Target::ALL.to_vec() } else { named? };
+}
+
+/// Makes the programs, packages and images.
+fn make(named: &Architectures) -> Result<Vec<Made>> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
     let mut all = Vec::new();
-    for target in targets {
+    for target in named.or(&TARGETS) {
         let program = program::build(target, FONIO)?;
         let recorder = program::build(target, RECORDER)?;
         let library = library::build(target)?;
@@ -72,28 +125,22 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let files = [&made.program, &made.package, &made.recorder, &made.recorder_package, &made.container];
         for file in files {
             let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
-            println!("{:<6} {:>7.2} MB  {}", made.target.name(), bytes as f64 / 1e6, within(file));
+            println!("{:<6} {:>7.2} MB  {}", made.target.name, bytes as f64 / 1e6, within(file));
         }
     }
-    test.map_or(Ok(()), |test| test(&all))
+    Ok(all)
 }
 
-/// Runs `dist results [test] [ARCHITECTURE…]`: by default for amd64.
-fn results_service(arguments: &[String]) -> Result<()> {
-    let (is_tested, names) = match arguments {
-        [word, names @ ..] if word == "test" => (true, names),
-        names => (false, names),
-    };
-    let named: Result<Vec<Target>> = names.iter().map(|name| name.parse()).collect();
-    let targets = if names.is_empty() { vec!["amd64".parse()?] } else { named? };
+/// Makes the results service, by default for amd64, and tests it if asked to.
+fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
-    for target in targets {
+    for target in named.or(&TARGETS[..1]) {
         let program = program::build(target, RESULTS)?;
-        let package = results::make(&target.debian().to_string(), &program)?;
+        let package = package::of_results(target, &program)?;
         let container = results::container(&program)?;
-        println!("{}: {}", target.name(), within(&program));
-        println!("{}: {}", target.name(), within(&package));
-        println!("{}: {}, for podman build", target.name(), within(&container));
+        println!("{}: {}", target.name, within(&program));
+        println!("{}: {}", target.name, within(&package));
+        println!("{}: {}, for podman build", target.name, within(&container));
         if is_tested {
             let fonio = program::build(target, FONIO)?;
             let files = results_test::Files { package: &package, program: &program, fonio: &fonio };

@@ -18,7 +18,6 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The fields that all packages share.
 const CONTROL: &str = "\
 Maintainer: The fonio developers <fonio@localhost>
-Section: admin
 Priority: optional
 Homepage: https://github.com/fonio/fonio
 ";
@@ -27,6 +26,7 @@ Homepage: https://github.com/fonio/fonio
 /// that fonio starts. The library of the sync policy needs the C library of the programs that load it.
 const FONIO: Fields = Fields {
     name: "fonio",
+    section: "admin",
     relations: "Recommends: e2fsprogs, util-linux\nSuggests: fio, sqlite3, qemu-system-x86, fuse3\n",
     description: "\
 Description: shows what uses your flash, what it costs, and which change fixes it
@@ -39,6 +39,7 @@ Description: shows what uses your flash, what it costs, and which change fixes i
 
 const RECORDER: Fields = Fields {
     name: "fonio-recorder",
+    section: "admin",
     relations: "",
     description: "\
 Description: records what uses your flash, for fonio on another machine
@@ -48,9 +49,22 @@ Description: records what uses your flash, for fonio on another machine
 ",
 };
 
+const RESULTS: Fields = Fields {
+    name: "fonio-results",
+    section: "net",
+    relations: "Suggests: postgresql\n",
+    description: "\
+Description: receives, ranks and shows results of fonio storebench
+ The service stores results that owners of flash storage send with fonio
+ storebench submit, ranks those that may be compared, and shows them as pages
+ without script. It has an embedded database, or uses PostgreSQL.
+",
+};
+
 /// The fields of one package.
 struct Fields {
     name: &'static str,
+    section: &'static str,
     /// To other packages.
     relations: &'static str,
     description: &'static str,
@@ -67,12 +81,15 @@ const COMPLETIONS: [(&str, &str); 3] = [
 const UNITS: &[&str] =
     &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio-watch/fonio-watch.service"];
 
+/// The unit of the results service.
+pub const RESULTS_UNIT: &str = "packages/results/fonio-results.service";
+
 /// Makes the package of fonio: a built program and, if there is one for the target, the library of the sync policy.
 pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Result<PathBuf> {
     let tree = empty_tree(&FONIO, target)?;
     // The definition of the command line is the same on each architecture, and this machine can run its own.
-    let own = process::target().join("debug/fonio");
-    let speaking = if target.emulator().is_none() { program.to_owned() } else { own_program(&own)? };
+    let is_foreign = target.emulator().is_some();
+    let speaking = if is_foreign { process::build_fonio_for_tests()? } else { program.to_owned() };
     install(program, &tree.join("usr/bin/fonio"), 0o755)?;
     if let Some(library) = library {
         install(library, &tree.join("usr/lib/fonio/libfonio_sqlite_sync.so"), 0o644)?;
@@ -97,6 +114,18 @@ pub fn of_recorder(target: Target, program: &Path) -> Result<PathBuf> {
     pack(&RECORDER, target, &tree)
 }
 
+/// Makes the package of the results service. The unit's user exists only while the service runs, so no script makes one. The
+/// administrator starts the service.
+pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
+    let tree = empty_tree(&RESULTS, target)?;
+    install(program, &tree.join("usr/bin/fonio-results"), 0o755)?;
+    let unit = process::root().join(RESULTS_UNIT);
+    install(&unit, &tree.join("usr/lib/systemd/system/fonio-results.service"), 0o644)?;
+    let manual = process::root().join("docs/results-service.md");
+    install(&manual, &tree.join("usr/share/doc/fonio-results/results-service.md"), 0o644)?;
+    pack(&RESULTS, target, &tree)
+}
+
 /// A folder for the files of a package.
 fn empty_tree(fields: &Fields, target: Target) -> Result<PathBuf> {
     let tree = process::scratch("dist")?.join(format!("{}-{target}", fields.name));
@@ -114,11 +143,8 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     write(&documents.join("changelog.gz"), &gzipped(&changes)?)?;
     let kib = size(tree)?.div_ceil(1024);
     let control = format!(
-        "Package: {}\nVersion: {VERSION}\nArchitecture: {}\nInstalled-Size: {kib}\n{CONTROL}{}{}",
-        fields.name,
-        target.debian(),
-        fields.relations,
-        fields.description
+        "Package: {}\nVersion: {VERSION}\nArchitecture: {}\nInstalled-Size: {kib}\nSection: {}\n{CONTROL}{}{}",
+        fields.name, target.debian, fields.section, fields.relations, fields.description
     );
     write(&tree.join("DEBIAN/control"), control.as_bytes())?;
     let package = folder()?.join(format!("{}_{VERSION}_{target}.deb", fields.name));
@@ -132,12 +158,6 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     }
     process::run(&mut pack)?;
     Ok(package)
-}
-
-/// Builds the program for this machine.
-fn own_program(path: &Path) -> Result<PathBuf> {
-    process::run(process::cargo().args(["build", "--package", "fonio"]))?;
-    Ok(path.to_owned())
 }
 
 /// Writes the manual pages, compressed as Debian's policy requires.

@@ -8,14 +8,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use fonio_lab::{Archive, System, SystemOptions};
+use fonio_lab::SystemOptions;
 
 use super::Made;
 use super::program::{self, FONIO};
-use super::target::Target;
+use super::target::TARGETS;
 use crate::emulated::Emulated;
-use crate::lab::system::{ok, text};
-use crate::process;
+use crate::lab::steps::{Steps, all_kept, in_debian, ok, text};
 
 const CARD: &str = "sd_a1";
 const CARD_BYTES: &str = "4GiB";
@@ -76,101 +75,67 @@ fn measured(line: &str) -> Option<(String, String)> {
     Some((fix.to_owned(), rest.split(' ').next()?.to_owned()))
 }
 
-/// The guest in which the steps run, and how many of them failed.
-struct Steps<'a, 'b> {
-    system: &'a mut System<'b>,
-    broken: u32,
+/// Returns the settings in force, and the checksums of the files in which settings are kept.
+fn state(steps: &mut Steps<'_, '_>) -> Result<[String; 2]> {
+    Ok([text(steps.system, IN_FORCE)?, text(steps.system, FILES)?])
 }
 
-impl Steps<'_, '_> {
-    /// Runs a line as the user would, and prints the line and its output; returns the output.
-    fn run(&mut self, line: &str) -> Result<String> {
-        process::check_signals()?;
-        println!("\n$ {line}");
-        let out = self.system.run(&["sh", "-c", &format!("{line} 2>&1")])?;
-        let said = String::from_utf8_lossy(&out.stdout).into_owned();
-        print!("{said}");
-        ensure!(out.code == 0, "`{line}` failed with exit code {}", out.code);
-        Ok(said)
-    }
-
-    /// Returns the settings in force, and the checksums of the files in which settings are kept.
-    fn state(&mut self) -> Result<[String; 2]> {
-        Ok([text(self.system, IN_FORCE)?, text(self.system, FILES)?])
-    }
-
-    fn check(&mut self, what: &str, holds: bool) {
-        self.broken += u32::from(!holds);
-        println!("  [{}] {what}", if holds { "yes" } else { "NO *" });
-    }
+/// Runs a line as the user would, which must succeed; returns its output.
+fn said(steps: &mut Steps<'_, '_>, line: &str) -> Result<String> {
+    let (code, said) = steps.line(line)?;
+    ensure!(code == 0, "`{line}` failed with exit code {code}");
+    Ok(said)
 }
 
 /// Runs all steps in a guest of each architecture; returns an error if a step broke its promise.
 pub fn run(all: &[Made]) -> Result<()> {
     // The card is served by the program for this machine.
-    let here = Target::ALL.into_iter().find(|target| target.emulator().is_none());
+    let here = TARGETS.into_iter().find(|target| target.emulator().is_none());
     let fonio = program::build(here.context("this machine is neither amd64 nor arm64")?, FONIO)?;
-    let stop = process::outlive_signals()?;
-    let archive = Archive::open()?;
     let mut broken = 0;
     for made in all {
-        let architecture = made.target.debian();
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("card");
-        let card = Emulated::served(&fonio, CARD, CARD_BYTES, &socket)?;
+        let _card = Emulated::served(&fonio, CARD, CARD_BYTES, &socket)?;
         let options = SystemOptions {
-            architecture,
+            architecture: made.target.debian,
             packages: vec!["sqlite3".to_owned()],
             served: vec![socket],
             ..SystemOptions::default()
         };
-        let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
-        println!("\nIn Debian on {architecture}, with Linux {}, and a card like {CARD}:", system.release());
-        let mut steps = Steps { system: &mut system, broken: 0 };
-        steps.all(&made.package)?;
-        broken += steps.broken;
-        system.stop()?;
-        drop(card);
+        let title = format!("A user's path with a card like {CARD}");
+        broken += in_debian(&title, &options, |steps| path(steps, &made.package))?;
     }
-    ensure!(broken == 0, "{broken} steps were not as promised");
-    println!("\nEvery step was as promised.");
-    Ok(())
+    all_kept(broken)
 }
 
-impl Steps<'_, '_> {
-    fn all(&mut self, package: &Path) -> Result<()> {
-        ok(self.system, PREPARE)?;
-        self.system.put(package, "/root/fonio.deb")?;
-        self.run("dpkg -i fonio.deb")?;
-        let before = self.state()?;
-        self.run("fonio")?;
-        let said = self.run("fonio check")?;
-        self.check("it names the unit or its program", said.contains(UNIT) || said.contains("sqlite3"));
-        self.check("it names the file", said.contains(DATABASE));
-        self.check("it names who is in the way", said.contains(OTHER_UNIT) || said.contains("dd"));
-        let (fix, place) = said.lines().find_map(measured).context("it names no fix to measure")?;
-        let live = self
-            .run(&format!("fonio fix trial {fix} {place} --for {LIVE_FOR} --unit {UNIT} {LIVE} -o live"))?;
-        self.check("the test says what it found", live.contains("times as long"));
-        let now = self.state()?;
-        self.check("the test left no trace", now == before);
-        self.run(&format!("fonio fix apply {fix} {place} --keep"))?;
-        let kept = self.state()?;
-        self.check("it is in force", kept[0] != before[0]);
-        println!("\n$ reboot");
-        self.system.reboot()?;
-        ok(self.system, "systemctl is-system-running --wait; udevadm settle")?;
-        self.run("fonio fix | sed -n '1,/^$/p'")?;
-        let now = self.state()?;
-        self.check("it is in force after a reboot", now[0] == kept[0]);
-        self.run("fonio fix undo")?;
-        let after = self.state()?;
-        self.check("it is not in force any more", after[0] == before[0]);
-        self.check("the files are byte for byte as before", after[1] == before[1]);
-        for (before, after) in before.iter().zip(&after).filter(|(before, after)| before != after) {
-            println!("before:\n{before}\nafter:\n{after}");
-        }
-        self.run("dpkg --purge fonio")?;
-        Ok(())
-    }
+fn path(steps: &mut Steps<'_, '_>, package: &Path) -> Result<()> {
+    ok(steps.system, PREPARE)?;
+    steps.system.put(package, "/root/fonio.deb")?;
+    said(steps, "dpkg -i fonio.deb")?;
+    let before = state(steps)?;
+    said(steps, "fonio")?;
+    let check = said(steps, "fonio check")?;
+    steps.promise("it names the unit or its program", check.contains(UNIT) || check.contains("sqlite3"), "");
+    steps.promise("it names the file", check.contains(DATABASE), "");
+    steps.promise("it names who is in the way", check.contains(OTHER_UNIT) || check.contains("dd"), "");
+    let (fix, place) = check.lines().find_map(measured).context("it names no fix to measure")?;
+    let trial = format!("fonio fix trial {fix} {place} --for {LIVE_FOR} --unit {UNIT} {LIVE} -o live");
+    let live = said(steps, &trial)?;
+    steps.promise("the test says what it found", live.contains("times as long"), "");
+    let now = state(steps)?;
+    steps.promise("the test left no trace", now == before, &now.concat());
+    said(steps, &format!("fonio fix apply {fix} {place} --keep"))?;
+    let kept = state(steps)?;
+    steps.promise("it is in force", kept[0] != before[0], "");
+    steps.reboot()?;
+    said(steps, "fonio fix | sed -n '1,/^$/p'")?;
+    let now = state(steps)?;
+    steps.promise("it is in force after a reboot", now[0] == kept[0], &now[0]);
+    said(steps, "fonio fix undo")?;
+    let after = state(steps)?;
+    let [in_force, files] = [0, 1].map(|at| format!("before:\n{}\nafter:\n{}", before[at], after[at]));
+    steps.promise("it is not in force any more", after[0] == before[0], &in_force);
+    steps.promise("the files are byte for byte as before", after[1] == before[1], &files);
+    said(steps, "dpkg --purge fonio").map(drop)
 }

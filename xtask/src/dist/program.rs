@@ -40,7 +40,7 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;
     let mut cargo = process::cargo();
     cargo.args(["build", "--profile", program.profile, "--package", program.name]);
-    cargo.args(["--target", target.rust()]);
+    cargo.args(["--target", target.rust]);
     let mut flags = "-Clinker-flavor=ld.lld".to_owned();
     let include = if target.is_built_from_source() {
         component("rust-src", "Rust's own sources", &rust.join("lib/rustlib/src/rust/library/std"))?;
@@ -55,11 +55,11 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
         }
         made.join("include")
     } else {
-        component_of_target(target.rust(), &rust)?;
+        component_of_target(target.rust, &rust)?;
         flags += " -Clink-self-contained=yes";
-        let archive = Archive::open()?.for_architecture(target.debian())?;
+        let archive = Archive::open()?.for_architecture(target.debian)?;
         let headers = archive.userland(&["musl-dev"], &|text| eprintln!("{text}"))?.root;
-        let headers = headers.join("usr/include").join(target.triple());
+        let headers = headers.join("usr/include").join(target.triple);
         ensure!(headers.join("stdio.h").exists(), "Debian's package musl-dev has no {}", headers.display());
         headers
     };
@@ -75,19 +75,19 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     }
     let of_c = format!(
         "--target={} {} -nostdlibinc -isystem {}",
-        target.triple(),
-        target.processor().join(" "),
+        target.triple,
+        target.processor.join(" "),
         include.display()
     );
-    let variable = |name: &str| format!("{name}_{}", target.rust().replace('-', "_"));
+    let variable = |name: &str| format!("{name}_{}", target.rust.replace('-', "_"));
     let of_cargo =
-        |name: &str| format!("CARGO_TARGET_{}_{name}", target.rust().replace('-', "_").to_uppercase());
+        |name: &str| format!("CARGO_TARGET_{}_{name}", target.rust.replace('-', "_").to_uppercase());
     cargo.env(variable("CC"), "clang-14").env(variable("AR"), "llvm-ar-14").env(variable("CFLAGS"), of_c);
     cargo.env(of_cargo("LINKER"), linker(&rust)?).env(of_cargo("RUSTFLAGS"), flags);
     cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "none").env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     process::run(&mut cargo)?;
-    let built = process::target().join(target.rust()).join(program.profile).join(program.name);
-    let copy = folder()?.join(format!("{}-{}-{}", program.name, package::VERSION, target.rust()));
+    let built = process::target().join(target.rust).join(program.profile).join(program.name);
+    let copy = folder()?.join(format!("{}-{}-{}", program.name, package::VERSION, target.rust));
     fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
     let bytes = fs::metadata(&copy).with_context(|| format!("cannot read {}", copy.display()))?.len();
     println!("{target}: {} has {:.2} MB", program.name, bytes as f64 / 1e6);

@@ -3,13 +3,12 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
-use fonio_lab::{Archive, System, SystemOptions};
+use anyhow::Result;
+use fonio_lab::SystemOptions;
 
-use super::check::{self, Step};
 use super::target::Target;
-use crate::lab::system::text;
-use crate::{process, tools};
+use crate::lab::steps::{Step, all_kept, in_debian, ok};
+use crate::process;
 
 /// The files that the guest gets.
 pub struct Files<'a> {
@@ -21,7 +20,7 @@ pub struct Files<'a> {
     pub fonio: &'a Path,
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step<'_>; 17] = [
     ("dpkg -i /root/fonio-results.deb", "Setting up fonio-results", "the package is installed"),
     ("systemctl is-active fonio-results || true", "inactive", "it waits for the administrator"),
     (
@@ -97,32 +96,21 @@ const RESULT_IN_NEW_CONTAINER: &str = "podman run --detach --name results --read
 
 /// Runs all steps in a guest.
 pub fn run(target: Target, files: &Files<'_>) -> Result<()> {
-    let stop = process::outlive_signals()?;
-    tools::ensure(&[tools::SYSTEM_GUEST])?;
-    let archive = Archive::open()?;
     let options = SystemOptions {
-        architecture: target.debian(),
+        architecture: target.debian,
         packages: ["podman", "netavark", "nftables", "curl", "fio"].map(str::to_owned).to_vec(),
         memory_mib: 1536,
         ..SystemOptions::default()
     };
-    let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), &stop)?;
-    println!(
-        "\nThe results service for {target} in Debian, with systemd, podman and Linux {}:\n",
-        system.release()
-    );
-    text(&mut system, "mkdir -p /root/context/data")?;
-    system.put(files.package, "/root/fonio-results.deb")?;
-    system.put(files.fonio, "/root/fonio")?;
-    system.put(files.program, "/root/context/fonio-results")?;
-    system.put(&process::root().join("packages/results/Containerfile"), "/root/Containerfile")?;
-    let mut broken = 0;
-    for (script, wanted, what) in STEPS {
-        process::check_signals()?;
-        broken += u32::from(!check::shown(what, script, wanted, text(&mut system, script)));
-    }
-    if broken > 0 {
-        bail!("{broken} steps failed");
-    }
-    Ok(())
+    let title = format!("The results service for {target} with systemd and podman");
+    let broken = in_debian(&title, &options, |steps| {
+        ok(steps.system, "mkdir -p /root/context/data")?;
+        steps.system.put(files.package, "/root/fonio-results.deb")?;
+        steps.system.put(files.fonio, "/root/fonio")?;
+        steps.system.put(files.program, "/root/context/fonio-results")?;
+        steps.system.put(&process::root().join("packages/results/Containerfile"), "/root/Containerfile")?;
+        STEPS.into_iter().for_each(|step| steps.step(step));
+        Ok(())
+    })?;
+    all_kept(broken)
 }

@@ -3,13 +3,11 @@
 //! on a user's machine, so it runs in a complete Debian.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, ensure};
-use fonio_lab::{Archive, System, SystemOptions};
+use fonio_lab::SystemOptions;
 
-use crate::lab::system::{ok, text};
-use crate::process;
+use crate::lab::steps::{Steps, in_debian, ok, text};
 
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
@@ -93,71 +91,59 @@ const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/l
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
 /// Runs all checks in one guest. Returns the number of broken promises.
-pub fn run(fonio: &Path, stop: &AtomicBool) -> Result<u32> {
-    let archive = Archive::open()?;
+pub fn run(fonio: &Path) -> Result<u32> {
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
-    let mut system = System::start(&archive, &options, &|text| eprintln!("{text}"), stop)?;
-    println!("Settings that are kept, in a whole Debian with Linux {}:\n", system.release());
-    let system = &mut system;
-    let stripped = process::scratch("lab-keep")?.join("fonio");
-    process::run(process::bound_to_this(Path::new("strip")).arg("-o").arg(&stripped).arg(fonio))?;
-    system.put(&stripped, "/usr/local/bin/fonio")?;
-    std::fs::remove_file(&stripped)?;
-    let with_disk = |script: &str| format!("DISK={DISK}; {script}");
-    ok(system, "chmod +x /usr/local/bin/fonio")?;
-    ok(system, &with_disk(PREPARE))?;
-    let in_force = with_disk(IN_FORCE);
-    let (force_before, files_before) = (text(system, &in_force)?, text(system, FILES)?);
-    let mut broken = 0;
-    let mut show = |what: &str, holds: bool, differs: &str| {
-        broken += u32::from(!holds);
-        println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
-        if !holds {
-            println!("{differs}");
-        }
-    };
-    for fix in FIXES {
-        let command = format!("fonio fix apply {fix} --keep");
-        println!("$ {command}\n{}", text(system, &command)?);
-    }
-    println!();
-    let (force_kept, files_kept) = (text(system, &in_force)?, text(system, FILES)?);
-    show("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
-    let of_unit = text(system, OF_UNIT)?;
-    show("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
-    text(system, WRITE)?;
-    system.reboot()?;
-    let now = text(system, &in_force)?;
-    show("in force after a reboot", now == force_kept, &format!("{force_kept}\n{now}"));
-    let now = text(system, FILES)?;
-    show(
-        "the files in /etc are the same after it",
-        in_etc(&now) == in_etc(&files_kept),
-        &format!("{files_kept}\n{now}"),
-    );
-    let of_unit = text(system, OF_UNIT)?;
-    show("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
-    let written = text(system, WRITE)?;
-    let of_all = written.matches("first\nmore\nmore\n").count();
-    show("the folders have what was written before it", of_all == 4, &written);
-    println!("\n$ fonio fix\n{}\n", text(system, "fonio fix | sed -n '1,/^$/p'")?);
-    let undone = text(system, "fonio fix undo")?;
-    println!("\n$ fonio fix undo\n{undone}\n");
-    let now = text(system, &in_force)?;
-    show("undone after a reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
-    let now = text(system, FILES)?;
-    show("the files byte for byte as before", now == files_before, &format!("{files_before}\n{now}"));
-    let written = text(system, WRITTEN)?;
-    let expected = ["first\nmore\nmore\n"; 4].concat() + "new";
-    show("the folders on the disk have all that was written", written.trim() == expected, &written);
-    system.reboot()?;
-    let now = text(system, &in_force)?;
-    show("after another reboot: in force as before", now == force_before, &format!("{force_before}\n{now}"));
-    // The guest itself has a drop-in for the mount of its modules.
-    let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
-    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
+    let broken = in_debian("Settings that are kept", &options, |steps| all(steps, fonio))?;
     println!("\nPromised: each of these.\n");
     Ok(broken)
+}
+
+fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let stripped = fonio_lab::stripped(fonio, &folder.path().join("fonio"))?;
+    steps.system.put(&stripped, "/usr/local/bin/fonio")?;
+    let with_disk = |script: &str| format!("DISK={DISK}; {script}");
+    ok(steps.system, "chmod +x /usr/local/bin/fonio")?;
+    ok(steps.system, &with_disk(PREPARE))?;
+    let in_force = with_disk(IN_FORCE);
+    let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
+    let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
+    // The guest itself has a drop-in for the mount of its modules.
+    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
+    for fix in FIXES {
+        let command = format!("fonio fix apply {fix} --keep");
+        println!("$ {command}\n{}", text(steps.system, &command)?);
+    }
+    println!();
+    let (force_kept, files_kept) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
+    steps.promise("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
+    let of_unit = text(steps.system, OF_UNIT)?;
+    steps.promise("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
+    text(steps.system, WRITE)?;
+    steps.system.reboot()?;
+    let now = text(steps.system, &in_force)?;
+    steps.promise("in force after a reboot", now == force_kept, &format!("{force_kept}\n{now}"));
+    let now = text(steps.system, FILES)?;
+    let is_same = in_etc(&now) == in_etc(&files_kept);
+    steps.promise("the files in /etc are the same after it", is_same, &format!("{files_kept}\n{now}"));
+    let of_unit = text(steps.system, OF_UNIT)?;
+    steps.promise("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
+    let written = text(steps.system, WRITE)?;
+    let of_all = written.matches("first\nmore\nmore\n").count();
+    steps.promise("the folders have what was written before it", of_all == 4, &written);
+    steps.line("fonio fix | sed -n '1,/^$/p'")?;
+    steps.line("fonio fix undo")?;
+    let as_before = |steps: &mut Steps<'_, '_>, what: &str, script: &str, before: &str| -> Result<()> {
+        let now = text(steps.system, script)?;
+        steps.promise(what, now == before, &format!("{before}\n{now}"));
+        Ok(())
+    };
+    as_before(steps, "undone after a reboot: in force as before", &in_force, &force_before)?;
+    as_before(steps, "the files byte for byte as before", FILES, &files_before)?;
+    let expected = ["first\nmore\nmore\n"; 4].concat() + "new";
+    as_before(steps, "the folders on the disk have all that was written", WRITTEN, &expected)?;
+    steps.system.reboot()?;
+    as_before(steps, "after another reboot: in force as before", &in_force, &force_before)
 }
 
 /// Returns whether the unit has the weight, the limit and the class of [`FIXES`].

@@ -6,10 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::emulated::in_guest;
-use crate::process;
-
-const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
+use super::{KERNELS, on_kernel};
 
 /// A shell that waits for one program after another, each of which is blocked in fsync. The guest's clock has the
 /// recording end when the shell does.
@@ -23,12 +20,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     let mut broken = 0;
     for kernel in KERNELS {
         for (how, is_right) in [("bpf", by_bpf as fn(&Value) -> bool), ("tracefs", by_tracefs)] {
-            process::check_signals()?;
-            let mut command = process::bound_to_this(fonio);
-            let script = format!("BLOCKED={how}; {SCRIPT}");
-            command.args(["device", "emulate", "transcend", "--fs", "ext4", "--mount", "--in", kernel]);
-            command.args(["--", "sh", "-c", &script]);
-            let (text, _) = in_guest(&mut command)?;
+            let text = on_kernel(fonio, kernel, &format!("BLOCKED={how}; {SCRIPT}"))?;
             let report =
                 text.lines().find(|line| line.starts_with("{\"schema\"")).context("fonio gave no JSON")?;
             let report: Value = serde_json::from_str(report)?;

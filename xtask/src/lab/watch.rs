@@ -6,10 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::emulated::in_guest;
-use crate::process;
-
-const KERNELS: [&str; 3] = ["lab:6.1", "lab:6.12", "lab:newest"];
+use super::{KERNELS, on_kernel};
 
 /// The bytes that are written to each of the three files.
 const BYTES: u64 = 4 << 20;
@@ -36,11 +33,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
     );
     let mut broken = 0;
     for kernel in KERNELS {
-        process::check_signals()?;
-        let mut command = process::bound_to_this(fonio);
-        command.args(["device", "emulate", "transcend", "--fs", "ext4", "--mount", "--in", kernel]);
-        command.args(["--", "sh", "-c", SCRIPT]);
-        let (text, _) = in_guest(&mut command)?;
+        let text = on_kernel(fonio, kernel, SCRIPT)?;
         let json = text.find("\n{").context("fonio gave no JSON")?;
         let mut values = serde_json::Deserializer::from_str(&text[json..]).into_iter::<Value>();
         let report = values.next().context("fonio gave no JSON")??;

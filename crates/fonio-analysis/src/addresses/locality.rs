@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fonio_core::{ByteCount, Request, Unit};
+use fonio_core::{ByteCount, Request};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ const PLACE_SECTORS_SHIFT: u32 = 3;
 /// Places per chunk: 256 KiB, which keeps the places of sequential requests together.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
-/// The most chunks followed: 17 MiB of counts, 32 GiB of addresses if every chunk is touched.
+/// Maximum number of chunks followed: 17 MiB of counts, 32 GiB of addresses if every chunk is touched.
 const CHUNKS_MAX: usize = 1 << 17;
 /// Chunks are looked up by region, 16 MiB: few regions are touched at a time, so their index stays in the cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
@@ -390,10 +390,10 @@ impl Question for PlaceTally {
             let name = |figure: &str| format!("locality.{op}.{figure}");
             facts.count(name("places"), format!("{requests} in different places of 4 KiB"), places.places);
             facts.count(name("most"), format!("{requests} in the most used place"), places.most);
-            let label = format!("{requests} more than once, share of pages");
-            facts.put(name("again_share"), label, Unit::Share, places.again_share);
-            let label = format!("{requests} in the ten most used places, share");
-            facts.put(name("top_10_share"), label, Unit::Share, places.top_10_share);
+            let again = format!("{requests} more than once, share of pages");
+            facts.share(name("again_share"), again, places.again_share);
+            let top = format!("{requests} in the ten most used places, share");
+            facts.share(name("top_10_share"), top, places.top_10_share);
         }
     }
 }
@@ -401,7 +401,7 @@ impl Question for PlaceTally {
 /// One for each place of `range`, zero for the others.
 #[inline]
 fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
-    /// As many ones as zeroes after them: the part from place `CHUNK_PLACES - n` on begins with `n` ones.
+    /// Ones, then the same number of zeroes: the part from place `CHUNK_PLACES - n` on begins with `n` ones.
     const ONES: [u8; 2 * CHUNK_PLACES] = {
         let mut ones = [0; 2 * CHUNK_PLACES];
         let mut place = 0;
@@ -511,6 +511,8 @@ mod tests {
 
     use super::*;
     use crate::analyser::tests::{analyse, request};
+    use crate::question::context::Context;
+    use crate::question::options::AnalysisOptions;
 
     #[test]
     fn a_journal_block_written_three_times() {
@@ -537,26 +539,8 @@ mod tests {
 
     fn touch(tally: &mut PlaceTally, device: usize, sector: u64, sectors: u64, write: bool) {
         let row = request(0, &format!("{} {sector}+{sectors} d0 c1", if write { "W" } else { "R" }));
-        let seen = Seen {
-            id: 0,
-            device,
-            op: row.op,
-            class: crate::requests::class::Class::of(&row),
-            flags: row.flags,
-            sector: row.sector,
-            bytes: row.bytes,
-            queued: None,
-            at: fonio_core::Timestamp(0),
-            flight: None,
-            busy: None,
-            service: None,
-            response: None,
-            queue: None,
-            process: 0,
-            unit: None,
-            flush: None,
-        };
-        tally.request(&row, &seen);
+        let seen = Context::new(&AnalysisOptions::default()).see(&row);
+        tally.request(&row, &Seen { device, ..seen });
     }
 
     #[test]

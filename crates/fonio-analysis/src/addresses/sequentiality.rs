@@ -58,20 +58,20 @@ use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// The most ends that can be remembered.
+/// Maximum number of ends that can be remembered.
 pub const WINDOW_MAX: usize = 16;
 /// Bins of the curves.
 const BINS: usize = 512;
 
 /// Distinguishes sequential from random requests.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SequentialTally {
     window: usize,
     /// For each device, the last ends of reads and of writes.
     devices: Vec<[Ends; 2]>,
     read: SequentialShare,
     write: SequentialShare,
-    bins: Bins<Bin>,
+    bins: Bins<Bin, BINS>,
 }
 
 #[derive(Debug, Default)]
@@ -104,18 +104,6 @@ impl Ends {
         self.next = if self.next + 1 == window { 0 } else { self.next + 1 };
         self.known = window.min(self.known + 1);
         sequential
-    }
-}
-
-impl Default for SequentialTally {
-    fn default() -> SequentialTally {
-        SequentialTally {
-            window: 1,
-            devices: Vec::new(),
-            read: SequentialShare::default(),
-            write: SequentialShare::default(),
-            bins: Bins::new(BINS),
-        }
     }
 }
 
@@ -186,22 +174,14 @@ impl Question for SequentialTally {
     fn figures(sequentiality: &Sequentiality, _: &Frame, facts: &mut Facts) {
         for (op, share) in [("read", &sequentiality.read), ("write", &sequentiality.write)] {
             let name = |figure: &str| format!("sequentiality.{op}.{figure}");
-            let bytes = share.sequential_bytes as f64;
-            facts.put(name("sequential_bytes"), format!("{op} bytes, sequential"), Unit::Bytes, bytes);
-            let bytes = share.random_bytes as f64;
-            facts.put(name("random_bytes"), format!("{op} bytes, random"), Unit::Bytes, bytes);
-            facts.put(
-                name("sequential_bytes_share"),
-                format!("{op} bytes, sequential share"),
-                Unit::Share,
-                share.sequential_bytes_share,
-            );
-            facts.put(
-                name("random_requests_share"),
-                format!("{op} requests, random share"),
-                Unit::Share,
-                ratio(share.random_requests, share.sequential_requests + share.random_requests),
-            );
+            let label = |what: &str| format!("{op} {what}");
+            let sequential = share.sequential_bytes;
+            facts.amount(name("sequential_bytes"), label("bytes, sequential"), Unit::Bytes, sequential);
+            facts.amount(name("random_bytes"), label("bytes, random"), Unit::Bytes, share.random_bytes);
+            let sequential = share.sequential_bytes_share;
+            facts.share(name("sequential_bytes_share"), label("bytes, sequential share"), sequential);
+            let random = ratio(share.random_requests, share.sequential_requests + share.random_requests);
+            facts.share(name("random_requests_share"), label("requests, random share"), random);
         }
     }
 }
@@ -211,16 +191,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::analyser::Analyser;
-    use crate::analyser::tests::{analyse, request, rows};
-    use crate::question::options::AnalysisOptions;
-    use fonio_core::{Meta, Op, Request, RowSink};
+    use crate::analyser::tests::{analyse, analyse_with, request, rows};
+    use fonio_core::{Meta, Op};
 
     fn with_window(rows: &[Request], window: u32) -> Sequentiality {
-        let mut analyser =
-            Analyser::new(AnalysisOptions { sequential_window: window, ..AnalysisOptions::default() });
-        rows.iter().for_each(|row| analyser.request(row).unwrap());
-        analyser.finish(&Meta::default()).sequentiality
+        let options = AnalysisOptions { sequential_window: window, ..AnalysisOptions::default() };
+        analyse_with(options, rows, &Meta::default()).sequentiality
     }
 
     #[test]

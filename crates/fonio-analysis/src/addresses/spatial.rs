@@ -41,10 +41,10 @@ use crate::question::context::Ending;
 use crate::question::ratio::at;
 use crate::question::seen::Seen;
 
-/// The most columns and rows; a small picture shows 64 by 64.
+/// Maximum number of columns and rows; a small picture shows 64 by 64.
 const COLUMNS: usize = 64;
 const ROWS: usize = 64;
-/// The most devices with a map; each map takes 64 KiB.
+/// Maximum number of devices with a map; each map takes 64 KiB.
 const DEVICES: usize = 16;
 /// The first width of a column is 2^20 ns (about a millisecond), and the first height of a row is 2^11 sectors (1 MiB).
 const FIRST_COLUMN_SHIFT: u32 = 20;

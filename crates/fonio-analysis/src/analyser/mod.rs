@@ -9,6 +9,7 @@ use fonio_core::{
     Wait, ignore_rows,
 };
 
+use crate::question::Row;
 use crate::question::context::Context;
 use crate::question::options::AnalysisOptions;
 use crate::question::span::{Span, SpanSource};
@@ -62,6 +63,11 @@ impl Analyser {
         findings::judge(&mut analysis);
         analysis
     }
+
+    fn row(&mut self, row: Row) -> io::Result<()> {
+        self.questions.row(row, &mut self.context);
+        Ok(())
+    }
 }
 
 /// The run time of the recorded command; `worked` is the time of its launch or phases, if the recording has them.
@@ -73,11 +79,6 @@ fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
 }
 
 impl RowSink for Analyser {
-    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
-        self.questions.diagnostic(row);
-        Ok(())
-    }
-
     fn began(&mut self, at: Timestamp) -> io::Result<()> {
         let began = self.context.begin_at(at);
         self.questions.begin_at(began);
@@ -92,53 +93,48 @@ impl RowSink for Analyser {
 
     fn thread(&mut self, row: &Thread) -> io::Result<()> {
         self.context.threads.add(row);
-        self.questions.thread(row);
-        Ok(())
-    }
-
-    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
-        self.questions.wait_left_out(row, &mut self.context);
-        Ok(())
-    }
-
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.questions.wait(row, &mut self.context);
-        Ok(())
-    }
-
-    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        self.questions.blocked_count(row, &mut self.context);
-        Ok(())
-    }
-
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        self.questions.mark(row);
-        if let (None, Some(until)) = (row.tid, row.until) {
-            let (from, last) = self.phases.unwrap_or((row.at, until));
-            self.phases = Some((from.min(row.at), last.max(until)));
-        }
-        Ok(())
-    }
-
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        self.questions.sample(row);
-        Ok(())
+        self.row(Row::Thread(row))
     }
 
     fn file(&mut self, row: &File) -> io::Result<()> {
         self.context.files.add(row);
-        self.questions.file(row);
-        Ok(())
+        self.row(Row::File(row))
+    }
+
+    fn mark(&mut self, row: &Mark) -> io::Result<()> {
+        if let (None, Some(until)) = (row.tid, row.until) {
+            let (from, last) = self.phases.unwrap_or((row.at, until));
+            self.phases = Some((from.min(row.at), last.max(until)));
+        }
+        self.row(Row::Mark(row))
+    }
+
+    fn wait(&mut self, row: &Wait) -> io::Result<()> {
+        self.row(Row::Wait(row))
+    }
+
+    fn wait_left_out(&mut self, row: &Wait) -> io::Result<()> {
+        self.row(Row::WaitLeftOut(row))
+    }
+
+    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
+        self.row(Row::BlockedCount(row))
+    }
+
+    fn sample(&mut self, row: &Sample) -> io::Result<()> {
+        self.row(Row::Sample(row))
     }
 
     fn call(&mut self, row: &Call) -> io::Result<()> {
-        self.questions.call(row);
-        Ok(())
+        self.row(Row::Call(row))
     }
 
     fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        self.questions.statement(row);
-        Ok(())
+        self.row(Row::Statement(row))
+    }
+
+    fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
+        self.row(Row::Diagnostic(row))
     }
 
     ignore_rows!(bio, link, settled);

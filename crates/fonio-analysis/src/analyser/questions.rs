@@ -3,9 +3,7 @@
 //! A new question is a file with its tally, which implements [`Question`], and a line here. The order of the lines is that
 //! of the JSON document; nothing else depends on it.
 
-use fonio_core::{
-    BlockedCount, Call, Diagnostic, File, Mark, Request, Sample, Statement, Thread, Timestamp, Wait,
-};
+use fonio_core::{Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +23,11 @@ use crate::launch::{Launch, LaunchTally};
 use crate::machine::{Machine, MachineTally};
 use crate::over_time::series::{Series, SeriesTally};
 use crate::over_time::slices::{SliceTally, Slices};
-use crate::question::Question;
 use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 use crate::question::span::Span;
+use crate::question::{Question, Row};
 use crate::requests::latency::{Latency, LatencyTally};
 use crate::requests::points::{PointTally, Points};
 use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
@@ -122,44 +120,8 @@ macro_rules! questions {
                 each!(self: $($first)* $($question)*, request(row, seen));
             }
 
-            pub(super) fn wait(&mut self, row: &Wait, context: &mut Context) {
-                each!(self: $($first)* $($question)*, wait(row, context));
-            }
-
-            pub(super) fn wait_left_out(&mut self, row: &Wait, context: &mut Context) {
-                each!(self: $($first)* $($question)*, wait_left_out(row, context));
-            }
-
-            pub(super) fn blocked_count(&mut self, row: &BlockedCount, context: &mut Context) {
-                each!(self: $($first)* $($question)*, blocked_count(row, context));
-            }
-
-            pub(super) fn thread(&mut self, row: &Thread) {
-                each!(self: $($first)* $($question)*, thread(row));
-            }
-
-            pub(super) fn file(&mut self, row: &File) {
-                each!(self: $($first)* $($question)*, file(row));
-            }
-
-            pub(super) fn call(&mut self, row: &Call) {
-                each!(self: $($first)* $($question)*, call(row));
-            }
-
-            pub(super) fn statement(&mut self, row: &Statement) {
-                each!(self: $($first)* $($question)*, statement(row));
-            }
-
-            pub(super) fn mark(&mut self, row: &Mark) {
-                each!(self: $($first)* $($question)*, mark(row));
-            }
-
-            pub(super) fn sample(&mut self, row: &Sample) {
-                each!(self: $($first)* $($question)*, sample(row));
-            }
-
-            pub(super) fn diagnostic(&mut self, row: &Diagnostic) {
-                each!(self: $($first)* $($question)*, diagnostic(row));
+            pub(super) fn row(&mut self, row: Row, context: &mut Context) {
+                each!(self: $($first)* $($question)*, row(row, context));
             }
         }
     };

@@ -49,7 +49,11 @@ pub(crate) fn rows(lines: &[&str]) -> Vec<Request> {
 }
 
 pub(crate) fn analyse_rows(rows: &[Request], meta: &Meta) -> Analysis {
-    let mut analyser = Analyser::new(AnalysisOptions::default());
+    analyse_with(AnalysisOptions::default(), rows, meta)
+}
+
+pub(crate) fn analyse_with(options: AnalysisOptions, rows: &[Request], meta: &Meta) -> Analysis {
+    let mut analyser = Analyser::new(options);
     rows.iter().for_each(|row| analyser.request(row).unwrap());
     analyser.finish(meta)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{ByteCount, Content, Request, Unit};
+use fonio_core::{ByteCount, Content, Request};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Files {
     }
 }
 
-/// The most rows in the table.
+/// Maximum number of rows in the table.
 const LISTED_MAX: usize = 4096;
 /// The largest number of processes distinguished for one file.
 const CAUSES_MAX: usize = 8;
@@ -182,27 +182,16 @@ impl Question for FileTally {
         if !self.is_shown {
             return None;
         }
-        let mut kinds: Vec<ContentUse> = Vec::new();
-        for content in CONTENTS {
-            let mut sum = Count::default();
-            for ((_, of), count) in &self.counts {
-                if *of == content {
-                    sum.requests += count.requests;
-                    sum.writes += count.writes;
-                    sum.read_bytes += count.read_bytes;
-                    sum.write_bytes += count.write_bytes;
-                }
+        let kind = |content: Content| {
+            let mut sum = ContentUse { content: content.name().to_owned(), ..ContentUse::default() };
+            for (_, count) in self.counts.iter().filter(|((_, of), _)| *of == content) {
+                sum.requests += count.requests;
+                sum.writes += count.writes;
+                sum.read_bytes += count.read_bytes.0;
+                sum.write_bytes += count.write_bytes.0;
             }
-            if sum.requests > 0 {
-                kinds.push(ContentUse {
-                    content: content.name().to_owned(),
-                    requests: sum.requests,
-                    writes: sum.writes,
-                    read_bytes: sum.read_bytes.0,
-                    write_bytes: sum.write_bytes.0,
-                });
-            }
-        }
+            (sum.requests > 0).then_some(sum)
+        };
         let (mut of_files, mut without_path) = (ByteCount(0), ByteCount(0));
         let mut rows: Vec<(FileUse, Count)> = Vec::new();
         let mut places: FxHashMap<(String, Content), usize> = FxHashMap::default();
@@ -243,7 +232,7 @@ impl Question for FileTally {
         Some(Files {
             files: rows.into_iter().map(|(row, count)| used(row, &count, threads)).collect(),
             files_beyond_cap,
-            contents: kinds,
+            contents: CONTENTS.into_iter().filter_map(kind).collect(),
             unknown_share: ratio(self.unknown_bytes, self.total_bytes),
             path_unknown_share: ratio(without_path, of_files),
             cause_unknown_share: ratio(self.cause_unknown_bytes, self.total_bytes),
@@ -252,12 +241,11 @@ impl Question for FileTally {
 
     fn figures(files: &Option<Files>, _: &Frame, facts: &mut Facts) {
         let Some(files) = files else { return };
-        let share = files.unknown_share;
-        facts.put("files.unknown_share", "bytes of unknown content, share", Unit::Share, share);
-        let label = "bytes of files with unknown path, share";
-        facts.put("files.path_unknown_share", label, Unit::Share, files.path_unknown_share);
-        let share = files.cause_unknown_share;
-        facts.put("files.cause_unknown_share", "bytes with unknown cause, share", Unit::Share, share);
+        facts.share("files.unknown_share", "bytes of unknown content, share", files.unknown_share);
+        let without_path = files.path_unknown_share;
+        facts.share("files.path_unknown_share", "bytes of files with unknown path, share", without_path);
+        let without_cause = files.cause_unknown_share;
+        facts.share("files.cause_unknown_share", "bytes with unknown cause, share", without_cause);
         for (name, label, content) in [
             ("files.journal_writes", "writes of a file system's journal", Content::FsJournal),
             ("files.metadata_writes", "writes of a file system's metadata", Content::FsMetadata),
@@ -275,13 +263,11 @@ impl Files {
         let written: u64 = self.contents.iter().map(|row| row.write_bytes).sum();
         let metadata = self.contents.iter().filter(|row| row.content == Content::FsMetadata.name());
         let share = ratio(metadata.map(|row| row.write_bytes).sum(), written);
-        let label = "bytes of metadata, share of written";
-        facts.put("files.metadata_write_share", label, Unit::Share, share);
+        facts.share("files.metadata_write_share", "bytes of metadata, share of written", share);
         let is_log = |path: &String| path.contains(SYSTEM_LOG);
         let logs = self.files.iter().filter(|row| row.path.as_ref().is_some_and(is_log));
         let share = ratio(logs.map(|row| row.write_bytes).sum(), written);
-        let label = "bytes of the system's log, share of written";
-        facts.put("files.system_log_write_share", label, Unit::Share, share);
+        facts.share("files.system_log_write_share", "bytes of the system's log, share of written", share);
         let mut folders: BTreeMap<&str, u64> = BTreeMap::new();
         for row in &self.files {
             if let Some(folder) = row.path.as_deref().and_then(log_folder) {
@@ -290,8 +276,7 @@ impl Files {
         }
         let most = folders.into_iter().max_by_key(|(_, bytes)| *bytes);
         let share = ratio(most.map_or(0, |(_, bytes)| bytes), written);
-        let label = "bytes of the logs in one folder, share of written";
-        facts.put("files.log_write_share", label, Unit::Share, share);
+        facts.share("files.log_write_share", "bytes of the logs in one folder, share of written", share);
         if let Some((folder, _)) = most {
             facts.word("files.log_folder", folder);
         }
@@ -333,18 +318,13 @@ mod tests {
 
     use super::*;
     use crate::analyser::Analyser;
-    use crate::analyser::tests::rows;
+    use crate::analyser::tests::{analyse, rows};
     use crate::question::options::AnalysisOptions;
 
     fn file(file_id: u32, from: u64, path: Option<&str>) -> File {
-        File {
-            file_id,
-            from: Timestamp(from),
-            device: Some(DeviceId::new(8, 1)),
-            inode: Some(u64::from(file_id) + 10),
-            path: path.map(str::to_owned),
-            content: Content::Data,
-        }
+        let (device, inode) = (Some(DeviceId::new(8, 1)), Some(u64::from(file_id) + 10));
+        let (from, path) = (Timestamp(from), path.map(str::to_owned));
+        File { file_id, from, device, inode, path, content: Content::Data }
     }
 
     #[test]
@@ -431,9 +411,7 @@ mod tests {
 
     #[test]
     fn a_trace_without_files_has_no_such_table() {
-        let mut analyser = Analyser::new(AnalysisOptions::default());
-        rows(&["W 0+16 d0 c30 t3"]).iter().for_each(|row| analyser.request(row).unwrap());
-        assert_eq!(analyser.finish(&Meta::default()).files, None);
+        assert_eq!(analyse(&["W 0+16 d0 c30 t3"]).files, None);
     }
 
     #[test]

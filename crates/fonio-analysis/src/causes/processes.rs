@@ -29,12 +29,10 @@ impl Question for ProcessTally {
             facts.count(name("writes"), label("writes"), row.writes);
             facts.count(name("sync_writes"), label("synchronous writes"), row.sync_writes);
             facts.count(name("flushes"), label("flushes"), row.flushes);
-            facts.put(name("read_bytes"), label("bytes read"), Unit::Bytes, row.read_bytes as f64);
-            facts.put(name("write_bytes"), label("bytes written"), Unit::Bytes, row.write_bytes as f64);
-            let share = row.latency_share;
-            facts.put(name("latency_share"), label("share of summed service time"), Unit::Share, share);
-            let longest = row.service_max_ns.map(|ns| ns as f64);
-            facts.put(name("service_max"), label("longest service"), Unit::Ns, longest);
+            facts.amount(name("read_bytes"), label("bytes read"), Unit::Bytes, row.read_bytes);
+            facts.amount(name("write_bytes"), label("bytes written"), Unit::Bytes, row.write_bytes);
+            facts.share(name("latency_share"), label("share of summed service time"), row.latency_share);
+            facts.amount(name("service_max"), label("longest service"), Unit::Ns, row.service_max_ns);
         }
     }
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::statistics::estimate::Bounds;
-use crate::compare::statistics::{holm, student};
+use crate::compare::statistics::{FAMILY_LEVEL, holm, student};
 
 /// A difference of less than 5 percent is not reported: two runs of the same thing differ by as much, because of the
 /// location of files and the device's past. Ours.
@@ -19,7 +19,7 @@ pub const LEAST_EFFECT: f64 = 1.05;
 /// If the interval reaches this ratio, or its inverse, it cannot separate equal from different. Ours.
 const TOO_WIDE: f64 = 2.0;
 
-/// The least number of runs for an interval: the spread of two is a guess.
+/// Minimum number of runs for an interval: the spread of two is a guess.
 pub const RUNS_MIN: usize = 3;
 
 /// The change from a first value to a second.
@@ -141,10 +141,8 @@ pub fn compare_rounds(pairs: &[(&[f64], &[f64])]) -> Vec<Change> {
         })
         .collect();
     let at = |index: usize, level: f64| paired(&ratios[index], level);
-    let levels =
-        holm::levels(crate::compare::statistics::FAMILY_LEVEL, &vec![1.0; pairs.len()], |index, level| {
-            at(index, level).is_claimed()
-        });
+    let is_claimed = |index: usize, level: f64| at(index, level).is_claimed();
+    let levels = holm::levels(FAMILY_LEVEL, &vec![1.0; pairs.len()], is_claimed);
     levels.iter().enumerate().map(|(index, level)| at(index, *level)).collect()
 }
 
@@ -173,7 +171,7 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, mo
     }
     let deviation = deviation_of_pilot(&ratios);
     let variance = deviation * deviation;
-    let level = crate::compare::statistics::FAMILY_LEVEL / together.max(1) as f64;
+    let level = FAMILY_LEVEL / together.max(1) as f64;
     let wanted = libm::log(factor);
     let enough = |rounds: &usize| {
         let rounds = *rounds as f64;
@@ -196,15 +194,6 @@ fn chi_squared_lower_fifth(freedom: f64) -> f64 {
     let spread = 2.0 / (9.0 * freedom);
     let root = 1.0 - spread + NORMAL_LOWER_FIFTH * spread.sqrt();
     freedom * root * root * root
-}
-
-/// The mean of runs, with half of its 95 percent interval (Student's t) if there are at least three.
-pub fn mean_of_runs(values: &[f64]) -> (f64, Option<f64>) {
-    let half = (values.len() >= RUNS_MIN).then(|| {
-        student::two_sided(crate::compare::statistics::FAMILY_LEVEL, values.len() as f64 - 1.0)
-            * variance_of_mean(values).sqrt()
-    });
-    (mean(values), half)
 }
 
 /// The ratio of unpaired runs on two sides, on the logarithm (Welch's t); on the values themselves if one is 0.
@@ -321,7 +310,6 @@ mod tests {
             assert_eq!((change.answer, change.unknown), (Answer::Unknown, Some(Unknown::TooFewRuns)));
             assert_eq!(compare_runs(&vec![2.0; rounds], &[1.0; 5], 0.05).answer, Answer::Unknown);
         }
-        assert_eq!(mean_of_runs(&[1.0, 3.0]), (2.0, None));
     }
 
     #[test]

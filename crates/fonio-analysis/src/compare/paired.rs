@@ -17,14 +17,14 @@ use crate::compare::statistics::{FAMILY_LEVEL, sequential};
 /// The ratio of an effect that is worth knowing: a reduction by 20 percent. Ours.
 pub const EFFECT: f64 = 0.8;
 
-/// The least number of pairs that show a difference, however clear it is.
+/// Minimum number of pairs needed to claim a difference.
 pub const PAIRS_MIN: usize = 6;
 
 /// Added to both times of a pair, in seconds per second: 0.1 ms in each second is nothing that anybody notices, and the ratio
 /// of two times around 0 says nothing.
 pub const FLOOR: f64 = 1e-4;
 
-/// The most pairs for which the need is computed.
+/// Maximum number of pairs for which the need is computed.
 const PAIRS_MAX: usize = 1000;
 
 /// What pairs of slices show.

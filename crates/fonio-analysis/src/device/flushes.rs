@@ -181,10 +181,10 @@ impl Question for FlushTally {
         let label = "writes with forced unit access (FUA)";
         facts.count("flushes.fua_writes", label, flushes.fua_writes);
         facts.put("flushes.per_s", "flush rate", Unit::PerS, flushes.flushes_per_s);
-        let per_flush = flushes.writes_per_flush;
-        facts.put("flushes.writes_per_flush", "writes per flush", Unit::Number, per_flush);
-        let per_flush = flushes.write_bytes_per_flush;
-        facts.put("flushes.write_bytes_per_flush", "bytes written per flush", Unit::Bytes, per_flush);
+        let writes = flushes.writes_per_flush;
+        facts.put("flushes.writes_per_flush", "writes per flush", Unit::Number, writes);
+        let bytes = flushes.write_bytes_per_flush;
+        facts.put("flushes.write_bytes_per_flush", "bytes written per flush", Unit::Bytes, bytes);
         if let Some(gaps) = &flushes.gaps {
             let label = "requests between flushes";
             facts.distribution("flushes.gap_requests", label, Unit::Count, &gaps.requests);
@@ -208,10 +208,9 @@ impl Gaps {
 
 #[cfg(test)]
 mod tests {
-    use crate::analyser::Analyser;
-    use crate::analyser::tests::{analyse, rows};
+    use crate::analyser::tests::{analyse, analyse_with, rows};
     use crate::question::options::AnalysisOptions;
-    use fonio_core::{Meta, RowSink};
+    use fonio_core::Meta;
 
     #[test]
     fn gaps_of_each_device() {
@@ -257,10 +256,8 @@ mod tests {
     fn fua_counts_if_asked_for() {
         let lines = ["WFS 0+8 d0 c1", "FF d2 c3", "WFS 0+8 d4 c5"];
         assert_eq!(analyse(&lines).flushes.flushes, 1);
-        let mut analyser =
-            Analyser::new(AnalysisOptions { fua_counts_as_flush: true, ..AnalysisOptions::default() });
-        rows(&lines).iter().for_each(|row| analyser.request(row).unwrap());
-        let flushes = analyser.finish(&Meta::default()).flushes;
+        let options = AnalysisOptions { fua_counts_as_flush: true, ..AnalysisOptions::default() };
+        let flushes = analyse_with(options, &rows(&lines), &Meta::default()).flushes;
         assert_eq!((flushes.flushes, flushes.fua_flushes), (3, 2));
     }
 }

@@ -106,19 +106,17 @@ impl Question for ShareTally {
 
     fn figures(io_share: &IoShare, frame: &Frame, facts: &mut Facts) {
         if let Some(all) = &io_share.all {
-            let share = all.latency_sum_share;
-            facts.put("io_share.latency_sum", "requests in flight, mean", Unit::Number, share);
-            facts.put("io_share.busy_union", "devices busy", Unit::Share, all.busy_union_share);
-            let time = all.busy_union_ns as f64;
-            facts.put("io_share.busy_time", "devices busy, time", Unit::Ns, time);
+            let in_flight = all.latency_sum_share;
+            facts.put("io_share.latency_sum", "requests in flight, mean", Unit::Number, in_flight);
+            facts.share("io_share.busy_union", "devices busy", all.busy_union_share);
+            facts.amount("io_share.busy_time", "devices busy, time", Unit::Ns, all.busy_union_ns);
         }
         for row in &io_share.devices {
             let Some(device) = frame.device(row.device) else { continue };
             let name = |figure: &str| format!("device[{device}].{figure}");
-            let share = row.share.busy_union_share;
-            facts.put(name("busy_union"), format!("{device}, busy"), Unit::Share, share);
-            let time = row.share.busy_union_ns as f64;
-            facts.put(name("busy_time"), format!("{device}, busy time"), Unit::Ns, time);
+            facts.share(name("busy_union"), format!("{device}, busy"), row.share.busy_union_share);
+            let label = format!("{device}, busy time");
+            facts.amount(name("busy_time"), label, Unit::Ns, row.share.busy_union_ns);
         }
     }
 }

@@ -51,6 +51,27 @@ impl Facts {
         self.add(Figure::new(name, label, unit, None, value.into()));
     }
 
+    /// Adds a share without a direction.
+    pub(crate) fn share(
+        &mut self,
+        name: impl Into<String>,
+        label: impl Into<String>,
+        value: impl Into<Option<f64>>,
+    ) {
+        self.put(name, label, Unit::Share, value);
+    }
+
+    /// Adds an amount in bytes, nanoseconds or another unit without a direction.
+    pub(crate) fn amount(
+        &mut self,
+        name: impl Into<String>,
+        label: impl Into<String>,
+        unit: Unit,
+        value: impl Into<Option<u64>>,
+    ) {
+        self.put(name, label, unit, value.into().map(|value| value as f64));
+    }
+
     /// Adds a figure that people feel: lower is better. A service time can rise, and a rate can fall, because the work was
     /// done with fewer requests, so these have no direction.
     pub(crate) fn felt(
@@ -70,7 +91,7 @@ impl Facts {
         label: impl Into<String>,
         value: impl Into<Option<u64>>,
     ) {
-        self.put(name, label, Unit::Count, value.into().map(|value| value as f64));
+        self.amount(name, label, Unit::Count, value);
     }
 
     /// Adds each statistic of a distribution without a direction.
@@ -91,18 +112,19 @@ impl Facts {
 
     fn statistics(&mut self, name: &str, of: &str, unit: Unit, better: Option<Better>, d: &Distribution) {
         self.count(format!("{name}.count"), format!("{of}, number"), d.count);
+        let known = |value: Option<u64>| value.map(|value| value as f64);
         for (part, label, value) in [
             ("mean", "mean", Some(d.mean)),
-            ("min", "minimum", Some(d.min as f64)),
-            ("p50", "median", d.p50.map(|value| value as f64)),
-            ("p80", "80th percentile", d.p80.map(|value| value as f64)),
-            ("p90", "90th percentile", d.p90.map(|value| value as f64)),
-            ("p95", "95th percentile", d.p95.map(|value| value as f64)),
-            ("p99", "99th percentile", d.p99.map(|value| value as f64)),
-            ("p999", "99.9th percentile", d.p999.map(|value| value as f64)),
-            ("p9999", "99.99th percentile", d.p9999.map(|value| value as f64)),
-            ("max", "maximum", d.max.map(|value| value as f64)),
-            ("sum", "sum", Some(d.sum as f64)),
+            ("min", "minimum", known(Some(d.min))),
+            ("p50", "median", known(d.p50)),
+            ("p80", "80th percentile", known(d.p80)),
+            ("p90", "90th percentile", known(d.p90)),
+            ("p95", "95th percentile", known(d.p95)),
+            ("p99", "99th percentile", known(d.p99)),
+            ("p999", "99.9th percentile", known(d.p999)),
+            ("p9999", "99.99th percentile", known(d.p9999)),
+            ("max", "maximum", known(d.max)),
+            ("sum", "sum", known(Some(d.sum))),
         ] {
             self.add(Figure::new(format!("{name}.{part}"), format!("{of}, {label}"), unit, better, value));
         }

@@ -11,22 +11,22 @@
 //! equation (1) computes the storage part from the interval's own rates, which gives the interval; this module uses the
 //! measured time.
 
-use fonio_core::{Mark, Timestamp, Wait, WaitReason};
+use fonio_core::{Timestamp, WaitReason};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::question::Question;
 use crate::question::context::{Context, Ending};
 use crate::question::threads::Threads;
+use crate::question::{Question, Row};
 
 /// The name of the mark.
 const MARK: &str = "launch";
-/// The most waits remembered; with more, there is no critical path.
+/// Maximum number of waits remembered; with more, there is no critical path.
 const WAITS_MAX: usize = 4_000_000;
 /// From this share on, storage is mentioned; Courville and Chen call less than this light.
 const LIGHT_BELOW: f64 = 0.09;
-/// The most threads listed.
+/// Maximum number of threads listed.
 const THREADS_LISTED: usize = 20;
 
 /// A launch and its parts, in nanoseconds. They sum to `duration_ns`.
@@ -155,24 +155,25 @@ pub(crate) struct LaunchTally {
 impl Question for LaunchTally {
     type Answer = Option<Launch>;
 
-    fn mark(&mut self, row: &Mark) {
-        if row.name == MARK && self.mark.is_none() {
-            self.mark = Some((row.at.0, row.until.map(|until| until.0), row.tid));
+    fn row(&mut self, row: Row, _: &mut Context) {
+        match row {
+            Row::Mark(row) if row.name == MARK && self.mark.is_none() => {
+                self.mark = Some((row.at.0, row.until.map(|until| until.0), row.tid));
+            }
+            Row::Wait(row) => {
+                self.count += 1;
+                if self.count <= WAITS_MAX {
+                    self.threads.entry(row.tid).or_default().push(Interval {
+                        began: row.began.0,
+                        ended: row.ended.map_or(u64::MAX, |ended| ended.0),
+                        reason: row.reason,
+                        waker: row.waker_tid,
+                        has_request: row.request_id.is_some(),
+                    });
+                }
+            }
+            _ => {}
         }
-    }
-
-    fn wait(&mut self, row: &Wait, _: &mut Context) {
-        self.count += 1;
-        if self.count > WAITS_MAX {
-            return;
-        }
-        self.threads.entry(row.tid).or_default().push(Interval {
-            began: row.began.0,
-            ended: row.ended.map_or(u64::MAX, |ended| ended.0),
-            reason: row.reason,
-            waker: row.waker_tid,
-            has_request: row.request_id.is_some(),
-        });
     }
 
     /// `None` without a launch, or if it has too many waits to remember.

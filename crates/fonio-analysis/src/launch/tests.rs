@@ -1,4 +1,4 @@
-use fonio_core::{Meta, Thread};
+use fonio_core::{Mark, Meta, Thread, Wait};
 
 use super::*;
 use crate::question::options::AnalysisOptions;
@@ -7,12 +7,9 @@ use crate::question::options::AnalysisOptions;
 fn launch(until: u64, waits: &str) -> Option<Launch> {
     let mut tally = LaunchTally::default();
     let mut context = Context::new(&AnalysisOptions::default());
-    tally.mark(&Mark {
-        at: Timestamp(1_000_000),
-        until: Some(Timestamp(until * 1_000_000)),
-        name: "launch".to_owned(),
-        tid: Some(1),
-    });
+    let (at, until) = (Timestamp(1_000_000), Some(Timestamp(until * 1_000_000)));
+    let mark = Mark { at, until, name: "launch".to_owned(), tid: Some(1) };
+    tally.row(Row::Mark(&mark), &mut context);
     for line in waits.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (began, ended) = words[1].split_once("..").expect("a range");
@@ -29,7 +26,7 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
             blocked_in: None,
             file_id: None,
         };
-        tally.wait(&row, &mut context);
+        tally.row(Row::Wait(&row), &mut context);
     }
     let meta =
         Meta { command_user_ns: Some(3_000_000), command_system_ns: Some(1_000_000), ..Meta::default() };

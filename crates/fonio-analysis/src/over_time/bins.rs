@@ -13,8 +13,7 @@ pub(crate) trait Fold: Default {
 }
 
 #[derive(Debug)]
-pub(crate) struct Bins<T> {
-    limit: usize,
+pub(crate) struct Bins<T, const LIMIT: usize> {
     width: Nanos,
     origin: Option<Timestamp>,
     bins: Vec<T>,
@@ -26,11 +25,10 @@ pub(crate) struct Bins<T> {
 /// The first width: 1 ms. 512 bins of 1 ms are half a second, shorter than any recording worth a curve.
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
-impl<T: Fold> Bins<T> {
-    pub(crate) fn new(limit: usize) -> Bins<T> {
-        assert!(limit >= 2, "folding needs two bins");
+impl<T, const LIMIT: usize> Default for Bins<T, LIMIT> {
+    fn default() -> Bins<T, LIMIT> {
+        const { assert!(LIMIT >= 2, "folding needs two bins") };
         Bins {
-            limit,
             width: FIRST_WIDTH,
             origin: None,
             bins: Vec::new(),
@@ -39,7 +37,9 @@ impl<T: Fold> Bins<T> {
             current_until: Timestamp(0),
         }
     }
+}
 
+impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
     pub(crate) fn width(&self) -> Nanos {
         self.width
     }
@@ -75,11 +75,11 @@ impl<T: Fold> Bins<T> {
 
     fn seek(&mut self, time: Timestamp) {
         let offset = (time - *self.origin.get_or_insert(time)).0;
-        while offset / self.width.0 >= self.limit as u64 {
+        while offset / self.width.0 >= LIMIT as u64 {
             self.halve();
         }
         let index = (offset / self.width.0) as usize;
-        assert!(index < self.limit, "bins were folded until the time fits");
+        assert!(index < LIMIT, "bins were folded until the time fits");
         if self.bins.len() <= index {
             self.bins.resize_with(index + 1, T::default);
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn width_doubles_until_time_fits() {
-        let mut bins = Bins::<Sum>::new(4);
+        let mut bins = Bins::<Sum, 4>::default();
         bins.at(Timestamp(10)).0 += 1;
         bins.at(Timestamp(10 + 3_999_999)).0 += 1;
         assert_eq!((bins.width(), bins.bins().len()), (Nanos(1_000_000), 4));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_clock_fall_into_bins() {
-        let mut bins = Bins::<Sum>::new(4);
+        let mut bins = Bins::<Sum, 4>::default();
         for time in [5, u64::MAX, 0, u64::MAX - 1] {
             bins.at(Timestamp(time)).0 += 1;
         }
@@ -177,7 +177,7 @@ mod tests {
         /// A spread gives every nanosecond once, to the bin that holds it.
         #[test]
         fn spreads_add_up(spans in prop::collection::vec((0u64..20_000_000, 0u64..9_000_000), 1..30)) {
-            let mut bins = Bins::<Sum>::new(8);
+            let mut bins = Bins::<Sum, 8>::default();
             bins.at(Timestamp(0));
             for (start, length) in &spans {
                 bins.spread(Timestamp(*start), Timestamp(start + length), |bin, time| bin.0 += time.0);

@@ -47,13 +47,13 @@ use crate::question::context::Ending;
 use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
 
-/// The most bins: about the width of a chart.
+/// Maximum number of bins: about the width of a chart.
 const BINS: usize = 512;
 
 /// Collects the series.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SeriesTally {
-    bins: Bins<Bin>,
+    bins: Bins<Bin, BINS>,
 }
 
 #[derive(Debug, Default)]
@@ -109,12 +109,6 @@ impl Fold for Bin {
         self.service_max = self.service_max.max(later.service_max);
         self.response_max = self.response_max.max(later.response_max);
         self.in_flight += later.in_flight;
-    }
-}
-
-impl Default for SeriesTally {
-    fn default() -> SeriesTally {
-        SeriesTally { bins: Bins::new(BINS) }
     }
 }
 

@@ -71,13 +71,13 @@ use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG, may_be_waited_for};
 
-/// The most slices: autocorrelation becomes visible from a hundredth of the span on.
+/// Maximum number of slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;
 
 /// Collects slices.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SliceTally {
-    slices: Bins<Slice>,
+    slices: Bins<Slice, SLICES>,
 }
 
 #[derive(Debug, Default)]
@@ -158,12 +158,6 @@ impl Fold for Slice {
                 times.fold(&later);
             }
         }
-    }
-}
-
-impl Default for SliceTally {
-    fn default() -> SliceTally {
-        SliceTally { slices: Bins::new(SLICES) }
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 
-/// The most places listed.
+/// Maximum number of places listed.
 const PLACES_MAX: usize = 50;
 
 /// A place where events were lost.

@@ -19,6 +19,22 @@ use context::{Context, Ending};
 use options::AnalysisOptions;
 use seen::Seen;
 
+/// A row that is not a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Row<'r> {
+    Wait(&'r Wait),
+    /// A wait that the filter leaves out.
+    WaitLeftOut(&'r Wait),
+    BlockedCount(&'r BlockedCount),
+    Thread(&'r Thread),
+    File(&'r File),
+    Call(&'r Call),
+    Statement(&'r Statement),
+    Mark(&'r Mark),
+    Sample(&'r Sample),
+    Diagnostic(&'r Diagnostic),
+}
+
 /// A question: takes rows, and gives its answer at the end.
 ///
 /// The file of a question has its tally, which implements this trait, its answer, which is plain data with a JSON schema,
@@ -39,35 +55,8 @@ pub(crate) trait Question: Default {
     /// Takes a request; requests come in table order, after all other rows.
     fn request(&mut self, _row: &Request, _seen: &Seen) {}
 
-    /// Takes a wait.
-    fn wait(&mut self, _row: &Wait, _context: &mut Context) {}
-
-    /// Takes a wait that the filter leaves out.
-    fn wait_left_out(&mut self, _row: &Wait, _context: &mut Context) {}
-
-    /// Takes a count of short waits.
-    fn blocked_count(&mut self, _row: &BlockedCount, _context: &mut Context) {}
-
-    /// Takes a thread.
-    fn thread(&mut self, _row: &Thread) {}
-
-    /// Takes a file.
-    fn file(&mut self, _row: &File) {}
-
-    /// Takes a file-system call.
-    fn call(&mut self, _row: &Call) {}
-
-    /// Takes consecutive steps of an SQL statement.
-    fn statement(&mut self, _row: &Statement) {}
-
-    /// Takes a mark.
-    fn mark(&mut self, _row: &Mark) {}
-
-    /// Takes a sample of the machine.
-    fn sample(&mut self, _row: &Sample) {}
-
-    /// Takes an error in the input.
-    fn diagnostic(&mut self, _row: &Diagnostic) {}
+    /// Takes a row that is not a request.
+    fn row(&mut self, _row: Row, _context: &mut Context) {}
 
     /// Gives the answer.
     fn finish(self, end: &mut Ending) -> Self::Answer;

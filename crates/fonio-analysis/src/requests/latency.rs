@@ -125,7 +125,7 @@ impl Question for LatencyTally {
                 }
             }
             let label = format!("{}, share of summed service time", row.group.requests());
-            facts.put(format!("latency_share.{name}"), label, Unit::Share, row.latency_share);
+            facts.share(format!("latency_share.{name}"), label, row.latency_share);
             if let Some(times) = row.response_ns.as_ref().or(row.service_ns.as_ref()) {
                 let label = format!("{adjective} wait");
                 facts.distribution(&format!("wait.{name}"), &label, Unit::Ns, times);

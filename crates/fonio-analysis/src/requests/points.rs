@@ -103,19 +103,16 @@ impl Question for PointTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyser::Analyser;
-    use crate::analyser::tests::request;
-    use fonio_core::{Meta, RowSink};
+    use crate::analyser::tests::{analyse_with, request};
+    use fonio_core::Meta;
 
     #[test]
     fn least_hashes_and_slowest() {
         let rows: Vec<_> = (0..5000u64)
             .map(|id| request(id, &format!("R 0+8 d{} c{}", id * 10, id * 10 + id * 7 % 997)))
             .collect();
-        let mut analyser =
-            Analyser::new(AnalysisOptions { sample_points: 100, ..AnalysisOptions::default() });
-        rows.iter().for_each(|row| analyser.request(row).unwrap());
-        let points = analyser.finish(&Meta::default()).points;
+        let options = AnalysisOptions { sample_points: 100, ..AnalysisOptions::default() };
+        let points = analyse_with(options, &rows, &Meta::default()).points;
 
         let mut by_hash: Vec<u64> = (0..5000).collect();
         by_hash.sort_by_key(|id| mix(*id));

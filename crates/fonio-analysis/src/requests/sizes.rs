@@ -86,7 +86,7 @@ impl Question for SizeTally {
                 ("below_16k_share", "below 16 KiB", row.below_16k_share),
                 ("below_64k_share", "below 64 KiB", row.below_64k_share),
             ] {
-                facts.put(format!("{name}.{part}"), format!("{requests} {bound}"), Unit::Share, share);
+                facts.share(format!("{name}.{part}"), format!("{requests} {bound}"), share);
             }
         }
     }

@@ -132,8 +132,8 @@ impl Question for TotalTally {
         facts.count("totals.requests", "requests", totals.requests);
         facts.count("totals.reads", "reads", totals.reads);
         facts.count("totals.writes", "writes", totals.writes);
-        facts.put("totals.read_bytes", "bytes read", Unit::Bytes, totals.read_bytes as f64);
-        facts.put("totals.write_bytes", "bytes written", Unit::Bytes, totals.write_bytes as f64);
+        facts.amount("totals.read_bytes", "bytes read", Unit::Bytes, totals.read_bytes);
+        facts.amount("totals.write_bytes", "bytes written", Unit::Bytes, totals.write_bytes);
         facts.put("totals.read_write_ratio", "reads per write", Unit::Ratio, totals.read_write_ratio);
         facts.put("totals.requests_per_s", "request rate", Unit::PerS, totals.requests_per_s);
         facts.put("totals.read_bytes_per_s", "read rate", Unit::BytesPerS, totals.read_bytes_per_s);

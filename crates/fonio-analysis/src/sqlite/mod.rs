@@ -16,16 +16,16 @@ mod statements;
 mod tests;
 
 use fonio_core::meta::{LOST_CALLS, LOST_STATEMENTS, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
-use fonio_core::{BlockedCount, Call, Content, Diagnostic, File, Op, Request, Statement, Wait};
+use fonio_core::{BlockedCount, Call, Content, Op, Request, Wait};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::facts::{Facts, Frame};
-use crate::question::Question;
 use crate::question::context::{Context, Ending};
 use crate::question::ratio::at;
 use crate::question::seen::Seen;
+use crate::question::{Question, Row};
 use finder::{Act, Finder, Mode, Role, Step};
 use names::Databases;
 pub use receipt::{Amplification, MeanCost, Receipt, UsualCost};
@@ -92,11 +92,11 @@ pub struct ModeCount {
     pub transactions: u64,
 }
 
-/// The most transactions of all databases: 34 MB at 136 bytes each.
+/// Maximum number of transactions of all databases: 34 MB at 136 bytes each.
 const SLOTS_MAX: usize = 1 << 18;
-/// The most databases in the table.
+/// Maximum number of databases in the table.
 const LISTED_MAX: usize = 256;
-/// The most groups of statements in the table of a database.
+/// Maximum number of groups of statements in the table of a database.
 const STATEMENTS_MAX: usize = 32;
 
 /// Takes the rows of calls, waits and requests.
@@ -116,7 +116,7 @@ pub(crate) struct SqliteTally {
     counted: FxHashMap<u32, u64>,
 }
 
-/// The most threads whose counted waits are kept.
+/// Maximum number of threads whose counted waits are kept.
 const THREADS_MAX: usize = 1 << 16;
 
 /// The state of a database.
@@ -130,29 +130,6 @@ impl SqliteTally {
     fn cost_at(&mut self, tid: u32, time: u64) -> Option<&mut Cost> {
         let database = self.spans.at(tid, time)?;
         self.states.get_mut(database)?.slots.at(time)
-    }
-}
-
-impl Question for SqliteTally {
-    type Answer = Option<Sqlite>;
-
-    fn file(&mut self, row: &File) {
-        self.databases.file(row);
-    }
-
-    fn diagnostic(&mut self, row: &Diagnostic) {
-        if row.code == LOST_CALLS {
-            self.calls_lost += row.count;
-        }
-        if row.code == LOST_STATEMENTS {
-            self.statements_lost += row.count;
-        }
-    }
-
-    /// Takes consecutive steps of a statement, in the order of their beginnings.
-    fn statement(&mut self, row: &Statement) {
-        self.has_statements = true;
-        self.statements.add(row);
     }
 
     /// Takes a call; files come before calls, and calls in the order of their beginnings.
@@ -200,7 +177,7 @@ impl Question for SqliteTally {
     }
 
     /// Takes a wait, after all calls.
-    fn wait(&mut self, row: &Wait, _: &mut Context) {
+    fn wait(&mut self, row: &Wait) {
         let Some(operation) = row.blocked_in else { return };
         self.has_waits = true;
         let Some(ended) = row.ended else { return };
@@ -213,13 +190,34 @@ impl Question for SqliteTally {
     }
 
     /// Takes a count of short waits, after all calls.
-    fn blocked_count(&mut self, row: &BlockedCount, _: &mut Context) {
+    fn blocked_count(&mut self, row: &BlockedCount) {
         self.has_waits = true;
         if row.blocked_in.is_for_storage(row.reason)
             && (self.counted.len() < THREADS_MAX || self.counted.contains_key(&row.tid))
         {
             let sum = self.counted.entry(row.tid).or_default();
             *sum = sum.saturating_add(row.total.0);
+        }
+    }
+}
+
+impl Question for SqliteTally {
+    type Answer = Option<Sqlite>;
+
+    fn row(&mut self, row: Row, _: &mut Context) {
+        match row {
+            Row::File(row) => self.databases.file(row),
+            Row::Call(row) => self.call(row),
+            // The steps of statements come in the order of their beginnings.
+            Row::Statement(row) => {
+                self.has_statements = true;
+                self.statements.add(row);
+            }
+            Row::Wait(row) => self.wait(row),
+            Row::BlockedCount(row) => self.blocked_count(row),
+            Row::Diagnostic(row) if row.code == LOST_CALLS => self.calls_lost += row.count,
+            Row::Diagnostic(row) if row.code == LOST_STATEMENTS => self.statements_lost += row.count,
+            _ => {}
         }
     }
 

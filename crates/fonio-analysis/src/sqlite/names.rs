@@ -15,7 +15,7 @@ const DATABASES_MAX: usize = 4096;
 const FILES_MAX: usize = 1 << 20;
 
 /// The suffixes of the files that SQLite keeps next to a database.
-const BESIDE: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role::Wal), ("-shm", Role::Shm)];
+const SUFFIXES: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role::Wal), ("-shm", Role::Shm)];
 
 /// The databases, and their files.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl Databases {
             return;
         }
         let path = self.files.get(&file).cloned().unwrap_or_default();
-        if let Some((database, _)) = beside(&path) {
+        if let Some((database, _)) = by_suffix(&path) {
             self.number(database);
         }
     }
@@ -83,7 +83,7 @@ impl Databases {
         let path = self.files.get(&file)?;
         let own = self.numbers.get(path.as_str()).map(|number| (*number, Role::Database));
         let of = own.or_else(|| {
-            let (database, role) = beside(path)?;
+            let (database, role) = by_suffix(path)?;
             Some((*self.numbers.get(database)?, role))
         });
         self.known.insert(file, of);
@@ -104,6 +104,6 @@ impl Databases {
 }
 
 /// Returns the path of the database to which a file belongs, and the file's role, by the file's name.
-fn beside(path: &str) -> Option<(&str, Role)> {
-    BESIDE.iter().find_map(|(suffix, role)| Some((path.strip_suffix(suffix)?, *role)))
+fn by_suffix(path: &str) -> Option<(&str, Role)> {
+    SUFFIXES.iter().find_map(|(suffix, role)| Some((path.strip_suffix(suffix)?, *role)))
 }

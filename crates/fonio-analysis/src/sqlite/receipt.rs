@@ -93,7 +93,7 @@ pub(super) struct Sums {
     counted_blocked_ns: u64,
 }
 
-/// The most combinations of counts.
+/// Maximum number of combinations of counts.
 const COMBINATIONS_MAX: usize = 4096;
 
 impl Sums {

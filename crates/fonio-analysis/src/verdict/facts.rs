@@ -30,8 +30,7 @@ pub(crate) fn facts(analysis: &Analysis) -> Facts {
 
 fn of_recording(facts: &mut Facts, analysis: &Analysis) {
     facts.count("command.recorded", "a command was recorded", u64::from(analysis.has_command));
-    let duration = analysis.span.duration_ns as f64;
-    facts.put("span.duration", "length of the recording", Unit::Ns, duration);
+    facts.amount("span.duration", "length of the recording", Unit::Ns, analysis.span.duration_ns);
     let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     facts.count("source.requests", "the source shows requests", u64::from(!is_sampled));
     let filter = analysis.filter.as_ref();
@@ -51,9 +50,9 @@ fn of_devices(facts: &mut Facts, analysis: &Analysis) {
     };
     // Devices known to rotate. A device of unknown kind counts as flash, fonio's subject.
     let share = requests(|device| device.rotational == Some(true));
-    facts.put("devices.rotating_share", "requests to rotating disks, share", Unit::Share, share);
+    facts.share("devices.rotating_share", "requests to rotating disks, share", share);
     let share = requests(|device| device.device.starts_with(LOOP_MAJOR));
-    facts.put("devices.loop_share", "requests to loop devices, share", Unit::Share, share);
+    facts.share("devices.loop_share", "requests to loop devices, share", share);
     for device in &analysis.devices {
         let shown = device.shown();
         facts.count(format!("device[{shown}].requests"), format!("{shown}, requests"), device.requests);

@@ -14,12 +14,11 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let label = "time that programs waited for storage, or may have waited";
     let Some(blocked) = &analysis.blocked else {
         let Some(waited) = &analysis.outstanding.waited else { return };
-        facts.put("storage.waited", label, Unit::Share, waited.share);
+        facts.share("storage.waited", label, waited.share);
         let label = "time with a request that programs may wait for, without waits of threads";
-        facts.put("inferred.waited", label, Unit::Share, waited.share);
+        facts.share("inferred.waited", label, waited.share);
         let longest = analysis.outstanding.response_ns.as_ref().and_then(|response| response.max);
-        let label = "longest response, without waits of threads";
-        facts.put("inferred.longest", label, Unit::Ns, longest.map(|ns| ns as f64));
+        facts.amount("inferred.longest", "longest response, without waits of threads", Unit::Ns, longest);
         let share = Unit::Share.format(waited.share);
         let words = format!("programs may have been waiting for it for {share} of {span}");
         facts.word("storage.waited_words", &words);
@@ -27,7 +26,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     };
     let worst = blocked.worst(Role::OfInterest);
     let share = worst.map_or(0.0, |program| program.worst.share);
-    facts.put("storage.waited", label, Unit::Share, share);
+    facts.share("storage.waited", label, share);
     let bulk = blocked.worst(Role::BulkWork);
     let apart = bulk.map(|bulk| format!("apart from bulk work ({}), ", bulk.full_name())).unwrap_or_default();
     let words = match worst {
@@ -40,7 +39,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     facts.word("storage.waited_words", &words);
     let label = "some tasks stalled on io, beyond the waits of all threads";
     let unexplained = unexplained_pressure(blocked, analysis);
-    facts.put("blocked.unexplained_pressure", label, Unit::Share, unexplained);
+    facts.share("blocked.unexplained_pressure", label, unexplained);
 }
 
 /// The share of the time in which some task stalled on I/O, less the waits of all threads.

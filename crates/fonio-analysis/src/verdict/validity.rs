@@ -58,11 +58,11 @@ pub struct Validity {
 }
 
 use crate::figures::facts::{Facts, Frame};
-use crate::question::Question;
-use crate::question::context::Ending;
+use crate::question::context::{Context, Ending};
 use crate::question::loss::LostPlace;
 use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
+use crate::question::{Question, Row};
 
 /// From this share of lost events on, the figures are too unreliable. Ours: at one in a hundred, the 99th percentile
 /// may lie among the lost events.
@@ -77,16 +77,16 @@ const QUEUE_FULL: u64 = 64;
 /// A device may pause for this long, for example in garbage collection, before the completion of a request in flight
 /// counts as missed.
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
-/// The most incomplete requests whose times are kept; if there are more, only the latest are judged.
+/// Maximum number of incomplete requests whose times are kept; if there are more, only the latest are judged.
 const INCOMPLETE_MAX: usize = 64 * 1024;
-/// The least number of events that a request leaves in a trace: issue and completion.
+/// Minimum number of events of a request in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
 /// The diagnostic of a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
 /// The format of fonio's own recordings.
 const LIVE: &str = "tracefs";
-/// The most diagnostics shown; the recording holds them all.
+/// Maximum number of diagnostics shown; the recording has all of them.
 const INPUT_MAX: usize = 20;
 
 /// Counts missing, ambiguous and lost events.
@@ -115,7 +115,8 @@ pub(crate) struct ValidityTally {
 impl Question for ValidityTally {
     type Answer = Validity;
 
-    fn diagnostic(&mut self, row: &Diagnostic) {
+    fn row(&mut self, row: Row, _: &mut Context) {
+        let Row::Diagnostic(row) = row else { return };
         let input = if row.code == UNISSUED { &mut self.unissued_input } else { &mut self.input };
         if input.len() < INPUT_MAX && row.severity >= Severity::Warning {
             input.push(sentence(row));
@@ -175,7 +176,7 @@ impl Question for ValidityTally {
         let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
         if ratio(lost.events, events).is_some_and(|share| share >= LOST_SHARE_MAX) {
             problems.push(format!(
-                "{} were lost while recording, beside {} requests that were seen.",
+                "{} were lost while recording; {} requests were recorded.",
                 lost_in_words(lost.events, lost.uncounted),
                 self.requests
             ));
@@ -234,15 +235,13 @@ impl Question for ValidityTally {
         facts.word("validity.lost", &validity.lost_in_words());
         facts.count("validity.ambiguous", "ambiguous events", validity.ambiguous);
         let share = ratio(validity.ambiguous, validity.requests);
-        let label = "ambiguous events, share of requests";
-        facts.put("validity.ambiguous_share", label, Unit::Share, share);
+        facts.share("validity.ambiguous_share", "ambiguous events, share of requests", share);
         facts.felt("validity.errors", "requests with an error", Unit::Count, validity.errors as f64);
-        let label = "requests without completion";
-        facts.count("validity.without_completion", label, validity.without_completion);
+        let without = validity.without_completion;
+        facts.count("validity.without_completion", "requests without completion", without);
         let issued = validity.requests.saturating_sub(validity.never_issued);
-        let share = ratio(validity.without_completion, issued);
-        let label = "requests without completion, share";
-        facts.put("validity.without_completion_share", label, Unit::Share, share);
+        let share = ratio(without, issued);
+        facts.share("validity.without_completion_share", "requests without completion, share", share);
         if let Some(problem) = validity.problems.first() {
             facts.word("validity.problem", problem.trim_end_matches('.'));
         }

@@ -15,12 +15,6 @@ use crate::requests::point::Point;
 /// From this response on, a wait is long: a person feels a delay of a tenth of a second (Card, Moran and Newell 1983).
 pub(crate) const LONG: Nanos = Nanos(100_000_000);
 
-/// From this share of the span on, storage matters. Ours: a tenth of the time is worth attention.
-pub const MATTERS_FROM: f64 = 0.10;
-
-/// From this share of the span on, storage is heavy. Ours: a quarter of the time is noticeable in most work.
-pub const HEAVY_FROM: f64 = 0.25;
-
 /// Time with requests outstanding: queued (issued, if the source shows no queueing) and not yet completed.
 ///
 /// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and requests of
@@ -112,7 +106,7 @@ use crate::requests::class::Class;
 
 /// The number of long responses listed.
 const NAMED: usize = 10;
-/// The most busy periods that a late request can still extend; older periods are final.
+/// Maximum number of busy periods that a late request can still extend; older periods are final.
 const OPEN: usize = 256;
 
 /// Whether a program may wait for requests of `class`.
@@ -323,7 +317,7 @@ impl Question for OutstandingTally {
 
     fn figures(outstanding: &Outstanding, frame: &Frame, facts: &mut Facts) {
         let share = ratio(outstanding.timed, outstanding.requests);
-        facts.put("outstanding.timed_share", "requests with known duration, share", Unit::Share, share);
+        facts.share("outstanding.timed_share", "requests with known duration, share", share);
         facts.count("outstanding.timed", "requests with known duration", outstanding.timed);
         if let Some(waited) = &outstanding.waited {
             let label = "time with a request that programs may wait for";
@@ -332,16 +326,15 @@ impl Question for OutstandingTally {
         for row in &outstanding.groups {
             let (name, requests) = (row.group.name(), row.group.requests());
             let label = format!("{requests} outstanding");
-            facts.put(format!("outstanding.{name}"), label, Unit::Share, row.time.share);
+            facts.share(format!("outstanding.{name}"), label, row.time.share);
             let label = format!("{requests} outstanding, share of the time with a request to wait for");
-            facts.put(format!("outstanding.{name}_of_waited"), label, Unit::Share, row.of_waited_share);
+            facts.share(format!("outstanding.{name}_of_waited"), label, row.of_waited_share);
         }
         if let Some(response) = &outstanding.response_ns {
             let label = "response of reads, synchronous writes and flushes";
             facts.felt_distribution("outstanding.response", label, Unit::Ns, response);
         }
-        let share = outstanding.queue_share;
-        facts.put("outstanding.queue_share", "queueing, share of response", Unit::Share, share);
+        facts.share("outstanding.queue_share", "queueing, share of response", outstanding.queue_share);
         if outstanding.timed > 0 {
             if outstanding.counted_from_issue == outstanding.timed {
                 facts.word("source.service_only", "service time; the recording does not show queueing");
@@ -367,7 +360,7 @@ impl LongResponses {
         let Some(longest) = self.longest.first() else { return };
         let time = longest.response_ns.or(longest.service_ns).map(|ns| ns as f64);
         facts.felt("long.longest", "longest response", Unit::Ns, time);
-        facts.put("long.at", "longest response, begins at", Unit::Ns, longest.at_ns as f64);
+        facts.amount("long.at", "longest response, begins at", Unit::Ns, longest.at_ns);
         facts.word("long.op", longest.class.one());
         let process = frame.processes.processes.get(longest.process as usize);
         if let Some(process) = process.filter(|process| process.is_known()) {
@@ -386,15 +379,14 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
     if let Some((delay, first)) = first.into_iter().find(|(_, process)| process.is_known()) {
         facts.word("process.name", &first.full_name());
         facts.count("process.requests", "requests of the first process", first.requests);
-        let label = "outstanding time of the first process";
-        facts.put("process.delay", label, Unit::Ns, delay.time.ns as f64);
-        let label = "outstanding time of the first process, share";
-        facts.put("process.delay_share", label, Unit::Share, delay.of_waited_share);
+        facts.amount("process.delay", "outstanding time of the first process", Unit::Ns, delay.time.ns);
+        let share = delay.of_waited_share;
+        facts.share("process.delay_share", "outstanding time of the first process, share", share);
         facts.count("process.long", "responses of 100 ms or longer of the first process", delay.long);
-        let label = "summed service time of the first process, share";
-        facts.put("process.latency_share", label, Unit::Share, first.latency_share);
-        let label = "bytes written by the first process";
-        facts.put("process.write_bytes", label, Unit::Bytes, first.write_bytes as f64);
+        let share = first.latency_share;
+        facts.share("process.latency_share", "summed service time of the first process, share", share);
+        let bytes = first.write_bytes;
+        facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
     // Of processes with one name, the last in the table gives the figures.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
@@ -402,10 +394,9 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
     for delay in delays {
         let Some(Process { name: process, .. }) = process(delay) else { continue };
         let name = |figure: &str| format!("process[{process}].{figure}");
-        let time = delay.time.ns as f64;
-        facts.put(name("delay"), format!("{process}, time outstanding"), Unit::Ns, time);
+        facts.amount(name("delay"), format!("{process}, time outstanding"), Unit::Ns, delay.time.ns);
         let label = format!("{process}, share of the time outstanding");
-        facts.put(name("delay_share"), label, Unit::Share, delay.of_waited_share);
+        facts.share(name("delay_share"), label, delay.of_waited_share);
         facts.count(name("long"), format!("{process}, responses of 100 ms or longer"), delay.long);
     }
 }

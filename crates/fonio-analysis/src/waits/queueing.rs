@@ -224,8 +224,8 @@ impl Question for QueueTally {
     }
 
     fn figures(queueing: &Queueing, frame: &Frame, facts: &mut Facts) {
-        let label = "queueing, share of response of all requests";
-        facts.put("queueing.queue_share", label, Unit::Share, queueing.queue_share_of_response);
+        let share = queueing.queue_share_of_response;
+        facts.share("queueing.queue_share", "queueing, share of response of all requests", share);
         for row in &queueing.groups {
             let label = format!("{} queueing time", row.group.adjective());
             facts.distribution(&format!("queueing.{}", row.group.name()), &label, Unit::Ns, &row.queue_ns);
@@ -242,7 +242,7 @@ impl Question for QueueTally {
         if let Some(requeues) = &queueing.requeues {
             facts.count("queueing.requeues", "requeues", requeues.requeues);
             let share = ratio(requeues.requests, frame.requests());
-            facts.put("queueing.requeued_share", "requeued requests, share", Unit::Share, share);
+            facts.share("queueing.requeued_share", "requeued requests, share", share);
         }
     }
 }

@@ -276,6 +276,7 @@ impl Buffer {
         restore_modified(&taken.file, taken.modified);
         self.statistics.flush_time.record(started.elapsed());
         let mut state = pending.lock();
+        assert!(state.in_flight && offset <= state.end, "invariant 1: what was in flight was pending");
         state.in_flight = false;
         state.start = offset;
         if let Some(error) = failure {

@@ -94,6 +94,9 @@ impl State {
     /// Takes the entries to write below, at most `sealed_max` sealed ones. Streams of more than `direct_after` bytes use
     /// direct I/O.
     pub(super) fn take(&mut self, take: Take, sealed_max: usize, direct_after: u64) -> Option<Taken> {
+        assert!(!self.in_flight, "invariant 3: one thread at a time writes entries below");
+        let held: usize = self.entries.iter().map(|entry| entry.data().len()).sum();
+        assert_eq!(held as u64, self.end - self.start, "invariant 1: the entries hold all that is pending");
         let sealed = self.entries.iter().take(sealed_max).take_while(|entry| entry.is_full()).count();
         let entries = match take {
             Take::Everything => std::mem::take(&mut self.entries),

@@ -44,6 +44,8 @@ impl Entry {
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
     freed: Condvar,
+    /// Number of entries, in use or not.
+    entries: usize,
     is_locked: bool,
 }
 
@@ -67,7 +69,7 @@ impl Pool {
                 Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
             .collect();
-        Self { free: Mutex::new(free), freed: Condvar::new(), is_locked }
+        Self { free: Mutex::new(free), freed: Condvar::new(), entries, is_locked }
     }
 
     /// Whether the memory is locked, so that it cannot be swapped out.
@@ -85,7 +87,10 @@ impl Pool {
 
     pub(super) fn give_back(&self, mut entry: Entry) {
         entry.used = 0;
-        self.lock().push(entry);
+        let mut free = self.lock();
+        assert!(free.len() < self.entries, "invariant 5: an entry is given back once");
+        free.push(entry);
+        drop(free);
         self.freed.notify_one();
     }
 

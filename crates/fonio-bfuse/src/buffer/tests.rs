@@ -21,24 +21,11 @@ const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A write at the end of the file's last write.
-    Continue {
-        file: usize,
-        bytes: usize,
-    },
-    Write {
-        file: usize,
-        offset: u64,
-        bytes: usize,
-    },
-    Settle {
-        file: usize,
-        offset: u64,
-        bytes: u64,
-    },
-    Drain {
-        file: usize,
-    },
+    // A write at the end of the file's last write.
+    Continue { file: usize, bytes: usize },
+    Write { file: usize, offset: u64, bytes: usize },
+    Settle { file: usize, offset: u64, bytes: u64 },
+    Drain { file: usize },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

@@ -29,7 +29,7 @@ impl FileSystem {
     fn flags_below(&self, flags: OFlags) -> OFlags {
         let mut below = flags - WITHHELD;
         // Write-back reads the rest of a partly written page.
-        if self.plan.writeback && below & OFlags::RWMODE == OFlags::WRONLY {
+        if self.chosen.writeback() && below & OFlags::RWMODE == OFlags::WRONLY {
             below = (below - OFlags::RWMODE) | OFlags::RDWR;
         }
         below
@@ -162,8 +162,8 @@ impl FileSystem {
         let serving = match state.serving {
             Some(serving) if state.opens > 0 => serving,
             _ => {
-                let backing = if self.plan.passthrough { self.back(worker, &file) } else { None };
-                let serving = if backing.is_some() { Serving::Passthrough } else { self.plan.otherwise };
+                let backing = if self.chosen.passthrough { self.back(worker, &file) } else { None };
+                let serving = if backing.is_some() { Serving::Passthrough } else { self.chosen.otherwise };
                 state.backing = backing;
                 state.serving = Some(serving);
                 serving
@@ -262,6 +262,7 @@ impl FileSystem {
         self.buffer.drain(&handle.node.pending);
         self.tell_change(&handle);
         let mut state = handle.node.lock_open();
+        assert!(state.opens > 0, "a file is closed as often as it was opened");
         state.opens -= 1;
         if state.opens == 0 {
             state.serving = None;

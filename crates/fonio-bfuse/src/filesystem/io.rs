@@ -100,7 +100,7 @@ impl FileSystem {
     }
 
     pub(super) fn flush(&self, request: &Request<'_>) -> Answer {
-        if self.plan.writeback {
+        if self.chosen.writeback() {
             // The kernel has already written all its pages before this request, and need not send it again.
             return Err(Errno::NOSYS);
         }
@@ -157,7 +157,7 @@ impl FileSystem {
     }
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
-        if self.plan.writeback {
+        if self.chosen.writeback() {
             // Pages that the kernel has not sent yet are holes below, and the kernel does not send them first. With
             // `ENOSYS`, it treats everything up to the end as data, which is always correct.
             return Err(Errno::NOSYS);

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::buffer::{Buffer, Seen};
 use crate::descriptors::Descriptors;
 use crate::kernel::{Caller, Identity};
-use crate::modes::{Plan, Serving};
+use crate::modes::{ChosenMode, Serving};
 use crate::node::{Node, Nodes};
 use crate::options::Options;
 use crate::protocol::{Attributes, Fields, HEADER_OUT, Opcode, Record, Request, attributes_of, notify};
@@ -37,7 +37,7 @@ pub(crate) type Answer = Result<usize, Errno>;
 /// A mounted directory.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
-    pub(crate) plan: Plan,
+    pub(crate) chosen: ChosenMode,
     pub(crate) options: Options,
     pub(crate) statistics: Statistics,
     pub(crate) nodes: Nodes,
@@ -87,7 +87,7 @@ impl FileSystem {
     pub(crate) fn new(
         root: OwnedFd,
         device: Arc<OwnedFd>,
-        plan: Plan,
+        chosen: ChosenMode,
         options: Options,
         buffer: Arc<Buffer>,
         descriptors: Descriptors,
@@ -99,7 +99,7 @@ impl FileSystem {
             Mode::empty(),
         )?;
         Ok(Self {
-            plan,
+            chosen,
             options,
             statistics: Statistics::default(),
             nodes: Nodes::new(root, &stat),

@@ -8,6 +8,11 @@ use std::time::Duration;
 /// `PR_SET_IO_FLUSHER`, since Linux 5.6.
 const SET_IO_FLUSHER: libc::c_int = 57;
 
+/// The error of a system call that returned something other than 0.
+fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
+    if outcome == T::default() { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Resources used since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProcessUse {
@@ -72,10 +77,7 @@ pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Re
     let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let (descriptor, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
     // SAFETY: it takes a descriptor, which is open meanwhile, and numbers.
-    match unsafe { libc::sync_file_range(descriptor, signed(offset)?, signed(length)?, flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    checked(unsafe { libc::sync_file_range(descriptor, signed(offset)?, signed(length)?, flags) })
 }
 
 /// A scheduling policy.
@@ -99,10 +101,7 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     // The kernel's `sched_param`. musl has no `sched_setscheduler`, and another `sched_param`.
     let priority: libc::c_int = 0;
     // SAFETY: the kernel reads one `int` through the pointer, which lives across the call.
-    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) })
 }
 
 /// Forbids the kernel to free memory for this thread by writing back through a FUSE file system: this could be our own
@@ -112,10 +111,7 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
 /// `EPERM` without `CAP_SYS_RESOURCE`.
 pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     // SAFETY: no memory is passed.
-    if unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
 /// Locks `memory` until the process ends, because swapping it out could go through our own mount.
@@ -124,10 +120,7 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.
 pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
     // SAFETY: the range is that of a live slice; locking changes nothing of its content.
-    if unsafe { libc::mlock(memory.as_ptr().cast(), memory.len()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    checked(unsafe { libc::mlock(memory.as_ptr().cast(), memory.len()) })
 }
 
 /// Requests large pages for `memory`, which begins and ends at boundaries of large pages.
@@ -137,8 +130,5 @@ pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
 pub(crate) fn ask_for_huge_pages(memory: &[u8]) -> io::Result<()> {
     let start = memory.as_ptr().cast_mut().cast();
     // SAFETY: the range is that of a live slice; which pages lie behind it changes nothing of its content.
-    if unsafe { libc::madvise(start, memory.len(), libc::MADV_HUGEPAGE) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    checked(unsafe { libc::madvise(start, memory.len(), libc::MADV_HUGEPAGE) })
 }

@@ -1,98 +1,67 @@
 //! The requests of the kernel.
 
-/// An opcode. After `ENOSYS`, the kernel stops sending an unknown one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Opcode {
-    Lookup,
-    Forget,
-    Getattr,
-    Setattr,
-    Readlink,
-    Symlink,
-    Mknod,
-    Mkdir,
-    Unlink,
-    Rmdir,
-    Rename,
-    Link,
-    Open,
-    Read,
-    Write,
-    Statfs,
-    Release,
-    Fsync,
-    Setxattr,
-    Getxattr,
-    Listxattr,
-    Removexattr,
-    Flush,
-    Init,
-    Opendir,
-    Readdir,
-    Releasedir,
-    Fsyncdir,
-    Access,
-    Create,
-    Interrupt,
-    Destroy,
-    Ioctl,
-    BatchForget,
-    Fallocate,
-    Readdirplus,
-    Rename2,
-    Lseek,
-    CopyFileRange,
-    Tmpfile,
-    Statx,
-    Unknown,
+macro_rules! opcodes {
+    ($($opcode:ident $number:literal $record_bytes:literal $name:literal)*) => {
+        /// An opcode. After `ENOSYS`, the kernel stops sending an unknown one.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Opcode {
+            $($opcode,)*
+            Unknown,
+        }
+
+        /// Opcode, its number, the length of its record, its name in lower case.
+        const OPCODES: &[(Opcode, u32, usize, &str)] = &[
+            $((Opcode::$opcode, $number, $record_bytes, $name),)*
+            (Opcode::Unknown, u32::MAX, 0, "unknown"),
+        ];
+    };
 }
 
-/// Opcode, its number, the length of its record, its name in lower case.
-const OPCODES: &[(Opcode, u32, usize, &str)] = &[
-    (Opcode::Lookup, 1, 0, "lookup"),
-    (Opcode::Forget, 2, 8, "forget"),
-    (Opcode::Getattr, 3, 16, "getattr"),
-    (Opcode::Setattr, 4, 88, "setattr"),
-    (Opcode::Readlink, 5, 0, "readlink"),
-    (Opcode::Symlink, 6, 0, "symlink"),
-    (Opcode::Mknod, 8, 16, "mknod"),
-    (Opcode::Mkdir, 9, 8, "mkdir"),
-    (Opcode::Unlink, 10, 0, "unlink"),
-    (Opcode::Rmdir, 11, 0, "rmdir"),
-    (Opcode::Rename, 12, 8, "rename"),
-    (Opcode::Link, 13, 8, "link"),
-    (Opcode::Open, 14, 8, "open"),
-    (Opcode::Read, 15, 40, "read"),
-    (Opcode::Write, 16, 40, "write"),
-    (Opcode::Statfs, 17, 0, "statfs"),
-    (Opcode::Release, 18, 24, "release"),
-    (Opcode::Fsync, 20, 16, "fsync"),
-    (Opcode::Setxattr, 21, 16, "setxattr"),
-    (Opcode::Getxattr, 22, 8, "getxattr"),
-    (Opcode::Listxattr, 23, 8, "listxattr"),
-    (Opcode::Removexattr, 24, 0, "removexattr"),
-    (Opcode::Flush, 25, 24, "flush"),
-    (Opcode::Init, 26, 0, "init"),
-    (Opcode::Opendir, 27, 8, "opendir"),
-    (Opcode::Readdir, 28, 40, "readdir"),
-    (Opcode::Releasedir, 29, 24, "releasedir"),
-    (Opcode::Fsyncdir, 30, 16, "fsyncdir"),
-    (Opcode::Access, 34, 8, "access"),
-    (Opcode::Create, 35, 16, "create"),
-    (Opcode::Interrupt, 36, 8, "interrupt"),
-    (Opcode::Destroy, 38, 0, "destroy"),
-    (Opcode::Ioctl, 39, 32, "ioctl"),
-    (Opcode::BatchForget, 42, 8, "batch_forget"),
-    (Opcode::Fallocate, 43, 32, "fallocate"),
-    (Opcode::Readdirplus, 44, 40, "readdirplus"),
-    (Opcode::Rename2, 45, 16, "rename2"),
-    (Opcode::Lseek, 46, 24, "lseek"),
-    (Opcode::CopyFileRange, 47, 56, "copy_file_range"),
-    (Opcode::Tmpfile, 51, 16, "tmpfile"),
-    (Opcode::Statx, 52, 24, "statx"),
-    (Opcode::Unknown, u32::MAX, 0, "unknown"),
-];
+// Opcode, its number, the length of its record, its name.
+opcodes! {
+    Lookup 1 0 "lookup"
+    Forget 2 8 "forget"
+    Getattr 3 16 "getattr"
+    Setattr 4 88 "setattr"
+    Readlink 5 0 "readlink"
+    Symlink 6 0 "symlink"
+    Mknod 8 16 "mknod"
+    Mkdir 9 8 "mkdir"
+    Unlink 10 0 "unlink"
+    Rmdir 11 0 "rmdir"
+    Rename 12 8 "rename"
+    Link 13 8 "link"
+    Open 14 8 "open"
+    Read 15 40 "read"
+    Write 16 40 "write"
+    Statfs 17 0 "statfs"
+    Release 18 24 "release"
+    Fsync 20 16 "fsync"
+    Setxattr 21 16 "setxattr"
+    Getxattr 22 8 "getxattr"
+    Listxattr 23 8 "listxattr"
+    Removexattr 24 0 "removexattr"
+    Flush 25 24 "flush"
+    Init 26 0 "init"
+    Opendir 27 8 "opendir"
+    Readdir 28 40 "readdir"
+    Releasedir 29 24 "releasedir"
+    Fsyncdir 30 16 "fsyncdir"
+    Access 34 8 "access"
+    Create 35 16 "create"
+    Interrupt 36 8 "interrupt"
+    Destroy 38 0 "destroy"
+    Ioctl 39 32 "ioctl"
+    BatchForget 42 8 "batch_forget"
+    Fallocate 43 32 "fallocate"
+    Readdirplus 44 40 "readdirplus"
+    Rename2 45 16 "rename2"
+    Lseek 46 24 "lseek"
+    CopyFileRange 47 56 "copy_file_range"
+    Tmpfile 51 16 "tmpfile"
+    Statx 52 24 "statx"
+}
 
 /// Higher than all known numbers.
 const NUMBERS: usize = 64;

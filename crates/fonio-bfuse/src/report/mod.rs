@@ -159,9 +159,9 @@ impl Report {
             time_ns: Distribution::from(&statistics.of(opcode).time),
         });
         Self {
-            mode: file_system.plan.mode.name().to_owned(),
+            mode: file_system.chosen.mode.name().to_owned(),
             pid: std::process::id(),
-            io_bytes: file_system.plan.io_bytes,
+            io_bytes: file_system.chosen.io_bytes,
             requests: requests.filter(|request| request.time_ns.count > 0).collect(),
             write_bytes: Distribution::from(&statistics.write_bytes),
             read_bytes: Distribution::from(&statistics.read_bytes),

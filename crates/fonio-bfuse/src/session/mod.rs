@@ -164,7 +164,7 @@ impl Session {
         // If the kernel cannot clone the descriptor, the first one serves too.
         let own = kernel::clone_device(self.device.as_fd()).ok();
         let device = own.as_ref().unwrap_or(&self.device);
-        let bytes = self.file_system.plan.request_bytes();
+        let bytes = self.file_system.chosen.request_bytes();
         let mut request = vec![0; bytes];
         let mut out = vec![0; HEADER_OUT + bytes];
         loop {

@@ -69,7 +69,7 @@ impl Session {
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =
-            kernel::RingEntry::new(self.device.as_fd(), queue, self.file_system.plan.request_bytes())?;
+            kernel::RingEntry::new(self.device.as_fd(), queue, self.file_system.chosen.request_bytes())?;
         // Without this, callers move to other CPUs more often.
         let is_watched = self.placement.enter().is_ok();
         let mut received = Vec::new();

@@ -14,6 +14,19 @@ pub fn can_mount() -> bool {
     fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
+/// Mounts a new folder; `None` if this machine cannot.
+#[track_caller]
+pub fn mount(options: &str) -> Option<Mounted> {
+    can_mount().then(|| Mounted::new(options))
+}
+
+/// Mounts a new folder with each of the options, one after the other; nothing if this machine cannot.
+#[track_caller]
+pub fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Mounted)> {
+    let possible = if can_mount() { options } else { &[] };
+    possible.iter().map(|options| (*options, Mounted::new(options)))
+}
+
 /// The program of `examples/mount.rs`, which cargo builds together with the tests.
 pub fn program() -> PathBuf {
     let mut path = std::env::current_exe().expect("a test has a path");

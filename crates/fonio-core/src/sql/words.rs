@@ -1,155 +1,30 @@
 //! The words of SQL that matter for statements without values.
 
-/// The keywords of SQLite (`https://sqlite.org/lang_keywords.html`), in capitals and in order.
-const KEYWORDS: [&str; 147] = [
-    "ABORT",
-    "ACTION",
-    "ADD",
-    "AFTER",
-    "ALL",
-    "ALTER",
-    "ALWAYS",
-    "ANALYZE",
-    "AND",
-    "AS",
-    "ASC",
-    "ATTACH",
-    "AUTOINCREMENT",
-    "BEFORE",
-    "BEGIN",
-    "BETWEEN",
-    "BY",
-    "CASCADE",
-    "CASE",
-    "CAST",
-    "CHECK",
-    "COLLATE",
-    "COLUMN",
-    "COMMIT",
-    "CONFLICT",
-    "CONSTRAINT",
-    "CREATE",
-    "CROSS",
-    "CURRENT",
-    "CURRENT_DATE",
-    "CURRENT_TIME",
-    "CURRENT_TIMESTAMP",
-    "DATABASE",
-    "DEFAULT",
-    "DEFERRABLE",
-    "DEFERRED",
-    "DELETE",
-    "DESC",
-    "DETACH",
-    "DISTINCT",
-    "DO",
-    "DROP",
-    "EACH",
-    "ELSE",
-    "END",
-    "ESCAPE",
-    "EXCEPT",
-    "EXCLUDE",
-    "EXCLUSIVE",
-    "EXISTS",
-    "EXPLAIN",
-    "FAIL",
-    "FILTER",
-    "FIRST",
-    "FOLLOWING",
-    "FOR",
-    "FOREIGN",
-    "FROM",
-    "FULL",
-    "GENERATED",
-    "GLOB",
-    "GROUP",
-    "GROUPS",
-    "HAVING",
-    "IF",
-    "IGNORE",
-    "IMMEDIATE",
-    "IN",
-    "INDEX",
-    "INDEXED",
-    "INITIALLY",
-    "INNER",
-    "INSERT",
-    "INSTEAD",
-    "INTERSECT",
-    "INTO",
-    "IS",
-    "ISNULL",
-    "JOIN",
-    "KEY",
-    "LAST",
-    "LEFT",
-    "LIKE",
-    "LIMIT",
-    "MATCH",
-    "MATERIALIZED",
-    "NATURAL",
-    "NO",
-    "NOT",
-    "NOTHING",
-    "NOTNULL",
-    "NULL",
-    "NULLS",
-    "OF",
-    "OFFSET",
-    "ON",
-    "OR",
-    "ORDER",
-    "OTHERS",
-    "OUTER",
-    "OVER",
-    "PARTITION",
-    "PLAN",
-    "PRAGMA",
-    "PRECEDING",
-    "PRIMARY",
-    "QUERY",
-    "RAISE",
-    "RANGE",
-    "RECURSIVE",
-    "REFERENCES",
-    "REGEXP",
-    "REINDEX",
-    "RELEASE",
-    "RENAME",
-    "REPLACE",
-    "RESTRICT",
-    "RETURNING",
-    "RIGHT",
-    "ROLLBACK",
-    "ROW",
-    "ROWS",
-    "SAVEPOINT",
-    "SELECT",
-    "SET",
-    "TABLE",
-    "TEMP",
-    "TEMPORARY",
-    "THEN",
-    "TIES",
-    "TO",
-    "TRANSACTION",
-    "TRIGGER",
-    "UNBOUNDED",
-    "UNION",
-    "UNIQUE",
-    "UPDATE",
-    "USING",
-    "VACUUM",
-    "VALUES",
-    "VIEW",
-    "VIRTUAL",
-    "WHEN",
-    "WHERE",
-    "WINDOW",
-    "WITH",
-    "WITHOUT",
-];
+use std::sync::LazyLock;
+
+/// Words in capitals and in order.
+type Words = LazyLock<Vec<&'static str>>;
+
+fn words(text: &'static str) -> Vec<&'static str> {
+    text.split_ascii_whitespace().collect()
+}
+
+/// The keywords of SQLite (`https://sqlite.org/lang_keywords.html`).
+static KEYWORDS: Words = LazyLock::new(|| {
+    words(
+        "ABORT ACTION ADD AFTER ALL ALTER ALWAYS ANALYZE AND AS ASC ATTACH AUTOINCREMENT BEFORE BEGIN \
+         BETWEEN BY CASCADE CASE CAST CHECK COLLATE COLUMN COMMIT CONFLICT CONSTRAINT CREATE CROSS CURRENT \
+         CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP DATABASE DEFAULT DEFERRABLE DEFERRED DELETE DESC \
+         DETACH DISTINCT DO DROP EACH ELSE END ESCAPE EXCEPT EXCLUDE EXCLUSIVE EXISTS EXPLAIN FAIL FILTER \
+         FIRST FOLLOWING FOR FOREIGN FROM FULL GENERATED GLOB GROUP GROUPS HAVING IF IGNORE IMMEDIATE IN \
+         INDEX INDEXED INITIALLY INNER INSERT INSTEAD INTERSECT INTO IS ISNULL JOIN KEY LAST LEFT LIKE \
+         LIMIT MATCH MATERIALIZED NATURAL NO NOT NOTHING NOTNULL NULL NULLS OF OFFSET ON OR ORDER OTHERS \
+         OUTER OVER PARTITION PLAN PRAGMA PRECEDING PRIMARY QUERY RAISE RANGE RECURSIVE REFERENCES REGEXP \
+         REINDEX RELEASE RENAME REPLACE RESTRICT RETURNING RIGHT ROLLBACK ROW ROWS SAVEPOINT SELECT SET \
+         TABLE TEMP TEMPORARY THEN TIES TO TRANSACTION TRIGGER UNBOUNDED UNION UNIQUE UPDATE USING VACUUM \
+         VALUES VIEW VIRTUAL WHEN WHERE WINDOW WITH WITHOUT",
+    )
+});
 
 /// Keywords that are more often the name of a column.
 const NAMES: [&str; 15] = [
@@ -158,30 +33,12 @@ const NAMES: [&str; 15] = [
 ];
 
 /// Values of a PRAGMA that are not secret: journal modes, levels and switches.
-const SETTINGS: [&str; 22] = [
-    "DEFAULT",
-    "DELETE",
-    "EXCLUSIVE",
-    "EXTRA",
-    "FALSE",
-    "FILE",
-    "FULL",
-    "INCREMENTAL",
-    "MEMORY",
-    "NO",
-    "NONE",
-    "NORMAL",
-    "OFF",
-    "ON",
-    "PASSIVE",
-    "PERSIST",
-    "RESTART",
-    "TRUE",
-    "TRUNCATE",
-    "UTF8",
-    "WAL",
-    "YES",
-];
+static SETTINGS: Words = LazyLock::new(|| {
+    words(
+        "DEFAULT DELETE EXCLUSIVE EXTRA FALSE FILE FULL INCREMENTAL MEMORY NO NONE NORMAL OFF ON PASSIVE \
+         PERSIST RESTART TRUE TRUNCATE UTF8 WAL YES",
+    )
+});
 
 fn is_among(word: &[u8], words: &[&str]) -> bool {
     // No keyword is longer; the text of a hostile statement can be.

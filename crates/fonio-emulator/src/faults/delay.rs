@@ -6,32 +6,21 @@ use fonio_sim::Random;
 use super::scope::{Settings, parse_duration};
 use super::{Asked, Judge, Scope, Verdict};
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Delay {
+#[derive(Debug)]
+struct Delay {
     scope: Scope,
     add: Nanos,
 }
 
-impl Delay {
-    pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Delay, String> {
-        let add = settings.take("add").ok_or("it needs `add`, such as add=50ms")?;
-        Ok(Delay { add: parse_duration(add)?, scope: Scope::parse(settings)? })
-    }
-
-    pub(super) fn judge(self, random: Random) -> impl Judge {
-        At { delay: self, random }
-    }
+pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Box<dyn Judge>, String> {
+    let add = settings.take("add").ok_or("it needs `add`, such as add=50ms")?;
+    Ok(Box::new(Delay { add: parse_duration(add)?, scope: Scope::parse(settings)? }))
 }
 
-struct At {
-    delay: Delay,
-    random: Random,
-}
-
-impl Judge for At {
-    fn judge(&mut self, asked: &Asked, verdict: &mut Verdict) {
-        if self.delay.scope.strikes(asked, &mut self.random).is_some() {
-            verdict.delay += self.delay.add;
+impl Judge for Delay {
+    fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict) {
+        if self.scope.strikes(asked, random).is_some() {
+            verdict.delay += self.add;
         }
     }
 }

@@ -5,28 +5,15 @@ use fonio_sim::Random;
 use super::scope::Settings;
 use super::{Asked, Judge, Scope, Verdict};
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Error {
-    scope: Scope,
+#[derive(Debug)]
+struct Error(Scope);
+
+pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Box<dyn Judge>, String> {
+    Ok(Box::new(Error(Scope::parse(settings)?)))
 }
 
-impl Error {
-    pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Error, String> {
-        Ok(Error { scope: Scope::parse(settings)? })
-    }
-
-    pub(super) fn judge(self, random: Random) -> impl Judge {
-        At { scope: self.scope, random }
-    }
-}
-
-struct At {
-    scope: Scope,
-    random: Random,
-}
-
-impl Judge for At {
-    fn judge(&mut self, asked: &Asked, verdict: &mut Verdict) {
-        verdict.fails |= self.scope.strikes(asked, &mut self.random).is_some();
+impl Judge for Error {
+    fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict) {
+        verdict.fails |= self.0.strikes(asked, random).is_some();
     }
 }

@@ -5,33 +5,18 @@ use fonio_sim::Random;
 use super::scope::Settings;
 use super::{Asked, Judge, Scope, Verdict};
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Flip {
-    scope: Scope,
+#[derive(Debug)]
+struct Flip(Scope);
+
+pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Box<dyn Judge>, String> {
+    Ok(Box::new(Flip(Scope::of_reads(settings)?)))
 }
 
-impl Flip {
-    pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Flip, String> {
-        Ok(Flip { scope: Scope::of_reads(settings)? })
-    }
-
-    pub(super) fn judge(self, random: Random) -> impl Judge {
-        At { scope: self.scope, random }
-    }
-}
-
-struct At {
-    scope: Scope,
-    random: Random,
-}
-
-impl Judge for At {
-    fn judge(&mut self, asked: &Asked, verdict: &mut Verdict) {
-        let Some(struck) = self.scope.strikes(asked, &mut self.random).filter(|struck| !struck.is_empty())
-        else {
-            return;
-        };
-        let bit = self.random.below((struck.end - struck.start) * 8);
-        verdict.flips.push((struck.start - asked.offset) * 8 + bit);
+impl Judge for Flip {
+    fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict) {
+        if let Some(struck) = self.0.strikes(asked, random).filter(|struck| !struck.is_empty()) {
+            let bit = random.below((struck.end - struck.start) * 8);
+            verdict.flips.push((struck.start - asked.offset) * 8 + bit);
+        }
     }
 }

@@ -11,6 +11,7 @@ mod flip;
 mod scope;
 mod vanish;
 
+use std::fmt::Debug;
 use std::str::FromStr;
 
 use fonio_core::{Nanos, Op};
@@ -42,24 +43,20 @@ pub(crate) struct Verdict {
     pub(crate) flips: Vec<u64>,
 }
 
-/// An active fault.
-trait Judge: Send {
-    fn judge(&mut self, asked: &Asked, verdict: &mut Verdict);
+/// Decides what a fault does to each command.
+trait Judge: Debug + Send {
+    fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict);
 }
+
+/// Makes a fault from its keys.
+type Parse = fn(&mut scope::Settings<'_>) -> Result<Box<dyn Judge>, String>;
+
+const KINDS: [(&str, Parse); 4] =
+    [("error", error::parse), ("delay", delay::parse), ("vanish", vanish::parse), ("flip", flip::parse)];
 
 /// A fault that the user requests. Parse it from its text.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
-    kind: Kind,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Kind {
-    Error(error::Error),
-    Delay(delay::Delay),
-    Vanish(vanish::Vanish),
-    Flip(flip::Flip),
-}
+#[derive(Debug)]
+pub struct Fault(Box<dyn Judge>);
 
 impl FromStr for Fault {
     type Err = EmulatorError;
@@ -68,45 +65,35 @@ impl FromStr for Fault {
         let fault = |reason: String| EmulatorError::Fault { text: text.to_owned(), reason };
         let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
         let mut settings = scope::Settings::parse(settings).map_err(fault)?;
-        let kind = match kind {
-            "error" => error::Error::parse(&mut settings).map(Kind::Error),
-            "delay" => delay::Delay::parse(&mut settings).map(Kind::Delay),
-            "vanish" => vanish::Vanish::parse(&mut settings).map(Kind::Vanish),
-            "flip" => flip::Flip::parse(&mut settings).map(Kind::Flip),
-            _ => Err(format!("no kind `{kind}`; there are error, delay, vanish and flip")),
-        }
-        .map_err(fault)?;
+        let Some((_, parse)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+            return Err(fault(format!("no kind `{kind}`; there are error, delay, vanish and flip")));
+        };
+        let judge = parse(&mut settings).map_err(fault)?;
         settings.finish().map_err(fault)?;
-        Ok(Fault { kind })
+        Ok(Fault(judge))
     }
 }
 
 /// All active faults of a device.
 #[derive(Default)]
 pub(crate) struct Faults {
-    judges: Vec<Box<dyn Judge>>,
+    /// Each fault has its own random numbers, so that adding one does not change the others.
+    judges: Vec<(Box<dyn Judge>, Random)>,
     vanished: bool,
 }
 
 impl Faults {
-    /// Each fault has its own random numbers, so that adding one does not change the others.
-    pub(crate) fn new(faults: &[Fault], seed: u64) -> Faults {
-        let judges = faults.iter().enumerate().map(|(at, fault)| -> Box<dyn Judge> {
-            let random = Random::new(Random::new(seed ^ (at as u64) << 32).next_u64());
-            match fault.kind.clone() {
-                Kind::Error(error) => Box::new(error.judge(random)),
-                Kind::Delay(delay) => Box::new(delay.judge(random)),
-                Kind::Vanish(vanish) => Box::new(vanish.judge()),
-                Kind::Flip(flip) => Box::new(flip.judge(random)),
-            }
-        });
+    pub(crate) fn new(faults: Vec<Fault>, seed: u64) -> Faults {
+        let judges = (0..)
+            .zip(faults)
+            .map(|(at, fault): (u64, Fault)| (fault.0, Random::new(Random::new(seed ^ at << 32).next_u64())));
         Faults { judges: judges.collect(), vanished: false }
     }
 
     pub(crate) fn judge(&mut self, asked: &Asked) -> Verdict {
         let mut verdict = Verdict { vanished: self.vanished, ..Verdict::default() };
-        for judge in &mut self.judges {
-            judge.judge(asked, &mut verdict);
+        for (judge, random) in &mut self.judges {
+            judge.judge(asked, random, &mut verdict);
         }
         self.vanished = verdict.vanished;
         verdict
@@ -120,8 +107,7 @@ mod tests {
     use super::*;
 
     fn judged(faults: &[&str], commands: &[(Op, u64, u64)]) -> Vec<Verdict> {
-        let faults: Vec<Fault> = faults.iter().map(|text| text.parse().expect("a fault")).collect();
-        let mut faults = Faults::new(&faults, 1);
+        let mut faults = Faults::new(faults.iter().map(|text| text.parse().expect("a fault")).collect(), 1);
         let asked = commands.iter().enumerate().map(|(at, &(op, offset, bytes))| Asked {
             op,
             offset,
@@ -141,12 +127,13 @@ mod tests {
             (Op::Write, 2 << 20, 4096),
             (Op::Flush, 0, 0),
         ];
-        let fails: Vec<bool> =
-            judged(&["error:op=write,range=1M-2M"], &commands).iter().map(|verdict| verdict.fails).collect();
-        assert_eq!(fails, [false, true, false, true, false, false]);
-        let fails: Vec<bool> =
-            judged(&["error:op=flush"], &commands).iter().map(|verdict| verdict.fails).collect();
-        assert_eq!(fails, [false, false, false, false, false, true]);
+        for (fault, expected) in [
+            ("error:op=write,range=1M-2M", [false, true, false, true, false, false]),
+            ("error:op=flush", [false, false, false, false, false, true]),
+        ] {
+            let fails: Vec<bool> = judged(&[fault], &commands).iter().map(|verdict| verdict.fails).collect();
+            assert_eq!(fails, expected, "{fault}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl<'a> Settings<'a> {
 }
 
 /// The commands that a fault affects.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Scope {
     /// `None` for all.
     ops: Option<Vec<Op>>,
@@ -45,9 +45,7 @@ impl Scope {
     /// Uses the keys `op`, `range` and `probability`.
     pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Scope, String> {
         let ops = settings.take("op").map(parse_ops).transpose()?;
-        let mut scope = Scope::of_reads(settings)?;
-        scope.ops = ops;
-        Ok(scope)
+        Ok(Scope { ops, ..Scope::of_reads(settings)? })
     }
 
     /// Uses the keys `range` and `probability`; affects reads only.

@@ -121,7 +121,6 @@ impl Descriptors {
     /// The request with this tag. It is valid from the completion of an offer until its answer.
     ///
     /// # Panics
-    ///
     /// If the queue has no such tag.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "a tag of {tag} in a queue of depth {}", self.depth);

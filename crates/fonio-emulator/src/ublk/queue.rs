@@ -111,12 +111,12 @@ impl Queue {
     /// Passes the requests that have arrived to the model.
     ///
     /// # Errors
-    ///
     /// The driver's error if it refuses an answer.
     fn take(&mut self) -> io::Result<()> {
         while let Some((tag, result)) = self.completed() {
             if result == CANCELLED {
                 self.cancelled += 1;
+                assert!(self.cancelled <= self.depth, "the driver cancels each tag once");
                 continue;
             }
             if result < 0 {

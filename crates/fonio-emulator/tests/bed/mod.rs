@@ -1,11 +1,13 @@
 //! Shared code of the tests with real emulated devices.
 #![allow(dead_code, reason = "each test file is a program of its own and uses a part")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use fonio_core::ByteCount;
-use fonio_emulator::{Options, ServeConfig, Through};
+use fonio_emulator::{Emulated, Options, ServeConfig, Through};
 use fonio_host::Filesystem;
 use fonio_testing::{Need, has};
 
@@ -28,4 +30,38 @@ pub fn options(state: &Path, mib: u64) -> Options {
         mount: Some(PathBuf::new()),
         ..Options::of(serve, state.to_owned())
     }
+}
+
+/// Kills the serving process, and waits for its end.
+pub fn kill_server(emulated: &mut Emulated) {
+    let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
+    rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");
+    while emulated.runs() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The folder of the device whose owner this process is, if [`kill_owner`] started it.
+pub fn folder_of_owner() -> Option<PathBuf> {
+    std::env::var_os("FONIO_TEST_STATE").map(PathBuf::from)
+}
+
+/// Names the device, and waits for the end of this process.
+pub fn wait_to_be_killed(emulated: &Emulated) -> ! {
+    eprintln!("{}", emulated.device().expect("device").display());
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Starts the test `name` again, as the owner of a device in `folder`, and kills it. Returns its device.
+pub fn kill_owner(name: &str, folder: &Path) -> PathBuf {
+    let mut owner = Command::new(std::env::current_exe().expect("this test"));
+    owner.args(["--exact", name, "--nocapture"]).env("FONIO_TEST_STATE", folder);
+    let mut owner = owner.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("owner");
+    let mut lines = BufReader::new(owner.stderr.take().expect("stderr")).lines().map_while(Result::ok);
+    let device = lines.find(|line| line.starts_with("/dev")).expect("it names its device");
+    owner.kill().expect("kill");
+    owner.wait().expect("wait");
+    device.into()
 }

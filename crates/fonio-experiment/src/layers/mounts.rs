@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use fonio_host::{Entry, Ledger, Queue, Step};
+use fonio_host::{Entry, Ledger, Step, borrow_scheduler};
 use fonio_system::ProcessId;
 
 use super::LayerRun;
@@ -47,7 +47,7 @@ impl Mounts {
         device: &str,
         measure: impl FnOnce() -> LayerRun,
     ) -> Result<LayerRun, ExperimentError> {
-        let entry = match Queue::of(device).borrow_scheduler("none", &mut self.ledger) {
+        let entry = match borrow_scheduler(&Path::new("/dev").join(device), "none", &mut self.ledger) {
             Ok(entry) => entry,
             Err(error) => {
                 return Ok(LayerRun::not_measured(format!("the scheduler cannot be switched: {error}")));

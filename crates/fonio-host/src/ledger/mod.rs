@@ -7,6 +7,9 @@
 //!
 //! Steps are undone in reverse order. The owner does this when the ledger is dropped, or earlier for single steps. If
 //! the owner no longer runs, [`Ledger::recover`] does it.
+//!
+//! This file knows no devices, mounts or processes: a ledger gets the function that undoes a step ([`undo`]) when it is
+//! opened.
 
 mod undo;
 
@@ -14,12 +17,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use fonio_system::{ProcessId, state};
-use rustix::fs::FlockOperation;
+use fonio_system::{ProcessId, chain, state};
 use serde::{Deserialize, Serialize};
 
-use crate::HostError;
-use crate::error::chain;
+use crate::error::HostError;
+use crate::files::{make_private_folder, remove};
 use crate::settings::{Applied, LOCK, remove_free_lock};
 
 /// A change that outlives the process that made it.
@@ -122,7 +124,11 @@ pub struct Ledger {
     path: PathBuf,
     file: File,
     steps: Vec<Option<Step>>,
+    undo: Undo,
 }
+
+/// Undoes a step. Succeeds if there is nothing to undo.
+type Undo = fn(&Step) -> Result<(), HostError>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -138,13 +144,8 @@ impl Ledger {
         state::folder()
     }
 
-    /// Begins a ledger of this process in `dir`, which is created if it is missing.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`] if it cannot be written.
-    pub fn open(dir: &Path) -> Result<Ledger, HostError> {
-        make_private_dir(dir)?;
+    fn create(dir: &Path, undo: Undo) -> Result<Ledger, HostError> {
+        make_private_folder(dir)?;
         let own = ProcessId::own();
         for serial in 0_u32.. {
             let path = dir.join(format!("{}-{serial}.ledger", own.pid));
@@ -154,9 +155,8 @@ impl Ledger {
                 Err(error) => return Err(HostError::system("write", path)(error)),
             };
             // Held while the ledger is open, so that two processes never undo the same ledger.
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-                .map_err(|error| HostError::system("lock", &path)(error.into()))?;
-            let mut ledger = Ledger { path, file, steps: Vec::new() };
+            file.lock().map_err(HostError::system("lock", &path))?;
+            let mut ledger = Ledger { path, file, steps: Vec::new(), undo };
             ledger.write(&Line::Owner(own))?;
             return Ok(ledger);
         }
@@ -181,21 +181,19 @@ impl Ledger {
     /// Notes `step`, which the caller is about to do.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`]; the caller must then not do the step.
     pub fn begin(&mut self, step: Step) -> Result<Entry, HostError> {
         let at = self.steps.len();
+        let is_open = self.steps.iter().flatten().any(|open| *open == step);
+        assert!(!is_open, "{step} is in the ledger already, and would be undone twice");
         self.write(&Line::Begin { at, step: step.clone() })?;
         self.steps.push(Some(step));
         Ok(Entry(at))
     }
 
     /// Notes that the step was not done after all, or that the caller has undone it.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn end(&mut self, entry: Entry) -> Result<(), HostError> {
+        assert!(entry.0 < self.steps.len(), "step {} is of another ledger", entry.0);
         if self.steps[entry.0].take().is_some() {
             self.write(&Line::End { at: entry.0 })?;
         }
@@ -205,18 +203,16 @@ impl Ledger {
     /// Undoes one step. Does nothing if it is undone already.
     ///
     /// # Errors
-    ///
     /// The reason why it could not be undone; it stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
         let Some(step) = &self.steps[entry.0] else { return Ok(()) };
-        undo::undo(step)?;
+        (self.undo)(step)?;
         self.end(entry)
     }
 
     /// Undoes the remaining steps, the latest first, and removes the ledger.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotUndone`]; the other steps were undone, and the ledger keeps the failed ones.
     pub fn close(mut self) -> Result<(), HostError> {
         self.undo_all()
@@ -233,27 +229,22 @@ impl Ledger {
             return Err(HostError::NotUndone { failures });
         }
         assert!(self.steps.iter().all(Option::is_none), "a ledger goes when nothing is left in it");
-        remove_file(&self.path)
+        remove(&self.path)
     }
 
-    /// Undoes the steps that processes which no longer run have left in `dir`.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
-    pub fn recover(dir: &Path) -> Result<Recovery, HostError> {
+    fn undo_left(dir: &Path, undo: Undo) -> Result<Recovery, HostError> {
         let mut recovery = Recovery::default();
-        Self::recover_all(dir, &mut recovery)?;
+        Self::undo_once(dir, undo, &mut recovery)?;
         if !recovery.failed.is_empty() && !recovery.undone.is_empty() {
             // A step that could not be undone may have waited for one that was undone after it: an array
             // whose server was killed is busy until the requests to its devices fail.
             recovery.failed.clear();
-            Self::recover_all(dir, &mut recovery)?;
+            Self::undo_once(dir, undo, &mut recovery)?;
         }
         Ok(recovery)
     }
 
-    fn recover_all(dir: &Path, recovery: &mut Recovery) -> Result<(), HostError> {
+    fn undo_once(dir: &Path, undo: Undo, recovery: &mut Recovery) -> Result<(), HostError> {
         let listing = match fs::read_dir(dir) {
             Ok(listing) => listing,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -269,13 +260,14 @@ impl Ledger {
             }
         }
         paths.sort();
-        paths.into_iter().try_for_each(|path| recover_one(path, recovery))
+        paths.into_iter().try_for_each(|path| recover_one(path, undo, recovery))
     }
 
     /// Writes a line and its end with one call. A killed writer thus leaves a complete line, or a last line without an
     /// end.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
         let mut text = serde_json::to_string(line).expect("paths of ours are UTF-8");
+        assert!(!text.contains('\n'), "an entry of a ledger is one line: {text}");
         text.push('\n');
         self.file.write_all(text.as_bytes()).map_err(HostError::system("write", &self.path))
     }
@@ -288,7 +280,7 @@ impl Drop for Ledger {
     }
 }
 
-fn recover_one(path: PathBuf, recovery: &mut Recovery) -> Result<(), HostError> {
+fn recover_one(path: PathBuf, undo: Undo, recovery: &mut Recovery) -> Result<(), HostError> {
     let file = match OpenOptions::new().read(true).append(true).open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -307,10 +299,9 @@ fn recover_one(path: PathBuf, recovery: &mut Recovery) -> Result<(), HostError> 
         Some(_) => {}
     }
     // The owner's lock ended with the owner. If another process is undoing this ledger, this waits for it.
-    rustix::fs::flock(&file, FlockOperation::LockExclusive)
-        .map_err(|error| HostError::system("lock", &path)(error.into()))?;
+    file.lock().map_err(HostError::system("lock", &path))?;
     let Some((_, steps)) = read()? else { return Ok(()) };
-    let mut ledger = Ledger { path, file, steps };
+    let mut ledger = Ledger { path, file, steps, undo };
     for at in (0..ledger.steps.len()).rev() {
         let Some(step) = ledger.steps[at].clone() else { continue };
         match ledger.undo(Entry(at)) {
@@ -351,29 +342,6 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
         }
     }
     Ok((owner, steps))
-}
-
-/// Makes a folder to which no other user can write, because root executes the steps in it.
-pub(crate) fn make_private_dir(dir: &Path) -> Result<(), HostError> {
-    use std::os::unix::fs::MetadataExt;
-    state::make(dir).map_err(HostError::system("make", dir))?;
-    let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
-    let foreign = metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0;
-    if foreign {
-        let source = std::io::Error::new(
-            ErrorKind::PermissionDenied,
-            "it is another user's, or others can write to it",
-        );
-        return Err(HostError::system("keep a ledger in", dir)(source));
-    }
-    Ok(())
-}
-
-pub(crate) fn remove_file(path: &Path) -> Result<(), HostError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

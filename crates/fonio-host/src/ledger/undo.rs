@@ -5,19 +5,33 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{Step, remove_file};
-use crate::{HostError, control_group, link, loop_device, md, mount, ublk};
+use super::{Ledger, Recovery, Step};
+use crate::error::HostError;
+use crate::files::{remove, remove_empty_folder};
+use crate::{control_group, link, loop_device, md, ublk, unmount};
 
-/// Undoes `step`. Succeeds if there is nothing to undo.
-pub(super) fn undo(step: &Step) -> Result<(), HostError> {
+impl Ledger {
+    /// Begins a ledger of this process in `dir`, which is created if it is missing.
+    ///
+    /// # Errors
+    /// [`HostError::System`] if it cannot be written.
+    pub fn open(dir: &Path) -> Result<Ledger, HostError> {
+        Ledger::create(dir, undo)
+    }
+
+    /// Undoes the steps that processes which no longer run have left in `dir`.
+    ///
+    /// # Errors
+    /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
+    pub fn recover(dir: &Path) -> Result<Recovery, HostError> {
+        Ledger::undo_left(dir, undo)
+    }
+}
+
+fn undo(step: &Step) -> Result<(), HostError> {
     match step {
-        Step::File { path } => remove_file(path),
-        Step::Directory { path } => match fs::remove_dir(path) {
-            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
-                Err(HostError::system("remove", path)(error))
-            }
-            _ => Ok(()),
-        },
+        Step::File { path } => remove(path),
+        Step::Directory { path } => remove_empty_folder(path),
         Step::Tree { path } => remove_tree(path),
         Step::Process { id, leads_group } => {
             if *leads_group && id.runs() {
@@ -26,10 +40,10 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
             id.kill();
             Ok(())
         }
-        Step::Loop { number, backing } => loop_device::remove(*number, backing),
+        Step::Loop { number, backing } => loop_device::driver::remove(*number, backing),
         Step::Ublk { number, tag } => ublk::remove(*number, *tag),
         Step::Md { number, devices } => md::remove(*number, devices),
-        Step::Mount { dir, source } => mount::undo(dir, source),
+        Step::Mount { dir, source } => unmount::undo(dir, source),
         Step::Cgroup { path } => control_group::undo(path),
         Step::Setting { path, was } => match fs::write(path, was) {
             // The device of the setting is gone.
@@ -42,7 +56,7 @@ pub(super) fn undo(step: &Step) -> Result<(), HostError> {
 }
 
 fn remove_tree(path: &Path) -> Result<(), HostError> {
-    if mount::mounts_under(path)?.iter().any(|dir| dir != Path::new("/")) {
+    if unmount::mounts_under(path)?.iter().any(|dir| dir != Path::new("/")) {
         let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in it");
         return Err(HostError::system("remove", path)(busy));
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::target::Target;
-use crate::{Entry, HostError, Ledger, Step};
+use crate::error::HostError;
 
 /// A setting that was changed, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,10 +23,6 @@ impl Applied {
     }
 
     /// Returns what [`Applied::undo`] would do.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn would_undo(&self) -> Result<Undone, HostError> {
         Ok(match self.target.current()? {
             Some(now) if now == self.old => Undone::NothingLeft,
@@ -41,35 +37,14 @@ impl Applied {
     /// nothing.
     ///
     /// # Errors
-    ///
     /// [`HostError::InUse`] with the programs.
     pub fn check_undo(&self) -> Result<(), HostError> {
         self.target.check_restore()
     }
 
-    /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
-    /// another one.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`], and [`HostError::NotSettable`] if the kernel kept another value, or if the old value is not in
-    /// force any more: then nothing is changed.
-    pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
-        let Applied { target, old, new } = self;
-        target.expect_still(old, new)?;
-        let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
-        if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
-            target.restore(old)?;
-            ledger.end(entry)?;
-            return Err(error);
-        }
-        Ok(entry)
-    }
-
     /// Checks that the new value is in force, as it is from [`Applied::borrow`] until the ledger undoes it.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
     /// is gone.
     pub fn expect_new(&self) -> Result<(), HostError> {
@@ -79,17 +54,12 @@ impl Applied {
     /// Checks that the old value is in force.
     ///
     /// # Errors
-    ///
     /// Those of [`Applied::expect_new`].
     pub fn expect_old(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.old, &self.new)
     }
 
     /// Restores the old value, if the new one is in force.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn undo(&self) -> Result<Undone, HostError> {
         let undone = self.would_undo()?;
         self.finish(&undone)?;

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{HostError, SMARTIO, scheduler_names};
+use fonio_machine::{Machine, read_text};
+
+use crate::error::HostError;
+use crate::schedulers::SMARTIO;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 
@@ -11,30 +14,17 @@ const GROUPS: &str = "/sys/fs/cgroup";
 const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 
 /// Checks that units can get a class of I/O on this machine; the error is the reason why not.
-pub(super) fn check_class() -> Result<(), String> {
-    class_on(Path::new("/sys/block"))
-}
-
-/// Checks that the kernel can control the I/O of units; the error is the reason why not.
-pub(super) fn check_controller() -> Result<(), String> {
-    controller_of(Path::new(GROUPS))
-}
-
-/// Checks that weights have an effect on this machine; the error is the reason why not.
-pub(super) fn check_weight() -> Result<(), String> {
-    weight_on(Path::new(GROUPS), Path::new("/sys/block"))
-}
-
-fn class_on(sys_block: &Path) -> Result<(), String> {
-    has_one_of(sys_block, &WITH_CLASSES).map_err(|has| {
+pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
+    has_one_of(machine, &WITH_CLASSES).map_err(|has| {
         format!(
             "only the schedulers bfq, mq-deadline and smartio heed it, and {has}: `fonio fix apply bfq DISK`"
         )
     })
 }
 
-fn controller_of(groups: &Path) -> Result<(), String> {
-    let Ok(controllers) = fs::read_to_string(groups.join("cgroup.controllers")) else {
+/// Checks that the kernel can control the I/O of units; the error is the reason why not.
+pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
+    let Some(controllers) = read_text(&machine.file(GROUPS).join("cgroup.controllers")) else {
         return Err("it needs control groups v2, which are not mounted on /sys/fs/cgroup here".to_owned());
     };
     if controllers.split_whitespace().any(|name| name == "io") {
@@ -43,10 +33,11 @@ fn controller_of(groups: &Path) -> Result<(), String> {
     Err("the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)".to_owned())
 }
 
-fn weight_on(groups: &Path, sys_block: &Path) -> Result<(), String> {
-    controller_of(groups)?;
-    match has_one_of(sys_block, &["bfq"]) {
-        Err(has) if !costs(groups) => Err(format!(
+/// Checks that weights have an effect on this machine; the error is the reason why not.
+pub(super) fn check_weight(machine: &Machine) -> Result<(), String> {
+    check_controller(machine)?;
+    match has_one_of(machine, &["bfq"]) {
+        Err(has) if !costs(machine) => Err(format!(
             "only the scheduler bfq and the controller io.cost heed it, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
         )),
         _ => Ok(()),
@@ -54,41 +45,20 @@ fn weight_on(groups: &Path, sys_block: &Path) -> Result<(), String> {
 }
 
 /// Checks that a disk has one of these schedulers; the error names those that the disks have.
-fn has_one_of(sys_block: &Path, wanted: &[&str]) -> Result<(), String> {
-    let schedulers = schedulers(sys_block);
-    if schedulers.iter().any(|(_, name)| wanted.contains(&name.as_str())) {
+fn has_one_of(machine: &Machine, wanted: &[&str]) -> Result<(), String> {
+    let disks = machine.disks();
+    let of_disks =
+        || disks.iter().filter_map(|disk| Some((disk.name.as_deref()?, disk.scheduler.as_deref()?)));
+    if of_disks().any(|(_, scheduler)| wanted.contains(&scheduler)) {
         return Ok(());
     }
-    Err(schedulers.iter().map(|(disk, name)| format!("{disk} has {name}")).collect::<Vec<_>>().join(", "))
+    let has: Vec<String> = of_disks().map(|(disk, scheduler)| format!("{disk} has {scheduler}")).collect();
+    Err(has.join(", "))
 }
 
 /// Whether io.cost is on for a disk.
-fn costs(groups: &Path) -> bool {
-    fs::read_to_string(groups.join("io.cost.qos")).is_ok_and(|text| text.contains("enable=1"))
-}
-
-/// The disks with hardware or a hypervisor below them; not virtual ones such as loop devices.
-pub(super) fn disks(sys_block: &Path) -> Vec<String> {
-    let entries = fs::read_dir(sys_block).into_iter().flatten().flatten();
-    let is_disk = |dir: &PathBuf| {
-        let size = fs::read_to_string(dir.join("size")).unwrap_or_default();
-        dir.join("device").exists() && size.trim() != "0"
-    };
-    let names = entries.map(|entry| entry.path()).filter(is_disk);
-    let mut names: Vec<String> =
-        names.filter_map(|dir| Some(dir.file_name()?.to_string_lossy().into_owned())).collect();
-    names.sort();
-    names
-}
-
-/// Each disk with its scheduler.
-fn schedulers(sys_block: &Path) -> Vec<(String, String)> {
-    let in_use = |disk: &String| {
-        let list = fs::read_to_string(sys_block.join(disk).join("queue/scheduler")).ok()?;
-        let word = list.split_whitespace().find(|word| word.starts_with('[') || !list.contains('['))?;
-        scheduler_names(word).pop()
-    };
-    disks(sys_block).into_iter().filter_map(|disk| in_use(&disk).map(|name| (disk, name))).collect()
+fn costs(machine: &Machine) -> bool {
+    read_text(&machine.file(GROUPS).join("io.cost.qos")).is_some_and(|text| text.contains("enable=1"))
 }
 
 /// Returns the folder of a control group; the error is the reason why the path is not one.
@@ -103,7 +73,7 @@ pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
 /// The file with the weight of a group: bfq has its own.
 fn weight_file(dir: &Path) -> PathBuf {
     let of_bfq = dir.join("io.bfq.weight");
-    if of_bfq.exists() && !costs(Path::new(GROUPS)) { of_bfq } else { dir.join("io.weight") }
+    if of_bfq.exists() && !costs(&Machine::here()) { of_bfq } else { dir.join("io.weight") }
 }
 
 /// The weight of a control group as an assignment; `None` if it is gone or its parent does not control I/O.
@@ -147,22 +117,26 @@ mod tests {
             (None, "", "[none] mq-deadline", "class", Err(needs_either)),
         ] {
             let dir = tempfile::tempdir().expect("dir");
-            let (groups, block) = (dir.path().join("cgroup"), dir.path().join("block"));
-            fs::create_dir_all(&groups).expect("mkdir");
-            fs::create_dir_all(block.join("loop0/queue")).expect("mkdir");
-            fs::create_dir_all(block.join("sda/queue")).expect("mkdir");
-            fs::create_dir_all(block.join("sda/device")).expect("mkdir");
-            fs::write(block.join("sda/size"), "8\n").expect("write");
-            fs::write(block.join("sda/queue/scheduler"), scheduler).expect("write");
-            fs::write(block.join("loop0/queue/scheduler"), "[bfq]").expect("write");
-            fs::write(groups.join("io.cost.qos"), cost).expect("write");
-            if let Some(controllers) = controllers {
-                fs::write(groups.join("cgroup.controllers"), controllers).expect("write");
+            let write = |path: &str, text: &str| {
+                let path = dir.path().join(path);
+                fs::create_dir_all(path.parent().expect("it has one")).expect("mkdir");
+                fs::write(path, text).expect("write");
+            };
+            for (disk, scheduler) in [("loop0", "[bfq]"), ("sda", scheduler)] {
+                write(&format!("sys/block/{disk}/dev"), "8:0");
+                write(&format!("sys/block/{disk}/size"), "8");
+                write(&format!("sys/block/{disk}/queue/scheduler"), scheduler);
             }
+            write("sys/block/sda/device/type", "");
+            write("sys/fs/cgroup/io.cost.qos", cost);
+            if let Some(controllers) = controllers {
+                write("sys/fs/cgroup/cgroup.controllers", controllers);
+            }
+            let machine = Machine::at(dir.path());
             let found = match of {
-                "weight" => weight_on(&groups, &block),
-                "limit" => controller_of(&groups),
-                _ => class_on(&block),
+                "weight" => check_weight(&machine),
+                "limit" => check_controller(&machine),
+                _ => check_class(&machine),
             };
             assert_eq!(found, expected.map_err(str::to_owned), "{scheduler} {of}");
         }

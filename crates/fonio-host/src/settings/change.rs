@@ -23,7 +23,7 @@ use super::kept::{Keeper, Kept};
 use super::only::OnlyChanger;
 use super::record::Settings;
 use super::setting::Setting;
-use crate::HostError;
+use crate::error::HostError;
 use crate::ledger::Ledger;
 
 /// A change to make.
@@ -39,7 +39,6 @@ impl Planned {
     /// Plans to make a setting of `path`, and to keep it if `keep` is set or it cannot be made otherwise. Changes nothing.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotSettable`] with the reason, also if there is nothing to do.
     pub fn of(setting: &Setting, path: &Path, keep: bool) -> Result<Planned, HostError> {
         let change = setting.plan_or_current(path)?;
@@ -55,7 +54,6 @@ impl Planned {
     /// Returns how it would be kept, if it would; changes nothing.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotKept`] with the reason.
     pub fn would_keep(&self, files: KeptFiles) -> Result<Option<Kept>, HostError> {
         if self.keep { Keeper::open(files)?.plan(&self.change).map(Some) } else { Ok(None) }
@@ -95,7 +93,6 @@ impl Changes {
     /// Opens the records of this machine.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`], also if a record cannot be parsed.
     pub fn of_machine() -> Result<Changes, HostError> {
         Changes::open(&Ledger::default_dir(), KeptFiles::of_machine())
@@ -108,7 +105,6 @@ impl Changes {
     /// Makes a change. If it cannot be made and kept as planned, nothing is changed.
     ///
     /// # Errors
-    ///
     /// [`HostError::BeingTested`] if another process has the setting; [`HostError::NotSettable`] if the setting is not as it was
     /// when the change was planned, or the kernel kept another value; [`HostError::NotKept`] and [`HostError::System`].
     pub fn make(&mut self, planned: &Planned) -> Result<Made, HostError> {
@@ -188,7 +184,6 @@ impl Changes {
     /// Returns what [`Changes::undo`] would do; changes nothing.
     ///
     /// # Errors
-    ///
     /// [`HostError::InUse`] with the programs, or [`HostError::NotSettable`], if data would be lost; [`HostError::System`].
     pub fn would_undo(&self, undoing: &Undoing) -> Result<Undone, HostError> {
         if !self.is_here(undoing) {
@@ -202,7 +197,6 @@ impl Changes {
     /// Restores the value from before a change, and takes it out of the files that keep it.
     ///
     /// # Errors
-    ///
     /// Those of [`Changes::would_undo`], and [`HostError::BeingTested`]; it stays on record.
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::kept::own::{HEADER, OwnFile};
 use super::object::Object;
-use super::{files, systemd};
-use crate::{HostError, run};
+use super::systemd;
+use crate::error::HostError;
+use crate::files;
+use crate::program::run;
 
 /// The folder of drop-ins until the next boot.
 const UNTIL_BOOT: &str = "/run/systemd";
@@ -120,14 +121,8 @@ impl<'u> DropIn<'u> {
     /// Removes the file until the next boot, and makes systemd read its files.
     pub(super) fn take_back(&self) -> Result<(), HostError> {
         let file = self.file();
-        files::remove(&file).map_err(HostError::system("remove", &file))?;
-        let folder = file.parent().expect("it has one");
-        match fs::remove_dir(folder) {
-            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
-                return Err(HostError::system("remove", folder)(error));
-            }
-            _ => {}
-        }
+        files::remove(&file)?;
+        files::remove_empty_folder(file.parent().expect("it has one"))?;
         self.tell()
     }
 

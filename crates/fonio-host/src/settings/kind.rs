@@ -18,7 +18,8 @@ pub(super) use super::systemd;
 pub(super) use super::value::{self, Value};
 pub(super) use crate::error::HostError;
 pub(super) use crate::filesystem::Filesystem;
-pub(super) use crate::queue::{Queue, SMARTIO};
+pub(super) use crate::queue::Queue;
+pub(super) use crate::schedulers::SMARTIO;
 
 /// A kind of setting.
 pub(super) trait Kind: Sync {

@@ -13,10 +13,10 @@
 //! The record is not a ledger: these settings are restored only on request. A ledger borrows them ([`borrow_setting`]).
 
 mod applied;
+mod borrow;
 mod cgroup;
 mod change;
 mod drop_in;
-mod files;
 mod folder;
 mod kept;
 mod kind;
@@ -33,9 +33,8 @@ mod target;
 mod value;
 mod write_back;
 
-use std::path::Path;
-
 pub use self::applied::{Applied, Undone};
+pub use self::borrow::{borrow_scheduler, borrow_setting};
 pub use self::change::{Changes, Made, Planned, Undoing};
 pub use self::folder::mirror::Mirrored;
 pub use self::kept::files::KeptFiles;
@@ -51,31 +50,3 @@ pub use self::record::Settings;
 pub use self::setting::Setting;
 pub use self::target::Target;
 pub use self::write_back::WriteBack;
-use crate::{Entry, HostError, Ledger, Queue};
-
-/// Applies a setting to `path` until the ledger undoes it, which restores the previous value. The lock, in
-/// the ledger's folder, must last until then.
-///
-/// # Errors
-///
-/// Those of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
-pub fn borrow_setting(
-    setting: &Setting,
-    path: &Path,
-    ledger: &mut Ledger,
-) -> Result<(Entry, OnlyChanger), HostError> {
-    let only = OnlyChanger::begin(ledger.dir(), &setting.target(path)?)?;
-    let entry = setting.plan(path)?.borrow(ledger)?;
-    Ok((entry, only))
-}
-
-/// Sets the scheduler of the disk whose node or partition `path` is, and notes the old one in the ledger; undoing the
-/// entry restores it.
-///
-/// # Errors
-///
-/// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise those of [`Queue::set_scheduler`].
-pub fn borrow_scheduler(path: &Path, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
-    let disk = places::disk_of(path).map_err(|refusal| refusal.of(name, path))?;
-    Queue::of(&disk).borrow_scheduler(name, ledger)
-}

@@ -1,14 +1,12 @@
 //! A lock, so that only one process at a time changes a setting.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
-
 use super::target::Target;
-use crate::HostError;
+use crate::error::HostError;
+use crate::files::make_private_folder;
 
 /// The extension of the locks' files.
 pub(crate) const LOCK: &str = "lock";
@@ -26,22 +24,18 @@ impl OnlyChanger {
     /// the process is killed.
     ///
     /// # Errors
-    ///
     /// [`HostError::BeingTested`] if another process has it, and [`HostError::System`].
     pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
-        crate::ledger::make_private_dir(dir)?;
+        make_private_folder(dir)?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
         let path = dir.join(format!("{}.{LOCK}", target.to_string().chars().map(plain).collect::<String>()));
         loop {
             let lock = OpenOptions::new().create(true).append(true).open(&path);
             let lock = lock.map_err(HostError::system("open", &path))?;
-            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(HostError::BeingTested { setting: target.to_string() });
-                }
-                Err(error) => return Err(HostError::system("lock", path)(error.into())),
-            }
+            lock.try_lock().map_err(|error| match error {
+                TryLockError::WouldBlock => HostError::BeingTested { setting: target.to_string() },
+                TryLockError::Error(error) => HostError::system("lock", &path)(error),
+            })?;
             // Its owner may have removed the file between our two calls; another process can then lock a new one.
             let ours = lock.metadata().map_err(HostError::system("look at", &path))?;
             if fs::metadata(&path).is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
@@ -54,7 +48,7 @@ impl OnlyChanger {
 /// Removes the file of a lock that no process holds: its owner was killed.
 pub(crate) fn remove_free_lock(path: &Path) {
     let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
-    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+    if lock.try_lock().is_ok() {
         // The file alone means nothing; if it stays, the next one uses it.
         let _ = fs::remove_file(path);
     }

@@ -1,9 +1,10 @@
 //! Mounts and disks: finds those that a path means, and changes the options of mounts.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use fonio_machine::Machine;
 use fonio_system::{MountPoint, MountTable};
 use rustix::fs::CWD;
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use rustix::mount::{
 };
 
 use super::refusal::Refusal;
-use crate::HostError;
+use crate::error::HostError;
 
 /// `MS_NOSYMFOLLOW` of Linux 5.10.
 const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
@@ -97,31 +98,13 @@ pub(crate) fn disk_of(path: &Path) -> Result<String, Refusal> {
 
 /// Like [`disk_of`], with the devices that it is mapped to.
 pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
-    let numbers = |rdev: u64| format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    let node = |path: &Path| {
-        let metadata = fs::metadata(path).ok()?;
-        metadata.file_type().is_block_device().then(|| numbers(metadata.rdev()))
-    };
+    let machine = Machine::here();
     let bare = Path::new("/dev").join(path);
-    let number = match node(path).or_else(|| (!path.exists()).then(|| node(&bare)).flatten()) {
-        Some(number) => number,
-        None => {
-            let mounted = mount_of(path)?;
-            // Some file systems show a number that does not belong to a device.
-            node(Path::new(&mounted.source)).unwrap_or_else(|| mounted.device.to_string())
-        }
-    };
-    let link = Path::new("/sys/dev/block").join(&number);
-    let Ok(mut dir) = fs::canonicalize(&link) else {
-        return Err(Refusal::Reason("it is on no block device".to_owned()));
-    };
-    if dir.join("partition").exists() {
-        dir.pop();
-    }
-    let below = fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten();
-    let below = below.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned());
-    Ok((name.unwrap_or_default(), below))
+    let path = if !path.exists() && bare.exists() { &bare } else { path };
+    let found = machine.device_below(path).map_err(HostError::system("find", path))?;
+    let disk = found.map(|id| machine.disk_of(id));
+    let named = disk.and_then(|disk| Some((machine.name_of(disk)?, machine.names_mapped_to(disk))));
+    named.ok_or_else(|| Refusal::Reason("it is on no block device".to_owned()))
 }
 
 #[cfg(test)]

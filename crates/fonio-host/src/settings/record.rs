@@ -3,15 +3,14 @@
 //! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. A setting is in the record
 //! once, with the value from before its first change.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use super::applied::{Applied, Undone};
-use crate::HostError;
+use crate::error::HostError;
+use crate::files::{self, lock_private_folder, read_record};
 
 const RECORD: &str = "settings.json";
 
@@ -38,16 +37,12 @@ impl Settings {
     /// Opens the record in `dir`, which is created if it is missing.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`], also if the record cannot be parsed; then nothing is changed.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
-        crate::ledger::make_private_dir(dir)?;
-        let path = dir.join(RECORD);
         // Every change replaces the record's file, so the lock is on the folder.
-        let lock = File::open(dir).map_err(HostError::system("open", dir))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)
-            .map_err(|error| HostError::system("lock", dir)(error.into()))?;
-        let recorded = Settings::recorded(dir)?;
+        let lock = lock_private_folder(dir)?;
+        let path = dir.join(RECORD);
+        let recorded: Vec<Recorded> = read_record(&path)?;
         let was_killed = recorded.iter().any(|entry| entry.instead_of.is_some());
         let applied = recorded.into_iter().map(now_in_force).collect::<Result<_, _>>()?;
         let settings = Settings { path, applied, _lock: lock };
@@ -60,20 +55,9 @@ impl Settings {
     /// Reads the record in `dir` without locking it, to show it.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`] if it cannot be read or parsed.
     pub fn on_record(dir: &Path) -> Result<Vec<Applied>, HostError> {
-        Settings::recorded(dir)?.into_iter().map(now_in_force).collect()
-    }
-
-    fn recorded(dir: &Path) -> Result<Vec<Recorded>, HostError> {
-        let path = dir.join(RECORD);
-        match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text)
-                .map_err(|error| HostError::system("understand", &path)(error.into())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(HostError::system("read", path)(error)),
-        }
+        read_record(&dir.join(RECORD))?.into_iter().map(now_in_force).collect()
     }
 
     /// The settings that were changed and not restored.
@@ -85,7 +69,6 @@ impl Settings {
     /// any number of changes.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`]; by then the record has the old value.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
         assert!(planned.is_new(), "{} is {} already", planned.target, planned.new);
@@ -117,7 +100,6 @@ impl Settings {
     /// Restores the value from before `applied`, and takes it out of the record.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`]; it stays on record.
     pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
         let undone = applied.would_undo()?;
@@ -129,7 +111,6 @@ impl Settings {
     /// keep it: some settings are in force by these files.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`]; it stays on record.
     pub fn finish_undo(&mut self, applied: &Applied, found: &Undone) -> Result<(), HostError> {
         applied.finish(found)?;
@@ -143,30 +124,20 @@ impl Settings {
     /// Replaces the file atomically. Without entries, removes it. `second` is a change of a setting that was changed before.
     fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
         if self.applied.is_empty() {
-            return crate::ledger::remove_file(&self.path);
+            return files::remove(&self.path);
         }
         let is_first =
             |at: usize| self.applied[..at].iter().all(|other| other.target != self.applied[at].target);
         assert!((0..self.applied.len()).all(is_first), "each setting is on record once: {:?}", self.applied);
-        let beside = self.path.with_extension("new");
-        let recorded: Vec<Recorded> = self
-            .applied
-            .iter()
-            .map(|applied| Recorded {
-                applied: applied.clone(),
-                instead_of: second
-                    .filter(|second| second.target == applied.target)
-                    .map(|second| second.old.clone()),
-            })
-            .collect();
-        let text = serde_json::to_vec_pretty(&recorded).expect("paths of ours are UTF-8");
-        let write = || {
-            let mut file = File::create(&beside)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&beside, &self.path)
+        let recorded = |applied: &Applied| Recorded {
+            applied: applied.clone(),
+            instead_of: second
+                .filter(|second| second.target == applied.target)
+                .map(|second| second.old.clone()),
         };
-        write().map_err(HostError::system("write", &self.path))
+        let recorded: Vec<Recorded> = self.applied.iter().map(recorded).collect();
+        let text = serde_json::to_string_pretty(&recorded).expect("paths of ours are UTF-8");
+        files::replace(&self.path, &text, |_| Ok(()))
     }
 }
 
@@ -184,6 +155,8 @@ fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::settings::target::Target;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::HostError;
+use crate::error::HostError;
 
 /// The reason why a setting is not possible.
 #[derive(Debug)]

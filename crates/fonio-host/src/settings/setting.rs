@@ -9,7 +9,7 @@ use super::kinds::{KINDS, fix_named};
 use super::object::Scope;
 use super::target::Target;
 use super::value::Value;
-use crate::HostError;
+use crate::error::HostError;
 
 /// A setting with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,6 @@ impl Setting {
     /// Parses a fix that is a setting: `noatime`, or `read-ahead=1MiB`.
     ///
     /// # Errors
-    ///
     /// A sentence on what to write instead.
     pub fn parse(text: &str) -> Result<Setting, String> {
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -146,7 +145,6 @@ impl Setting {
     /// Returns the change that applying the setting to `path` would make; changes nothing.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotSettable`] with the reason, also if the value is in force already.
     pub fn plan(&self, path: &Path) -> Result<Applied, HostError> {
         let planned = self.plan_or_current(path)?;
@@ -160,7 +158,6 @@ impl Setting {
     /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then equal.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotSettable`] with the reason.
     pub fn plan_or_current(&self, path: &Path) -> Result<Applied, HostError> {
         let target = self.target(path)?;

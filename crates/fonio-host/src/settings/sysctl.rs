@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::HostError;
+use crate::error::HostError;
 
 /// The file of a setting such as `vm.swappiness`.
 fn file(name: &str) -> PathBuf {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::{HostError, run};
+use crate::error::HostError;
+use crate::program::run;
 
 /// Exists while systemd is the first process (`sd_booted(3)`).
 pub(super) const RUNS: &str = "/run/systemd/system";

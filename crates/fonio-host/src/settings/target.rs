@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use fonio_machine::Machine;
 use serde::de::Error;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -16,7 +17,7 @@ use super::object::{Object, Scope};
 use super::places::{device_of, mount_of};
 use super::refusal::Refusal;
 use super::systemd;
-use crate::HostError;
+use crate::error::HostError;
 
 /// The kind of a setting, and the disk, mount, unit, folder … that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl Target {
     /// The value in force; `None` if the object is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         match self.disk() {
-            Some(device) if !Path::new("/sys/block").join(device).exists() => Ok(None),
+            Some(device) if Machine::here().device_named(device.as_ref()).is_none() => Ok(None),
             _ => self.kind.current(&self.object),
         }
     }

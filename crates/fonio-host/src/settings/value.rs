@@ -22,7 +22,6 @@ impl Value {
     /// The size.
     ///
     /// # Panics
-    ///
     /// If it is not one: a kind gets the values that it has parsed.
     pub(super) fn size(&self) -> ByteCount {
         match self {

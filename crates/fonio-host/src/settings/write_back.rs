@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::sysctl;
-use crate::HostError;
+use crate::error::HostError;
 
 /// The times of write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,10 +16,6 @@ pub struct WriteBack {
 
 impl WriteBack {
     /// Reads the times of this machine.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn of_machine() -> Result<WriteBack, HostError> {
         let time = |name: &str| {
             let text = sysctl::read(name)?;

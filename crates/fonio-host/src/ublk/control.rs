@@ -14,7 +14,7 @@ use io_uring::{IoUring, cqueue, opcode};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, opcode as ioctl};
 
-use crate::HostError;
+use crate::error::HostError;
 
 pub(super) const NODE: &str = "/dev/ublk-control";
 
@@ -175,7 +175,6 @@ impl Control {
     /// Sends `command` and waits for its result; with `within`, at most this long.
     ///
     /// # Safety
-    ///
     /// The command's buffer, if it has one, must be of the type that `code` expects. It must then have no time limit,
     /// because the kernel may use the buffer until the command completes.
     unsafe fn run(mut self, code: Opcode, command: &Command, within: Option<Duration>) -> Result<(), Errno> {

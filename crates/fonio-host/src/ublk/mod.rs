@@ -21,8 +21,11 @@ use fonio_core::{ByteCount, SECTOR_BYTES};
 use fonio_system::ProcessId;
 use rustix::io::Errno;
 
-use crate::loop_device::{NUMBER_FIRST, NUMBER_LAST, open_node};
-use crate::{Entry, HostError, Ledger, Queue, Step};
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
+use crate::loop_device::driver::open_node;
+use crate::numbered;
+use crate::queue::Queue;
 use control::{Basic, Control, DevInfo, Discard, Params};
 
 /// The largest queue depth of a ublk device (`UBLK_MAX_QUEUE_DEPTH` of linux/ublk_cmd.h).
@@ -75,7 +78,6 @@ pub struct UblkDevice {
 /// Checks that ublk devices can be made here.
 ///
 /// # Errors
-///
 /// [`HostError::NoUblk`] if the driver is not loaded or this process may not use io_uring.
 pub fn check_ublk() -> Result<(), HostError> {
     Control::open().map(drop)
@@ -85,7 +87,6 @@ impl UblkDevice {
     /// Adds a device with one hardware queue. It has no block device until it is started.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotRoot`], [`HostError::NoUblk`], [`HostError::NoNumber`], or [`HostError::System`].
     pub fn add(ledger: &mut Ledger, options: &UblkOptions) -> Result<UblkDevice, HostError> {
         if !rustix::process::geteuid().is_root() {
@@ -93,7 +94,21 @@ impl UblkDevice {
         }
         check_ublk()?;
         let tag = own_tag();
-        let (number, info, entry) = add(ledger, tag, options)?;
+        let mut info = DevInfo::default();
+        let step = |number| Step::Ublk { number, tag };
+        let (number, entry) = numbered::add(ledger, "ublk", control::NODE, sysfs, step, |number| {
+            info = DevInfo {
+                hardware_queues: 1,
+                depth: u16::try_from(options.depth.clamp(1, UBLK_DEPTH_MAX)).expect("the maximum fits"),
+                command_bytes_max: u32::try_from(command_max(options)).expect("the maximum fits"),
+                number,
+                flags: FLAG_USER_COPY,
+                owner_tag: tag,
+                ..DevInfo::default()
+            };
+            // The node was there a moment ago.
+            Control::open().map_err(|_| Errno::NODEV)?.add(&mut info)
+        })?;
         let device = UblkDevice { number, path: format!("/dev/ublkb{number}").into(), entry };
         let prepared = device.prepare(&info, options);
         if prepared.is_err() {
@@ -117,7 +132,6 @@ impl UblkDevice {
     /// one request for each place of the queue.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`], also if the server does not answer the first requests.
     pub fn start(&self, server: u32) -> Result<(), HostError> {
         let started = Control::open()?.start(self.number, server, START_WITHIN);
@@ -141,10 +155,6 @@ impl UblkDevice {
     }
 
     /// Stops and deletes the device. Its server must end its service when the kernel cancels its offers.
-    ///
-    /// # Errors
-    ///
-    /// [`HostError::System`].
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
@@ -159,34 +169,6 @@ fn sysfs(number: u32) -> PathBuf {
 fn own_tag() -> u64 {
     let own = ProcessId::own();
     own.started_ticks << 32 | u64::from(own.pid)
-}
-
-/// Adds a device with a free number.
-fn add(ledger: &mut Ledger, tag: u64, options: &UblkOptions) -> Result<(u32, DevInfo, Entry), HostError> {
-    for number in NUMBER_FIRST..=NUMBER_LAST {
-        if sysfs(number).exists() {
-            continue;
-        }
-        let entry = ledger.begin(Step::Ublk { number, tag })?;
-        let mut info = DevInfo {
-            hardware_queues: 1,
-            depth: u16::try_from(options.depth.clamp(1, UBLK_DEPTH_MAX)).expect("the maximum fits"),
-            command_bytes_max: u32::try_from(command_max(options)).expect("the maximum fits"),
-            number,
-            flags: FLAG_USER_COPY,
-            owner_tag: tag,
-            ..DevInfo::default()
-        };
-        match Control::open()?.add(&mut info) {
-            Ok(()) => return Ok((number, info, entry)),
-            Err(Errno::EXIST) => ledger.end(entry)?,
-            Err(error) => {
-                ledger.end(entry)?;
-                return Err(HostError::system("add a ublk device through", control::NODE)(error.into()));
-            }
-        }
-    }
-    Err(HostError::NoNumber { device: "ublk", from: NUMBER_FIRST, to: NUMBER_LAST })
 }
 
 fn command_max(options: &UblkOptions) -> u64 {

@@ -8,7 +8,7 @@ use fonio_core::{
     Batch, Bio, Content, File, Link, LinkEnd, LinkKind, Op, Request, RowSink, Thread, Timestamp, forward_rows,
 };
 use fonio_tracefs::ring_buffer::{FileDecoder, FileEvent, Inode};
-use fonio_tracefs::whose::{Attribution, FileKey, Whose};
+use fonio_tracefs::whose::{Attribution, BioOwner, FileKey};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::files::{Files, is_cause};
@@ -97,7 +97,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Whose data a request or bio carries, with the file's number in the recording.
+/// The owner of the data in a request or bio, with the file's number in the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Owner {
     file_id: Option<u32>,
@@ -163,7 +163,7 @@ impl<'a> WithFiles<'a> {
         })
     }
 
-    fn owner(&mut self, whose: &Whose) -> io::Result<Owner> {
+    fn owner(&mut self, whose: &BioOwner) -> io::Result<Owner> {
         let listed = whose.file.map(|file| self.listed(&file)).transpose()?.flatten();
         let content = match (whose.content, listed) {
             (Content::Data, Some(listed)) => listed.content,

@@ -91,15 +91,17 @@ impl Missed {
 
 /// The input of a capture.
 pub(crate) struct Capture<'a> {
-    pub machine: &'a Machine,
     pub options: &'a RecordOptions,
-    pub signals: &'a Listener,
-    pub layout: &'a PageLayout,
-    pub decoder: &'a BlockDecoder,
+    pub machine: Machine,
+    /// The notes that the user got.
+    pub notes: Vec<String>,
+    pub signals: Listener,
+    pub layout: PageLayout,
+    pub decoder: BlockDecoder,
     /// The scope and decoder of file events, if files are recorded.
-    pub files: Option<(&'a FileScope, &'a FileDecoder)>,
+    pub files: Option<(FileScope, FileDecoder)>,
     /// The decoder of scheduler events, if waits are recorded.
-    pub sched: Option<&'a SchedDecoder>,
+    pub sched: Option<SchedDecoder>,
 }
 
 /// The probes that record waits and calls, or the reasons why they cannot; `None` if they are not wanted.
@@ -178,9 +180,9 @@ impl Capture<'_> {
         probes: Probes,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Running<'a>, RecordError> {
-        let monitor = self.options.sample_interval.map(|_| Monitor::new(self.machine));
+        let monitor = self.options.sample_interval.map(|_| Monitor::new(&self.machine));
         let mut threads = Threads::default();
-        let files = self.files.map(|(scope, _)| Files::watching(self.machine, |fs| scope.has(fs)));
+        let files = self.files.as_ref().map(|(scope, _)| Files::watching(&self.machine, |fs| scope.has(fs)));
         let began = now();
         let unix_ns_at_zero = i64::try_from(clock(ClockId::Realtime)).unwrap_or(0) - began.0 as i64;
         block.instance.switch(true)?;
@@ -192,10 +194,10 @@ impl Capture<'_> {
         }
         let Probes { blocked, calls, processes } = probes;
         let blocked =
-            blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began, self.machine)));
+            blocked.map(|probe| probe.and_then(|probe| BlockedCapture::begin(probe, began, &self.machine)));
         let program = self.options.command.as_ref().and_then(|words| words.first()).map(OsString::as_os_str);
         let mut calls = calls.map(|probe| {
-            probe.and_then(|probe| CallsCapture::begin(probe, self.machine, program, &processes))
+            probe.and_then(|probe| CallsCapture::begin(probe, &self.machine, program, &processes))
         });
         let command = self.start_command(&mut calls)?;
         if let Some(command) = &command {
@@ -325,7 +327,7 @@ impl Running<'_> {
         if let (Some(idle), Some(waits)) = (&mut self.idle, &self.waits) {
             let mut followed = waits.instance.followed();
             followed.retain(|tid| *tid != own_tid());
-            self.quiet_since = idle.look(self.capture.machine, &followed, now());
+            self.quiet_since = idle.look(&self.capture.machine, &followed, now());
         }
     }
 
@@ -356,20 +358,20 @@ impl Running<'_> {
         let seen = (&mut self.threads, &mut self.files);
         let mut drained = self.capture.drain(&mut self.block.store, self.waits.as_mut(), seen)?;
         if let Some(Ok(blocked)) = &mut self.blocked {
-            blocked.drain(now(), self.capture.machine, &mut self.threads, &mut self.files);
+            blocked.drain(now(), &self.capture.machine, &mut self.threads, &mut self.files);
             if let Some(filled) = blocked.filled() {
                 drained.most = drained.most.max(self.scaled(filled));
             }
         }
         if let Some(Ok(calls)) = &mut self.calls {
-            let machine = self.capture.machine;
+            let machine = &self.capture.machine;
             let (used, size) = calls.drain(now(), machine, &mut self.threads, &mut self.files);
             self.files.name_opened(from, machine);
             drained.most = drained.most.max(self.scaled((used, size)));
         }
         // Files first: many exist only for a moment.
-        self.files.look_up(self.capture.machine);
-        self.threads.look_up(self.capture.machine);
+        self.files.look_up(&self.capture.machine);
+        self.threads.look_up(&self.capture.machine);
         Ok(drained)
     }
 
@@ -416,14 +418,14 @@ impl Running<'_> {
         stopped_by: StopReason,
         ended: Timestamp,
     ) -> Result<(Captured, Pages, Option<Pages>), RecordError> {
-        let (machine, threads, files) = (self.capture.machine, &mut self.threads, &mut self.files);
+        let (machine, threads, files) = (&self.capture.machine, &mut self.threads, &mut self.files);
         let blocked = self.blocked.take();
         let blocked =
             blocked.map(|blocked| blocked.map(|blocked| blocked.finish(ended, machine, threads, files)));
         let (span, calls) = ((self.began, ended), self.calls.take());
         let calls = calls.map(|calls| calls.map(|calls| calls.finish(span, machine, threads, files)));
         self.drain()?;
-        self.files.look_again(self.capture.machine);
+        self.files.look_again(&self.capture.machine);
         if let Some(monitor) = &mut self.monitor {
             monitor.sample(ended);
         }
@@ -466,18 +468,18 @@ impl Capture<'_> {
         let causing = |record: &[u8]| self.decoder.causing_tid(record);
         let mut drained = block
             .drain(&mut |page| {
-                threads.note(self.layout, page, &causing);
-                if let Some((_, decoder)) = self.files {
-                    files.note(self.layout, page, decoder, threads);
+                threads.note(&self.layout, page, &causing);
+                if let Some((_, decoder)) = &self.files {
+                    files.note(&self.layout, page, decoder, threads);
                 }
             })
             .map_err(|source| self.store_failed(source))?;
-        if let (Some(waits), Some(decoder)) = (waits, self.sched) {
+        if let (Some(waits), Some(decoder)) = (waits, &self.sched) {
             let made = |record: &[u8]| match decoder.decode(record)?.event {
                 SchedEvent::Fork { child, .. } => Some(child),
                 _ => None,
             };
-            let more = waits.store.drain(&mut |page| threads.note(self.layout, page, &made));
+            let more = waits.store.drain(&mut |page| threads.note(&self.layout, page, &made));
             let more = more.map_err(|source| self.store_failed(source))?;
             drained.most = drained.most.max(more.most);
             drained.full |= more.full;

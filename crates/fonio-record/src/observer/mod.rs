@@ -93,7 +93,7 @@ impl ObservedRequest {
 pub struct ObservedWait {
     /// The wait.
     pub row: Wait,
-    /// Whose thread waited.
+    /// The party of the thread that waited.
     pub party: PartyId,
     /// The file of the operation.
     pub file: Option<Inode>,
@@ -112,7 +112,7 @@ impl ObservedWait {
 pub struct ObservedCount {
     /// The counts.
     pub row: BlockedCount,
-    /// Whose thread waited.
+    /// The party of the thread that waited.
     pub party: PartyId,
 }
 
@@ -292,18 +292,18 @@ impl Observer {
         if task.stat()?.state != 'D' {
             return None;
         }
-        let place = crate::probes::blocked::place_in_procfs(&self.machine, tid);
+        let judgement = crate::probes::blocked::judged_in_procfs(&self.machine, tid);
         let pid = task.owner().and_then(|owner| owner.pid).unwrap_or(0);
-        let is_kernel = place.blocked_in == BlockedIn::KernelThread;
+        let is_kernel = judgement.blocked_in == BlockedIn::KernelThread;
         let party = self.identities.of(&Shown { is_kernel, ..procfs_thread(&self.machine, tid, pid) });
         let row = Wait {
             tid,
             began,
             ended: None,
-            reason: place.reason,
+            reason: judgement.reason,
             request_id: None,
             waker_tid: None,
-            blocked_in: Some(place.blocked_in),
+            blocked_in: Some(judgement.blocked_in),
             file_id: None,
         };
         Some(ObservedWait { row, party, file: None })

@@ -8,7 +8,7 @@ use fonio_core::{BlockedIn, DeviceId, WaitReason};
 use fonio_machine::{Machine, read_text};
 use fonio_system::{Task, device};
 
-use crate::probes::blocked::place_in_procfs;
+use crate::probes::blocked::judged_in_procfs;
 
 /// A thread that was blocked at a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,15 +86,21 @@ impl Looker {
         let text = |name: &str| read_text(&self.machine.proc(format!("{pid}/task/{tid}/{name}")));
         let switches =
             || text("schedstat").and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
-        let (began, place) = (switches(), place_in_procfs(&self.machine, tid));
-        let descriptor = text("syscall").filter(|_| place.is_of_file);
+        let (began, judgement) = (switches(), judged_in_procfs(&self.machine, tid));
+        let descriptor = text("syscall").filter(|_| judgement.is_of_file);
         let descriptor = descriptor.and_then(|text| {
             let word = text.split_ascii_whitespace().nth(1)?;
             u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
         });
         let file = descriptor.and_then(|descriptor| self.open_file(pid, descriptor));
-        let blocked =
-            Blocked { tid, pid, switches: began, blocked_in: place.blocked_in, reason: place.reason, file };
+        let blocked = Blocked {
+            tid,
+            pid,
+            switches: began,
+            blocked_in: judgement.blocked_in,
+            reason: judgement.reason,
+            file,
+        };
         if !self.is_blocked(pid, tid) || switches() != began {
             // The wait was over before all files were read, so they show the thread's next activity. Most
             // waits that are this short are for I/O.
@@ -107,9 +113,9 @@ impl Looker {
         }
         // Only root may see what the threads of other users wait for. All users may see whether any thread
         // waits for I/O.
-        let is_hidden = place.reason == WaitReason::Unknown && place.blocked_in == BlockedIn::Unknown;
+        let is_hidden = judgement.reason == WaitReason::Unknown && judgement.blocked_in == BlockedIn::Unknown;
         let is_io = is_hidden && self.waiting_for_io().is_some_and(|threads| threads > 0);
-        Blocked { reason: if is_io { WaitReason::Storage } else { place.reason }, ..blocked }
+        Blocked { reason: if is_io { WaitReason::Storage } else { judgement.reason }, ..blocked }
     }
 
     fn open_file(&self, pid: u32, descriptor: u64) -> Option<OpenFile> {

@@ -177,6 +177,7 @@ impl PageStore {
         let page = &cpu.chunk.bytes()[used..used + read];
         // An unreadable page is kept in full, so that the reader can report it.
         let kept = self.layout.open(page).map_or(read, |(header, _)| header.used_bytes);
+        assert!(used + kept <= self.chunk_bytes, "a page lies within its chunk");
         look(&page[..kept]);
         cpu.chunk.ends.push((used + kept) as u32);
         self.trace_bytes += ByteCount(kept as u64);
@@ -250,7 +251,9 @@ impl PageStore {
     fn collect_spilled(&mut self) -> io::Result<()> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while let Some(((index, at), written, chunk)) = spill.written()? {
-            self.cpus[index].segments[at] = match written {
+            let segment = &mut self.cpus[index].segments[at];
+            assert!(matches!(segment, Segment::Leaving), "a chunk is written once");
+            *segment = match written {
                 Ok(offset) => {
                     self.chunks -= 1;
                     Segment::Spilled { offset, ends: chunk.ends }

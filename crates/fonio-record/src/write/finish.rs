@@ -11,21 +11,19 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::signals::{Listener, Signal};
 use fonio_trace::assemble::assemble;
 use fonio_trace::assembler::AssemblerOptions;
-use fonio_tracefs::ring_buffer::{BlockDecoder, FileDecoder, PageLayout, SchedDecoder};
 use fonio_tracefs::waits::Completions;
 use fonio_tracefs::whose::Attribution;
 use rustc_hash::FxHashSet;
 
 use crate::attribution::swap;
 use crate::attribution::whose::{Follower, WithFiles};
-use crate::capture::Captured;
+use crate::capture::{Capture, Captured};
 use crate::clock::cpu_time;
 use crate::error::RecordError;
 use crate::options::{OtherRows, Progress, RecordOptions, RecordSummary, StopReason};
 use crate::probes::blocked::BlockedWait;
 use crate::probes::calls::RecordedCall;
 use crate::tracefs::disks;
-use crate::tracefs::filesystems::FileScope;
 use crate::tracefs::pages::Pages;
 use crate::write::losses::Losses;
 use crate::write::reader::{CaptureReader, WithoutOwn};
@@ -37,15 +35,10 @@ const MIXED_REQUESTS: &str = "mixed_requests";
 
 /// The data of a finished capture except the pages of block events.
 pub(crate) struct FinishedCapture<'a> {
-    pub options: &'a RecordOptions,
-    pub machine: Machine,
-    pub notes: Vec<String>,
-    pub signals: Listener,
-    pub layout: PageLayout,
-    pub decoder: BlockDecoder,
-    pub files: Option<(FileScope, FileDecoder)>,
+    pub capture: Capture<'a>,
     pub captured: Captured,
-    pub waits: Option<(SchedDecoder, Pages)>,
+    /// The pages of scheduler events, if waits were recorded.
+    pub waits: Option<Pages>,
     /// The areas to which the kernel swapped at the beginning.
     pub swap: Vec<(DeviceId, Range<u64>)>,
 }
@@ -72,9 +65,9 @@ impl FinishedCapture<'_> {
         other_rows: &mut OtherRows<'_>,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<RecordSummary, RecordError> {
-        wait_for_command(&mut self.captured, &self.signals)?;
+        wait_for_command(&mut self.captured, &self.capture.signals)?;
         let cpu_began = cpu_time();
-        let mut writer = RecordingWriter::create(self.options)?;
+        let mut writer = RecordingWriter::create(self.capture.options)?;
         self.write_non_trace_rows(other_rows, &mut writer).map_err(|source| self.not_written(source))?;
         let completions = match &self.captured.blocked {
             Some(Ok(blocked)) => Some(RefCell::new(Completions::before_wake_ups(blocked.wake_ups()))),
@@ -106,9 +99,9 @@ impl FinishedCapture<'_> {
         for remark in remarks {
             self.remark(remark, &mut writer, progress).map_err(|source| self.not_written(source))?;
         }
-        complete_meta(&mut assembled.meta, self.options, &self.machine, &self.captured);
-        let notes = &mut self.notes;
-        let finished = writer.install(assembled.meta, &self.options.out, &mut |note| {
+        complete_meta(&mut assembled.meta, self.capture.options, &self.capture.machine, &self.captured);
+        let notes = &mut self.capture.notes;
+        let finished = writer.install(assembled.meta, &self.capture.options.out, &mut |note| {
             progress(Progress::Note(&note));
             notes.push(note);
         })?;
@@ -127,12 +120,12 @@ impl FinishedCapture<'_> {
             lost: meta.lost,
             capture_cpu: captured.cpu,
             write_cpu: cpu_time().saturating_sub(cpu_began),
-            notes: self.notes,
+            notes: self.capture.notes,
         })
     }
 
     fn not_written(&self, source: io::Error) -> RecordError {
-        writer::not_written(&self.options.out, source)
+        writer::not_written(&self.capture.options.out, source)
     }
 
     /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's
@@ -165,23 +158,24 @@ impl FinishedCapture<'_> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Assembled, RecordError> {
         let own_tid = pages.own_tid;
-        let (layout, decoder) = (self.layout.clone(), self.decoder.clone());
-        let partitions = self.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
-        let btrfs = self.files.iter().flat_map(|(scope, _)| &scope.btrfs);
+        let (layout, decoder) = (self.capture.layout.clone(), self.capture.decoder.clone());
+        let partitions = self.capture.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
+        let btrfs = self.capture.files.iter().flat_map(|(scope, _)| &scope.btrfs);
         // Swap areas from the beginning may be switched off by now, and others switched on.
-        let swap = self.swap.iter().cloned().chain(swap::areas(&self.machine));
+        let swap = self.swap.iter().cloned().chain(swap::areas(&self.capture.machine));
         let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
-        let attribution = attribution.with_mapped(self.machine.mapped());
+        let attribution = attribution.with_mapped(self.capture.machine.mapped());
         let attribution = RefCell::new(attribution);
-        let follower = self.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
-        let mut reader = CaptureReader::new(layout, decoder, pages, &self.captured, &self.signals, progress)
-            .noting(completions)
-            .followed_by(follower);
+        let follower = self.capture.files.as_ref().map(|(_, decoder)| Follower::new(decoder, &attribution));
+        let mut reader =
+            CaptureReader::new(layout, decoder, pages, &self.captured, &self.capture.signals, progress)
+                .noting(completions)
+                .followed_by(follower);
         let mut sink =
             WithoutOwn { inner: writer, own_tid, completions, named: FxHashSet::default(), left_out: 0 };
         let (mut file_ids, mut call_file_ids) = (Vec::new(), Vec::new());
         let mut remarks = Vec::new();
-        let assembled = if self.files.is_some() {
+        let assembled = if self.capture.files.is_some() {
             let mut sink = WithFiles::new(&mut sink, &attribution, &self.captured.files, self.captured.began);
             let assembled = assemble(&mut reader, AssemblerOptions::default(), &mut sink);
             remarks.extend(sink.beyond());
@@ -196,7 +190,7 @@ impl FinishedCapture<'_> {
         } else {
             assemble(&mut reader, AssemblerOptions::default(), &mut sink)
         };
-        let meta = assembled.map_err(|source| match self.signals.count(Signal::INT) {
+        let meta = assembled.map_err(|source| match self.capture.signals.count(Signal::INT) {
             0 | 1 => self.not_written(source),
             _ => RecordError::Aborted,
         })?;
@@ -271,11 +265,11 @@ impl FinishedCapture<'_> {
     /// A recording of a machine should cover a cycle of write-back: data is written after it has been dirty for
     /// `dirty_expire_centisecs`, at the next wake-up of the flusher.
     fn short_of_write_back(&self) -> Option<Remark> {
-        if self.options.command.is_some() {
+        if self.capture.options.command.is_some() {
             return None;
         }
         let centiseconds = |name: &str| {
-            let text = read_text(&self.machine.proc("sys/vm").join(name))?;
+            let text = read_text(&self.capture.machine.proc("sys/vm").join(name))?;
             text.trim().parse::<u64>().ok()
         };
         let cycle_ms =
@@ -296,11 +290,12 @@ impl FinishedCapture<'_> {
         completions: Option<RefCell<Completions>>,
         writer: &mut RecordingWriter,
     ) -> io::Result<Vec<Remark>> {
-        let Some(((sched, pages), completions)) = self.waits.take().zip(completions) else {
+        let waits = self.waits.take().zip(completions);
+        let Some(((pages, completions), sched)) = waits.zip(self.capture.sched.as_ref()) else {
             return Ok(Vec::new());
         };
-        let formats = (self.layout.clone(), &sched);
-        waits::write(formats, pages, &self.captured, &completions, &self.machine, writer)
+        let formats = (self.capture.layout.clone(), sched);
+        waits::write(formats, pages, &self.captured, &completions, &self.capture.machine, writer)
     }
 
     /// Shows the remarks to the user and stores them in the recording.
@@ -311,7 +306,7 @@ impl FinishedCapture<'_> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> io::Result<()> {
         progress(Progress::Note(&message));
-        self.notes.push(message.clone());
+        self.capture.notes.push(message.clone());
         writer.diagnostic(&Diagnostic {
             severity: Severity::Warning,
             code: code.to_owned(),

@@ -146,6 +146,8 @@ impl Losses {
 
 #[cfg(test)]
 mod tests {
+    use fonio_core::{DeviceId, EventKind};
+
     use super::*;
     use crate::tracefs::CpuStats;
     use crate::tracefs::pages::{LeftOnCpu, LeftOut};
@@ -209,19 +211,9 @@ mod tests {
             LeftOut { complete_until: Some(Timestamp(50)), cpus: vec![left(0, 30, 4), left(1, 0, 0)] };
         let missed = Missed { left_out: Some(left_out), ..kernel(&[Some((4, 0)), Some((0, 0))]) };
         let mut losses = Losses::of(missed, Timestamp(0), Timestamp(100));
-        let event = |time, cpu| BlockEvent {
-            time: Timestamp(time),
-            kind: fonio_core::EventKind::Issue,
-            device: fonio_core::DeviceId::default(),
-            sector: fonio_core::Sector(0),
-            bytes: fonio_core::ByteCount(0),
-            op: fonio_core::Op::Read,
-            flags: fonio_core::Flags::NONE,
-            flags_known: fonio_core::Flags::NONE,
-            cpu: Some(cpu),
-            tid: None,
-            ioprio: None,
-            error: None,
+        let event = |time, cpu| {
+            let event = BlockEvent::new(Timestamp(time), EventKind::Issue, DeviceId::default());
+            BlockEvent { cpu: Some(cpu), ..event }
         };
         let mut batch = Batch { events: vec![event(50, 0), event(51, 1), event(60, 1)], ..Batch::default() };
         losses.batch(&mut batch, true);

@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 
 use fonio_core::{Meta, RowSink, forward_rows};
-use fonio_recording::{Finished, Key, RecordingError, Redactor, Writer, WriterOptions, redacted_meta};
+use fonio_recording::{
+    FinishedRecording, Key, RecordingError, Redactor, Writer, WriterOptions, redacted_meta,
+};
 
 use crate::error::RecordError;
 use crate::options::RecordOptions;
@@ -21,7 +23,7 @@ impl RecordingWriter {
         let settings = WriterOptions {
             overwrite: options.overwrite,
             keep_what_fits: true,
-            beside_if_taken: true,
+            other_name_if_taken: true,
             ..WriterOptions::default()
         };
         let writer =
@@ -38,7 +40,7 @@ impl RecordingWriter {
         meta: Meta,
         out: &Path,
         note: &mut dyn FnMut(String),
-    ) -> Result<Finished, RecordError> {
+    ) -> Result<FinishedRecording, RecordError> {
         let installed = match self {
             RecordingWriter::Plain(writer) => writer.install(meta),
             RecordingWriter::Redacted(redactor, key) => {

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use fonio_record::{Progress, RecordError, RecordOptions, record};
-use fonio_recording::Recording;
+use fonio_core::{CollectedRows, Meta};
+use fonio_record::{Progress, RecordError, RecordOptions, Selector, record};
+use fonio_recording::{Recording, Tables};
 use fonio_testing::{Need, has, skip};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -15,10 +17,31 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 /// How long a file system may be busy after its test.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file system on a loop device; unmounted and detached when dropped.
+/// A loop device over a file, detached when dropped.
+pub struct LoopDevice(pub String);
+
+impl LoopDevice {
+    /// Makes the device, or reports why this machine cannot.
+    pub fn over(file: &Path, options: &[&str]) -> Option<LoopDevice> {
+        let made = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            skip(Need::Loop, "losetup makes no loop device here");
+            return None;
+        };
+        Some(LoopDevice(String::from_utf8(made.stdout).unwrap().trim_end().to_owned()))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+/// A file system on a loop device; unmounted when dropped.
 pub struct FileSystem {
-    pub device: String,
     pub dir: tempfile::TempDir,
+    pub device: LoopDevice,
 }
 
 impl FileSystem {
@@ -33,15 +56,9 @@ impl FileSystem {
             skip(Need::Loop, "mkfs.ext4 is missing or failed");
             return None;
         }
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
-        let Some(made) = made.ok().filter(|made| made.status.success()) else {
-            skip(Need::Loop, "losetup makes no loop device here");
-            return None;
-        };
-        let device = String::from_utf8(made.stdout).unwrap().trim_end().to_owned();
-        let dir = tempfile::tempdir().unwrap();
-        let system = FileSystem { device, dir };
-        if mount(system.device.as_str(), system.dir.path(), "ext4", MountFlags::empty(), None).is_err() {
+        let device = LoopDevice::over(image, &[])?;
+        let system = FileSystem { device, dir: tempfile::tempdir().unwrap() };
+        if mount(&*system.device.0, system.dir.path(), "ext4", MountFlags::empty(), None).is_err() {
             skip(Need::Loop, "ext4 cannot be mounted here");
             return None;
         }
@@ -49,16 +66,80 @@ impl FileSystem {
     }
 }
 
-#[allow(dead_code, reason = "not every test that has a file system records with this")]
-/// Records; or reports why this machine cannot.
-pub fn recording(options: &RecordOptions, progress: &mut dyn FnMut(Progress<'_>)) -> Option<Recording> {
-    match record(options, progress) {
-        Ok(_) => Some(Recording::open(&options.out).unwrap()),
-        Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
-            skip(Need::Tracefs, "this kernel does not trace");
-            None
+/// Makes options that record this file system's device and a command.
+pub fn options_of(system: &FileSystem, out: &Path, command: &[&str]) -> RecordOptions {
+    RecordOptions {
+        select: vec![Selector::Device(system.device.0.clone().into())],
+        command: Some(command.iter().map(Into::into).collect()),
+        overwrite: true,
+        ..RecordOptions::new(out.join("recording"))
+    }
+}
+
+/// A recording in memory.
+#[derive(Default)]
+pub struct Recorded {
+    pub meta: Meta,
+    /// The process of the recorded command.
+    pub command_pid: u32,
+    pub rows: CollectedRows,
+}
+
+impl Deref for Recorded {
+    type Target = CollectedRows;
+    fn deref(&self) -> &CollectedRows {
+        &self.rows
+    }
+}
+
+impl Recorded {
+    /// Reads a recording.
+    pub fn read(dir: &Path) -> Recorded {
+        let recording = Recording::open(dir).unwrap();
+        let mut rows = CollectedRows::default();
+        recording.replay(&mut rows, Tables::ALL).unwrap();
+        Recorded { meta: recording.meta().clone(), command_pid: 0, rows }
+    }
+
+    /// Records; or reports why this machine cannot. A diagnostic with the code `lacks` means that the kernel lacks BPF.
+    pub fn record(options: &RecordOptions, lacks: &str) -> Option<Recorded> {
+        let mut command_pid = 0;
+        let outcome = record(options, &mut |progress| {
+            if let Progress::CommandStarted { pid } = progress {
+                command_pid = pid;
+            }
+        });
+        match outcome {
+            Ok(_) => {}
+            Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
+                skip(Need::Tracefs, "this kernel does not trace");
+                return None;
+            }
+            Err(error) => panic!("{error:?}"),
         }
-        Err(error) => panic!("{error:?}"),
+        let recorded = Recorded { command_pid, ..Recorded::read(&options.out) };
+        if let Some(found) = recorded.diagnostics.iter().find(|found| found.code == lacks) {
+            skip(Need::Bpf, found.message.clone());
+            return None;
+        }
+        Some(recorded)
+    }
+
+    /// The name of a thread.
+    pub fn comm(&self, tid: u32) -> &str {
+        let named = self.threads.iter().rfind(|row| row.tid == tid && row.comm.is_some());
+        named.and_then(|row| row.comm.as_deref()).unwrap_or("")
+    }
+
+    /// The codes of the diagnostics.
+    pub fn codes(&self) -> Vec<&str> {
+        self.diagnostics.iter().map(|found| found.code.as_str()).collect()
+    }
+
+    /// The last path of a file.
+    pub fn path(&self, file_id: Option<u32>) -> &str {
+        let file = self.files.iter().rfind(|row| Some(row.file_id) == file_id);
+        file.and_then(|row| row.path.as_deref()).unwrap_or("")
     }
 }
 
@@ -73,6 +154,5 @@ impl Drop for FileSystem {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
     }
 }

@@ -15,8 +15,7 @@ use fonio_core::{
 use crate::error::RecordingError;
 use crate::schema::Row;
 use crate::sequence::Sequenced;
-use crate::table::Table;
-use crate::table::Tables;
+use crate::table::{Table, Tables, with_tables};
 use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
 use table_file::{Rows, TableFile};
 
@@ -26,22 +25,34 @@ pub fn is_recording(path: &Path) -> bool {
     path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }
 
+macro_rules! table_files {
+    ($($rows:ident: $table:ident $row:ident $method:ident,)*) => {
+        /// The tables that the recording has.
+        #[derive(Debug)]
+        struct TableFiles {
+            $($rows: Option<TableFile<$row>>,)*
+        }
+
+        impl TableFiles {
+            fn open(dir: &Path, meta: &Meta) -> Result<TableFiles, RecordingError> {
+                let rows = |table: Table| meta.rows.get(table.name()).copied();
+                Ok(TableFiles { $($rows: TableFile::open(dir, rows(Table::$table))?,)* })
+            }
+
+            fn rows(&self, table: Table) -> Option<u64> {
+                match table { $(Table::$table => self.$rows.as_ref().map(TableFile::rows),)* }
+            }
+        }
+    };
+}
+with_tables!(table_files);
+
 /// A recording on disk.
 #[derive(Debug)]
 pub struct Recording {
     dir: PathBuf,
     meta: Meta,
-    requests: Option<TableFile<Request>>,
-    bios: Option<TableFile<Bio>>,
-    links: Option<TableFile<Link>>,
-    calls: Option<TableFile<Call>>,
-    statements: Option<TableFile<Statement>>,
-    waits: Option<TableFile<Wait>>,
-    blocked_counts: Option<TableFile<BlockedCount>>,
-    files: Option<TableFile<File>>,
-    threads: Option<TableFile<Thread>>,
-    samples: Option<TableFile<Sample>>,
-    marks: Option<TableFile<Mark>>,
+    tables: TableFiles,
 }
 
 impl Recording {
@@ -51,22 +62,7 @@ impl Recording {
     /// Each error names the file and says what to do.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let meta = read_meta(dir)?;
-        let rows = |table: Table| meta.rows.get(table.name()).copied();
-        Ok(Recording {
-            requests: TableFile::open(dir, rows(Table::Requests))?,
-            bios: TableFile::open(dir, rows(Table::Bios))?,
-            links: TableFile::open(dir, rows(Table::Links))?,
-            calls: TableFile::open(dir, rows(Table::Calls))?,
-            statements: TableFile::open(dir, rows(Table::Statements))?,
-            waits: TableFile::open(dir, rows(Table::Waits))?,
-            blocked_counts: TableFile::open(dir, rows(Table::BlockedCounts))?,
-            files: TableFile::open(dir, rows(Table::Files))?,
-            threads: TableFile::open(dir, rows(Table::Threads))?,
-            samples: TableFile::open(dir, rows(Table::Samples))?,
-            marks: TableFile::open(dir, rows(Table::Marks))?,
-            dir: dir.to_owned(),
-            meta,
-        })
+        Ok(Recording { tables: TableFiles::open(dir, &meta)?, dir: dir.to_owned(), meta })
     }
 
     /// The contents of `meta.json`.
@@ -81,20 +77,7 @@ impl Recording {
 
     /// The number of rows of a table; 0 if the table is missing.
     pub fn rows(&self, table: Table) -> u64 {
-        let rows = match table {
-            Table::Requests => self.requests.as_ref().map(TableFile::rows),
-            Table::Bios => self.bios.as_ref().map(TableFile::rows),
-            Table::Links => self.links.as_ref().map(TableFile::rows),
-            Table::Calls => self.calls.as_ref().map(TableFile::rows),
-            Table::Statements => self.statements.as_ref().map(TableFile::rows),
-            Table::Waits => self.waits.as_ref().map(TableFile::rows),
-            Table::BlockedCounts => self.blocked_counts.as_ref().map(TableFile::rows),
-            Table::Files => self.files.as_ref().map(TableFile::rows),
-            Table::Threads => self.threads.as_ref().map(TableFile::rows),
-            Table::Samples => self.samples.as_ref().map(TableFile::rows),
-            Table::Marks => self.marks.as_ref().map(TableFile::rows),
-        };
-        rows.unwrap_or(0)
+        self.tables.rows(table).unwrap_or(0)
     }
 
     /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls,
@@ -108,28 +91,29 @@ impl Recording {
     pub fn replay(&self, sink: &mut dyn RowSink, tables: Tables) -> Result<(), RecordingError> {
         let bios = sink.wants_bios();
         let wanted = |table| tables.contains(table);
+        let files = &self.tables;
         if let Some(began) = self.meta.began {
             sink.began(began).map_err(RecordingError::Sink)?;
         }
-        each(self.threads.as_ref().filter(|_| wanted(Table::Threads)), |row| sink.thread(row))?;
-        each(self.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
-        each(self.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
-        each(self.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
+        each(files.threads.as_ref().filter(|_| wanted(Table::Threads)), |row| sink.thread(row))?;
+        each(files.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
+        each(files.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
+        each(files.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
         // These come before waits and requests, so that a sink can find the call to which they belong.
-        each(self.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
-        let statements = self.statements.as_ref().filter(|_| wanted(Table::Statements));
+        each(files.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
+        let statements = files.statements.as_ref().filter(|_| wanted(Table::Statements));
         each(statements, |row| sink.statement(row))?;
         // These come before the requests, so that a sink can count the requests that were outstanding during
         // a wait.
-        each(self.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
-        let counts = self.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
+        each(files.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
+        let counts = files.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
         each(counts, |row| sink.blocked_count(row))?;
         interleaved(
-            self.requests.as_ref().filter(|_| wanted(Table::Requests)),
-            self.bios.as_ref().filter(|_| bios && wanted(Table::Bios)),
+            files.requests.as_ref().filter(|_| wanted(Table::Requests)),
+            files.bios.as_ref().filter(|_| bios && wanted(Table::Bios)),
             sink,
         )?;
-        each(self.links.as_ref().filter(|_| bios && wanted(Table::Links)), |row| sink.link(row))?;
+        each(files.links.as_ref().filter(|_| bios && wanted(Table::Links)), |row| sink.link(row))?;
         if tables.has_diagnostics() { self.replay_diagnostics(sink) } else { Ok(()) }
     }
 

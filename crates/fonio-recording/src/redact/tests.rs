@@ -3,7 +3,7 @@ use std::path::Path;
 
 use fonio_core::meta::{Device, Source};
 use fonio_core::{
-    Bio, BlockedCount, ByteCount, Content, DeviceId, Link, Nanos, Op, Request, Severity, Timestamp, Wait,
+    BlockedCount, ByteCount, CollectedRows, Content, DeviceId, Nanos, Op, Request, Severity, Timestamp, Wait,
     WaitReason,
 };
 
@@ -110,43 +110,11 @@ fn written(dir: &Path, key: Option<&Key>) {
     writer.finish(meta).unwrap();
 }
 
-/// Keeps all rows as text.
-#[derive(Default)]
-struct Text(String);
-
-macro_rules! print_rows {
-    ($($method:ident: $row:ty),+ $(,)?) => {$(
-        fn $method(&mut self, row: $row) -> io::Result<()> {
-            self.0 += &format!("{row:?}\n");
-            Ok(())
-        }
-    )+};
-}
-
-impl RowSink for Text {
-    print_rows! {
-        began: Timestamp,
-        request: &Request,
-        bio: &Bio,
-        link: &Link,
-        call: &fonio_core::Call,
-        statement: &fonio_core::Statement,
-        wait: &Wait,
-        blocked_count: &BlockedCount,
-        file: &File,
-        thread: &Thread,
-        sample: &Sample,
-        mark: &Mark,
-        diagnostic: &Diagnostic,
-        settled: Timestamp,
-    }
-}
-
 fn text_of(dir: &Path) -> String {
-    let mut text = Text::default();
+    let mut rows = CollectedRows::default();
     let recording = Recording::open(dir).unwrap();
-    recording.replay(&mut text, Tables::ALL).unwrap();
-    text.0 + &format!("{:?}", recording.meta())
+    recording.replay(&mut rows, Tables::ALL).unwrap();
+    format!("{rows:?}{:?}", recording.meta())
 }
 
 /// Counts the occurrences of a word in the bytes of the files of a folder.
@@ -212,8 +180,9 @@ fn rows_without_names_do_not_change() {
         count: 2,
         total: Nanos(700),
     };
-    let mut redactor = Redactor::new(&Key::of(b"0123456789abcdef"), Text::default());
+    let mut redactor = Redactor::new(&Key::of(b"0123456789abcdef"), CollectedRows::default());
     redactor.wait(&wait).unwrap();
     redactor.blocked_count(&count).unwrap();
-    assert_eq!(redactor.into_inner().0, format!("{wait:?}\n{count:?}\n"));
+    let rows = redactor.into_inner();
+    assert_eq!((rows.waits, rows.blocked_counts), (vec![wait], vec![count]));
 }

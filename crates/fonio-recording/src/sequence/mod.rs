@@ -141,6 +141,7 @@ impl<T: Sequenced> Sequence<T> {
     /// Puts the waiting rows in order, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
     pub(crate) fn look(&mut self) {
         self.forget_near();
+        assert!(self.given <= self.sorted && self.sorted <= self.keys.len(), "only sorted rows are emitted");
         let new = &mut self.keys[self.sorted..];
         sort(new);
         let Some(first) = new.first().map(order) else { return };
@@ -221,6 +222,7 @@ impl<T: Sequenced> Sequence<T> {
         if self.given > waiting / 2 {
             // Rows were emitted, so all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
+            assert!(self.keys.len() + self.free.len() == self.rows.len(), "each place waits or is free");
             (self.given, self.sorted) = (0, waiting);
             self.forget_near();
         }

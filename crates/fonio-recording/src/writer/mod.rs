@@ -33,14 +33,14 @@ pub struct WriterOptions {
     pub keep_what_fits: bool,
     /// If the recording's name is taken by the time it is finished, use `NAME-2`, or the first free number after it.
     /// Without this option, a taken name is an error, and nothing is left.
-    pub beside_if_taken: bool,
+    pub other_name_if_taken: bool,
 }
 
 /// A finished recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Finished {
-    /// Its path: the one asked for, unless [`WriterOptions::beside_if_taken`] gave it another name.
+pub struct FinishedRecording {
+    /// Its path: the one asked for, unless [`WriterOptions::other_name_if_taken`] gave it another name.
     pub path: PathBuf,
     /// Its `meta.json`.
     pub meta: Meta,
@@ -73,7 +73,7 @@ impl Default for WriterOptions {
             memory_bytes: 64 << 20,
             spill_dir: None,
             keep_what_fits: false,
-            beside_if_taken: false,
+            other_name_if_taken: false,
         }
     }
 }
@@ -99,7 +99,7 @@ impl Writer {
     /// [`RecordingError::Exists`] if there is a recording and `overwrite` is not set, [`RecordingError::NotOurs`] if
     /// there is anything else except an empty directory, [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
-        let staging = Staging::create(dir, options.overwrite, options.beside_if_taken)?;
+        let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
         // Two tables share the memory. A waiting row is stored with its key, and twice while rows are moved together.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
@@ -122,7 +122,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of [`finish`](Writer::finish).
-    pub fn install(mut self, mut meta: Meta) -> Result<Finished, RecordingError> {
+    pub fn install(mut self, mut meta: Meta) -> Result<FinishedRecording, RecordingError> {
         let ordered = self.ordered.finish(&mut self.tables);
         ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;
         meta.schema_version = SCHEMA_VERSION;
@@ -138,7 +138,7 @@ impl Writer {
         }
         tables::write_meta(self.staging.path(), &meta)?;
         let path = self.staging.install()?;
-        Ok(Finished { path, meta, incomplete })
+        Ok(FinishedRecording { path, meta, incomplete })
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Staging {
     target: PathBuf,
     partial: PathBuf,
     overwrite: bool,
-    beside_if_taken: bool,
+    other_name_if_taken: bool,
     /// Held while this process works in the directory. `None` on file systems without locks.
     _lock: Option<File>,
 }
@@ -39,7 +39,7 @@ impl Staging {
     pub(super) fn create(
         dir: &Path,
         overwrite: bool,
-        beside_if_taken: bool,
+        other_name_if_taken: bool,
     ) -> Result<Staging, RecordingError> {
         // A symbolic link to a recording stays; its target is replaced.
         let target = match fs::symlink_metadata(dir) {
@@ -56,7 +56,7 @@ impl Staging {
         let _creation = CREATION.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         clear_leftovers(parent, name, &target);
         match check_target(&target, overwrite) {
-            Err(error) if beside_if_taken && is_taken(&error) => {}
+            Err(error) if other_name_if_taken && is_taken(&error) => {}
             checked => checked?,
         }
         for attempt in 0_u32.. {
@@ -70,7 +70,7 @@ impl Staging {
                         target,
                         partial,
                         overwrite,
-                        beside_if_taken,
+                        other_name_if_taken,
                         _lock: lock,
                     });
                 }
@@ -93,7 +93,7 @@ impl Staging {
         let named = self.target.clone();
         for number in 2_u32.. {
             match self.take_name() {
-                Err(error) if self.beside_if_taken && is_taken(&error) => {
+                Err(error) if self.other_name_if_taken && is_taken(&error) => {
                     let mut name = named.file_name().unwrap_or_default().to_owned();
                     name.push(format!("-{number}"));
                     self.target = named.with_file_name(name);

@@ -18,7 +18,7 @@ use super::Incomplete;
 use super::room::{Room, Takes};
 use crate::error::RecordingError;
 use crate::schema::{self, Row};
-use crate::table::Table;
+use crate::table::{Table, with_tables};
 
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
@@ -28,19 +28,32 @@ const BATCH_ROWS: usize = 4096;
 /// Estimated size of a row in the file before it is encoded; few rows take more.
 const GATHERED_ROW_BYTES: usize = 48;
 
+macro_rules! table_writers {
+    ($($rows:ident: $table:ident $row:ident $method:ident,)*) => {
+        struct TableWriters {
+            $($rows: TableWriter<$row>,)*
+        }
+
+        impl TableWriters {
+            fn create(dir: &Path) -> Result<TableWriters, RecordingError> {
+                Ok(TableWriters { $($rows: TableWriter::create(dir)?,)* })
+            }
+
+            /// Every table, in the order of [`Table::ALL`].
+            fn all(&mut self) -> [&mut dyn OpenTable; Table::ALL.len()] {
+                [$(&mut self.$rows,)*]
+            }
+        }
+    };
+}
+with_tables!(table_writers);
+
+/// The first tables have a row for each event; they are closed first when the file system fills up.
+const TABLES_OF_EVENTS: usize = 7;
+
 /// Takes rows in their tables' order.
 pub(super) struct TableSet {
-    requests: TableWriter<Request>,
-    bios: TableWriter<Bio>,
-    links: TableWriter<Link>,
-    calls: TableWriter<Call>,
-    statements: TableWriter<Statement>,
-    waits: TableWriter<Wait>,
-    blocked_counts: TableWriter<BlockedCount>,
-    files: TableWriter<File>,
-    threads: TableWriter<Thread>,
-    samples: TableWriter<Sample>,
-    marks: TableWriter<Mark>,
+    writers: TableWriters,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
     /// Measures the free space, if rows that do not fit must be left out.
@@ -56,17 +69,7 @@ impl TableSet {
         let diagnostics =
             OsFile::create(&diagnostics_path).map_err(RecordingError::io("create", &diagnostics_path))?;
         Ok(TableSet {
-            requests: TableWriter::create(dir)?,
-            bios: TableWriter::create(dir)?,
-            links: TableWriter::create(dir)?,
-            calls: TableWriter::create(dir)?,
-            statements: TableWriter::create(dir)?,
-            waits: TableWriter::create(dir)?,
-            blocked_counts: TableWriter::create(dir)?,
-            files: TableWriter::create(dir)?,
-            threads: TableWriter::create(dir)?,
-            samples: TableWriter::create(dir)?,
-            marks: TableWriter::create(dir)?,
+            writers: TableWriters::create(dir)?,
             diagnostics: BufWriter::new(diagnostics),
             diagnostics_path,
             room: keep_what_fits.then(|| Room::of(dir)),
@@ -77,22 +80,9 @@ impl TableSet {
 
     /// Closes the tables that are still open. Returns those that lack rows, and reports them as diagnostics.
     pub(super) fn close(&mut self) -> Result<Vec<Incomplete>, RecordingError> {
-        self.close_events()?;
-        self.close_rest()?;
-        let tables = [
-            self.requests.incomplete(),
-            self.bios.incomplete(),
-            self.links.incomplete(),
-            self.calls.incomplete(),
-            self.statements.incomplete(),
-            self.waits.incomplete(),
-            self.blocked_counts.incomplete(),
-            self.files.incomplete(),
-            self.threads.incomplete(),
-            self.samples.incomplete(),
-            self.marks.incomplete(),
-        ];
-        let incomplete: Vec<Incomplete> = tables.into_iter().flatten().collect();
+        let mut tables = self.writers.all();
+        tables.iter_mut().try_for_each(|table| table.close())?;
+        let incomplete: Vec<Incomplete> = tables.iter().filter_map(|table| table.incomplete()).collect();
         for table in &incomplete {
             let diagnostic = Diagnostic {
                 severity: Severity::Error,
@@ -114,49 +104,8 @@ impl TableSet {
         self.missing_events
     }
 
-    fn write_out(&mut self) -> Result<(), RecordingError> {
-        self.requests.write_out()?;
-        self.bios.write_out()?;
-        self.links.write_out()?;
-        self.calls.write_out()?;
-        self.statements.write_out()?;
-        self.waits.write_out()?;
-        self.blocked_counts.write_out()?;
-        self.files.write_out()?;
-        self.threads.write_out()?;
-        self.samples.write_out()?;
-        self.marks.write_out()
-    }
-
-    fn close_events(&mut self) -> Result<(), RecordingError> {
-        self.requests.close()?;
-        self.bios.close()?;
-        self.links.close()?;
-        self.calls.close()?;
-        self.statements.close()?;
-        self.waits.close()?;
-        self.blocked_counts.close()
-    }
-
-    fn close_rest(&mut self) -> Result<(), RecordingError> {
-        self.files.close()?;
-        self.threads.close()?;
-        self.samples.close()?;
-        self.marks.close()
-    }
-
-    fn unwritten_bytes(&self) -> u64 {
-        self.requests.unwritten_bytes()
-            + self.bios.unwritten_bytes()
-            + self.links.unwritten_bytes()
-            + self.calls.unwritten_bytes()
-            + self.statements.unwritten_bytes()
-            + self.waits.unwritten_bytes()
-            + self.blocked_counts.unwritten_bytes()
-            + self.files.unwritten_bytes()
-            + self.threads.unwritten_bytes()
-            + self.samples.unwritten_bytes()
-            + self.marks.unwritten_bytes()
+    fn unwritten_bytes(&mut self) -> u64 {
+        self.writers.all().iter().map(|table| table.unwritten_bytes()).sum()
     }
 
     /// Closes tables while there is room for their ends. Checks the room with every batch of rows, and with every row
@@ -178,14 +127,14 @@ impl TableSet {
             return Ok(());
         }
         // The size of rows is known only after they are written; it is mostly smaller than the estimate.
-        self.write_out()?;
+        self.writers.all().iter_mut().try_for_each(|table| table.write_out())?;
         let takes = room.takes(self.unwritten_bytes())?.min(self.takes);
-        if takes < self.takes {
-            self.close_events()?;
-        }
-        if takes == Takes::Nothing {
-            self.close_rest()?;
-        }
+        let closed = match takes {
+            Takes::All => 0,
+            Takes::NoEvents => TABLES_OF_EVENTS,
+            Takes::Nothing => Table::ALL.len(),
+        };
+        self.writers.all()[..closed].iter_mut().try_for_each(|table| table.close())?;
         self.takes = takes;
         Ok(())
     }
@@ -201,69 +150,42 @@ impl TableSet {
     pub(super) fn finish(&mut self) -> Result<BTreeMap<String, u64>, RecordingError> {
         let failed = RecordingError::io("write", &self.diagnostics_path);
         self.diagnostics.flush().and_then(|()| self.diagnostics.get_ref().sync_all()).map_err(failed)?;
-        let written = [
-            self.requests.written(),
-            self.bios.written(),
-            self.links.written(),
-            self.calls.written(),
-            self.statements.written(),
-            self.waits.written(),
-            self.blocked_counts.written(),
-            self.files.written(),
-            self.threads.written(),
-            self.samples.written(),
-            self.marks.written(),
-        ];
-        Ok(written.into_iter().flatten().map(|(table, rows)| (table.name().to_owned(), rows)).collect())
+        let tables = self.writers.all();
+        let written = tables.iter().filter_map(|table| table.written());
+        Ok(written.map(|(table, rows)| (table.name().to_owned(), rows)).collect())
     }
+}
+
+macro_rules! push_rows {
+    ($($rows:ident: $method:ident $row:ident,)*) => {$(
+        fn $method(&mut self, row: &$row) -> io::Result<()> {
+            let pushed = self.writers.$rows.push(row)?;
+            self.look_at_room(pushed)
+        }
+    )*};
 }
 
 impl RowSink for TableSet {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        let pushed = self.requests.push(row)?;
+        let pushed = self.writers.requests.push(row)?;
         self.note_missing_event(pushed, row.order_time());
         self.look_at_room(pushed)
     }
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        let pushed = self.bios.push(row)?;
+        let pushed = self.writers.bios.push(row)?;
         self.note_missing_event(pushed, row.queued);
         self.look_at_room(pushed)
     }
-    fn link(&mut self, row: &Link) -> io::Result<()> {
-        let pushed = self.links.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn call(&mut self, row: &Call) -> io::Result<()> {
-        let pushed = self.calls.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        let pushed = self.statements.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        let pushed = self.waits.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-        let pushed = self.blocked_counts.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn file(&mut self, row: &File) -> io::Result<()> {
-        let pushed = self.files.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn thread(&mut self, row: &Thread) -> io::Result<()> {
-        let pushed = self.threads.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn sample(&mut self, row: &Sample) -> io::Result<()> {
-        let pushed = self.samples.push(row)?;
-        self.look_at_room(pushed)
-    }
-    fn mark(&mut self, row: &Mark) -> io::Result<()> {
-        let pushed = self.marks.push(row)?;
-        self.look_at_room(pushed)
+    push_rows! {
+        links: link Link,
+        calls: call Call,
+        statements: statement Statement,
+        waits: wait Wait,
+        blocked_counts: blocked_count BlockedCount,
+        files: file File,
+        threads: thread Thread,
+        samples: sample Sample,
+        marks: mark Mark,
     }
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()> {
         let written = serde_json::to_writer(&mut self.diagnostics, row).map_err(io::Error::from);
@@ -283,6 +205,20 @@ enum Pushed {
     FilledBatch,
     /// The table is closed, so the row was left out.
     LeftOut,
+}
+
+/// A file of rows of any type.
+trait OpenTable {
+    /// Writes the gathered rows as a row group.
+    fn write_out(&mut self) -> Result<(), RecordingError>;
+    /// An upper estimate of the bytes that the rows not yet written will take.
+    fn unwritten_bytes(&self) -> u64;
+    /// Closes the table and makes it durable; later rows are left out.
+    fn close(&mut self) -> Result<(), RecordingError>;
+    /// The table, its rows and those that were left out, if there are any.
+    fn incomplete(&self) -> Option<Incomplete>;
+    /// The table and its number of rows, if it was written.
+    fn written(&self) -> Option<(Table, u64)>;
 }
 
 /// One Parquet file. The file of an optional table is created with its first row.
@@ -340,7 +276,22 @@ impl<R: Row> TableWriter<R> {
         Ok(Pushed::FilledBatch)
     }
 
-    /// Writes the gathered rows as a row group.
+    fn flush(&mut self) -> Result<(), RecordingError> {
+        let batch = RecordBatch::try_new(self.schema.clone(), R::encode(&self.gathered))
+            .expect("a row's arrays are those of its schema");
+        if self.parquet.is_none() {
+            self.open()?;
+        }
+        let parquet = self.parquet.as_mut().expect("opened above");
+        parquet.write(&batch).map_err(|error| not_written(error, &self.path))?;
+        assert!(self.gathered.len() <= BATCH_ROWS, "a full batch is written at once");
+        self.rows += self.gathered.len() as u64;
+        self.gathered.clear();
+        Ok(())
+    }
+}
+
+impl<R: Row> OpenTable for TableWriter<R> {
     fn write_out(&mut self) -> Result<(), RecordingError> {
         if !self.gathered.is_empty() {
             self.flush()?;
@@ -350,31 +301,11 @@ impl<R: Row> TableWriter<R> {
         written.and_then(|()| parquet.sync().map_err(RecordingError::io("write", &self.path)))
     }
 
-    /// An upper estimate of the bytes that the rows not yet written will take.
     fn unwritten_bytes(&self) -> u64 {
         let encoded = self.parquet.as_ref().map_or(0, ArrowWriter::in_progress_size);
         (encoded + self.gathered.len() * GATHERED_ROW_BYTES) as u64
     }
 
-    fn incomplete(&self) -> Option<Incomplete> {
-        let (table, kept, missing) = (R::TABLE, self.rows, self.left_out);
-        (missing > 0).then_some(Incomplete { table, kept, missing })
-    }
-
-    fn flush(&mut self) -> Result<(), RecordingError> {
-        let batch = RecordBatch::try_new(self.schema.clone(), R::encode(&self.gathered))
-            .expect("a row's arrays are those of its schema");
-        if self.parquet.is_none() {
-            self.open()?;
-        }
-        let parquet = self.parquet.as_mut().expect("opened above");
-        parquet.write(&batch).map_err(|error| not_written(error, &self.path))?;
-        self.rows += self.gathered.len() as u64;
-        self.gathered.clear();
-        Ok(())
-    }
-
-    /// Closes the table and makes it durable; later rows are left out.
     fn close(&mut self) -> Result<(), RecordingError> {
         self.is_closed = true;
         if !self.gathered.is_empty() {
@@ -385,7 +316,11 @@ impl<R: Row> TableWriter<R> {
         file.sync_all().map_err(RecordingError::io("write", &self.path))
     }
 
-    /// The table and its number of rows, if it was written.
+    fn incomplete(&self) -> Option<Incomplete> {
+        let (table, kept, missing) = (R::TABLE, self.rows, self.left_out);
+        (missing > 0).then_some(Incomplete { table, kept, missing })
+    }
+
     fn written(&self) -> Option<(Table, u64)> {
         (self.rows > 0 || R::TABLE.always_written()).then_some((R::TABLE, self.rows))
     }

@@ -9,14 +9,12 @@
 mod amount;
 mod figures;
 
-use std::fmt;
-
 use fonio_analysis::Figure;
 use thiserror::Error;
 
 pub use amount::Amount;
 
-use fonio_core::{QuantityError, Unit};
+use fonio_core::{QuantityError, Relation, Unit};
 
 /// A threshold for one figure.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,21 +25,6 @@ pub struct Budget {
     pub relation: Relation,
     /// The threshold.
     pub limit: Amount,
-}
-
-/// A relation between a figure and its threshold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
-    /// `<`
-    Below,
-    /// `<=`
-    AtMost,
-    /// `>`
-    Above,
-    /// `>=`
-    AtLeast,
-    /// `==`
-    Equal,
 }
 
 /// The result of checking a budget.
@@ -125,43 +108,19 @@ fn unit_words(unit: Unit) -> &'static str {
     }
 }
 
-impl Relation {
-    fn holds(self, actual: f64, limit: f64) -> bool {
-        match self {
-            Relation::Below => actual < limit,
-            Relation::AtMost => actual <= limit,
-            Relation::Above => actual > limit,
-            Relation::AtLeast => actual >= limit,
-            Relation::Equal => actual == limit,
-        }
-    }
-}
-
-impl fmt::Display for Relation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Relation::Below => "<",
-            Relation::AtMost => "<=",
-            Relation::Above => ">",
-            Relation::AtLeast => ">=",
-            Relation::Equal => "==",
-        })
-    }
-}
-
 impl Budget {
     /// Parses `FIGURE<=LIMIT`.
     ///
     /// # Errors
     /// [`BudgetError::NoRelation`], [`BudgetError::BadAmount`].
     pub fn parse(text: &str) -> Result<Budget, BudgetError> {
-        let (at, length, relation) =
-            find_relation(text).ok_or_else(|| BudgetError::NoRelation { text: text.to_owned() })?;
+        let none = || BudgetError::NoRelation { text: text.to_owned() };
+        let (at, relation, sign) = find_relation(text).ok_or_else(none)?;
         let path = text[..at].trim();
         if path.is_empty() {
-            return Err(BudgetError::NoRelation { text: text.to_owned() });
+            return Err(none());
         }
-        let limit = Amount::parse(&text[at + length..])?;
+        let limit = Amount::parse(&text[at + sign.len()..])?;
         Ok(Budget { path: path.to_owned(), relation, limit })
     }
 
@@ -191,23 +150,15 @@ impl Budget {
     }
 }
 
-/// The first relation outside brackets, because a process can have the name `a<b`.
-fn find_relation(text: &str) -> Option<(usize, usize, Relation)> {
+/// The place, the relation and the sign of the first relation outside brackets, because a process can have the name `a<b`.
+fn find_relation(text: &str) -> Option<(usize, Relation, &'static str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
         match c {
             '[' => depth += 1,
             ']' => depth = depth.saturating_sub(1),
             '<' | '>' | '=' if depth == 0 => {
-                let doubled = text[at + 1..].starts_with('=');
-                return match (c, doubled) {
-                    ('<', true) => Some((at, 2, Relation::AtMost)),
-                    ('<', false) => Some((at, 1, Relation::Below)),
-                    ('>', true) => Some((at, 2, Relation::AtLeast)),
-                    ('>', false) => Some((at, 1, Relation::Above)),
-                    (_, true) => Some((at, 2, Relation::Equal)),
-                    (_, false) => None,
-                };
+                return Relation::at_start(&text[at..]).map(|(relation, sign)| (at, relation, sign));
             }
             _ => {}
         }

@@ -170,7 +170,7 @@ fn programs(blocked: &Blocked) -> Table {
             Column::noted("Longest", "The longest wait; a dash if all were short."),
             Column::noted(
                 "Mostly in",
-                "The operation with the longest time; names are open, stat, rename, unlink and the like.",
+                "The operation with the longest time; names are open, stat, rename, unlink and similar calls.",
             ),
             Column::noted(
                 "For",
@@ -186,8 +186,7 @@ fn programs(blocked: &Blocked) -> Table {
         ],
         rows: rows.collect(),
         left_out: blocked.programs.len().saturating_sub(LISTED) as u64 + blocked.programs_beyond_cap,
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 
@@ -214,8 +213,7 @@ fn longest(blocked: &Blocked) -> Table {
         ],
         rows: blocked.long.longest.iter().map(row).collect(),
         left_out: blocked.long.count.saturating_sub(blocked.long.longest.len() as u64),
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 
@@ -241,8 +239,7 @@ fn files(blocked: &Blocked) -> Table {
         ],
         rows: rows.collect(),
         left_out: known.len().saturating_sub(FILES) as u64,
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 
@@ -277,9 +274,8 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
         plot: Plot::Timeline,
         x: Axis::time(about.length_s()),
         y: Axis::categories("Program", names),
-        z: None,
         series,
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 

@@ -27,10 +27,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "files".into(),
         question: "Which files?".into(),
         answer: answer(files),
-        figures: Vec::new(),
         tables: vec![table(files)],
-        hints: Vec::new(),
         notes: notes(files),
+        ..Section::default()
     })
 }
 
@@ -102,8 +101,7 @@ fn table(files: &Files) -> Table {
         ],
         rows: rows.collect(),
         left_out: files.files.len().saturating_sub(LISTED) as u64 + files.files_beyond_cap,
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 

@@ -82,13 +82,11 @@ fn gap_curve(id: &str, title: &str, unit: Unit, gaps: &Distribution) -> Option<C
     Some(Chart {
         id: id.into(),
         title: format!("{title}, cumulative"),
-        caption: String::new(),
         plot: Plot::Step,
         x: Axis::log("Gap", unit),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of gaps", Unit::Share) },
-        z: None,
         series: vec![cdf("gaps", Role::Flush, gaps)?],
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 

@@ -63,15 +63,14 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "interference".into(),
         question: "Do reads wait for writes?".into(),
         answer: answer(&interference.read),
-        figures: Vec::new(),
         tables,
-        hints: Vec::new(),
         notes: vec![
             "Requests that meet the other kind also meet more requests, so plain means differ even without interference. \
              The slowdown compares requests of similar size that found equally many requests outstanding. It is an \
              observation: only an experiment keeps everything else equal."
                 .into(),
         ],
+        ..Section::default()
     })
 }
 

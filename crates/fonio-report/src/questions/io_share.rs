@@ -112,7 +112,6 @@ pub fn depth_over_time(about: &About<'_>) -> Option<Chart> {
         plot: Plot::StackedArea,
         x: Axis::time(about.length_s()),
         y: Axis::linear("Requests", Unit::Count),
-        z: None,
         series: vec![Series {
             name: "in flight".into(),
             role: Role::All,
@@ -120,6 +119,6 @@ pub fn depth_over_time(about: &About<'_>) -> Option<Chart> {
             y: series.mean_depth.clone(),
             ..Series::default()
         }],
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }

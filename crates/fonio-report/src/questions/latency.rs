@@ -118,9 +118,8 @@ fn outstanding(about: &About<'_>) -> Option<Chart> {
         plot: Plot::StackedBar,
         x: Axis::linear("Share of the time", Unit::Share),
         y: Axis::categories("Kind", names),
-        z: None,
         series: series.collect(),
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 

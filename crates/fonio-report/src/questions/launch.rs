@@ -25,10 +25,9 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "launch".into(),
         question: "Where did the time of the launch go?".into(),
         answer,
-        figures: Vec::new(),
         tables: vec![parts(launch), programs(launch)],
-        hints: Vec::new(),
         notes,
+        ..Section::default()
     })
 }
 

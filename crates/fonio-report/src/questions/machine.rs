@@ -44,8 +44,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         answer,
         figures: figures(about),
         tables: vec![table(about)],
-        notes: Vec::new(),
-        hints: Vec::new(),
+        ..Section::default()
     })
 }
 
@@ -58,19 +57,16 @@ fn table(about: &About<'_>) -> Table {
             facts.push(Fact::new(label, value).note(note));
         }
     };
+    let share = |value: Option<f64>| Cell::known(value, Unit::Share);
     if let Some(cpu) = &machine.cpu {
-        fact("Processors active", Cell::known(cpu.active_share, Unit::Share), "of all processor time");
-        fact(
-            "Processors in iowait (all devices)",
-            Cell::known(cpu.iowait_share, Unit::Share),
-            "of all processor time",
-        );
+        fact("Processors active", share(cpu.active_share), "of all processor time");
+        fact("Processors in iowait (all devices)", share(cpu.iowait_share), "of all processor time");
         fact(
             "Busiest processor active",
-            Cell::known(cpu.busiest_share, Unit::Share),
+            share(cpu.busiest_share),
             "of the time; the busiest of each interval between samples",
         );
-        fact("Iowait, of busy and iowait time", Cell::known(cpu.iowait_of_not_idle_share, Unit::Share), "");
+        fact("Iowait, of busy and iowait time", share(cpu.iowait_of_not_idle_share), "");
     }
     if let Some(memory) = &machine.memory {
         fact("Memory", maybe(memory.total_bytes, Unit::Bytes), "installed");
@@ -87,43 +83,27 @@ fn table(about: &About<'_>) -> Table {
     }
     for pressure in &machine.pressure {
         let name = pressure.resource.as_str();
-        fact(
-            &format!("Pressure, {name}, some"),
-            Cell::known(pressure.some_share, Unit::Share),
-            "some task stalled",
-        );
-        fact(
-            &format!("Pressure, {name}, full"),
-            Cell::known(pressure.full_share, Unit::Share),
-            "every task stalled",
-        );
+        fact(&format!("Pressure, {name}, some"), share(pressure.some_share), "some task stalled");
+        fact(&format!("Pressure, {name}, full"), share(pressure.full_share), "every task stalled");
     }
     for zone in &machine.temperature {
         let hottest = Cell::Number(zone.max_millicelsius as f64, Unit::Millicelsius);
         fact(&format!("Hottest, {}", zone.zone), hottest, "");
     }
     if let Some(frequency) = &machine.frequency {
-        fact(
-            "Frequency limit lowered to",
-            Cell::known(frequency.capped_to_share, Unit::Share),
-            "of the greatest limit",
-        );
+        fact("Frequency limit lowered to", share(frequency.capped_to_share), "of the greatest limit");
     }
     for network in &machine.network {
         fact(&format!("Received, {}", network.interface), maybe(network.receive_bytes, Unit::Bytes), "");
         fact(&format!("Sent, {}", network.interface), maybe(network.transmit_bytes, Unit::Bytes), "");
         fact(
             &format!("Link used, {}", network.interface),
-            Cell::known(network.link_share, Unit::Share),
+            share(network.link_share),
             "of its speed, in the busier direction",
         );
     }
     for disk in &machine.disks {
-        fact(
-            &format!("Busy, {}", disk.name),
-            Cell::known(disk.busy_share, Unit::Share),
-            "as the kernel counts it",
-        );
+        fact(&format!("Busy, {}", disk.name), share(disk.busy_share), "as the kernel counts it");
     }
     Table {
         caption: "Samples of the machine".into(),
@@ -258,12 +238,10 @@ fn figure(about: &About<'_>, panel: &Panel) -> Option<Chart> {
     Some(Chart {
         id: panel.id.into(),
         title: panel.title.into(),
-        caption: String::new(),
         plot: panel.plot,
         x: Axis::time(about.length_s()),
         y,
-        z: None,
         series: series.collect(),
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }

@@ -154,13 +154,11 @@ fn cumulative(about: &About<'_>) -> Option<Chart> {
     Some(Chart {
         id: "cumulative".into(),
         title: "Bytes so far".into(),
-        caption: String::new(),
         plot: Plot::Step,
         x: Axis::time(about.length_s()),
         y: Axis::linear("Since the beginning", Unit::Bytes),
-        z: None,
         series,
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 
@@ -236,7 +234,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
                 .collect(),
             left_out: places.len().saturating_sub(100) as u64,
             detail: true,
-            whole: false,
+            ..Table::default()
         });
     }
     let ranks = (places.len() > 1).then(|| Chart {
@@ -246,7 +244,6 @@ pub fn again(about: &About<'_>) -> Option<Section> {
         plot: Plot::Line,
         x: Axis::log("Rank", Unit::Count),
         y: Axis::log("Writes", Unit::Count),
-        z: None,
         series: vec![Series {
             name: "writes".into(),
             role: Role::Write,
@@ -254,7 +251,7 @@ pub fn again(about: &About<'_>) -> Option<Section> {
             y: places.iter().map(|place| place.writes as f64).collect(),
             ..Series::default()
         }],
-        marks: Vec::new(),
+        ..Chart::default()
     });
     let mut notes = Vec::new();
     if locality.sampled_share < 1.0 {

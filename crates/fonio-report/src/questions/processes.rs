@@ -78,7 +78,6 @@ fn bars(lines: &[Line<'_>]) -> Option<Chart> {
         plot: Plot::StackedBar,
         x: Axis::linear("Time outstanding", Unit::Ns),
         y: Axis::categories("Process", drawn.iter().map(|(process, _)| process.full_name()).collect()),
-        z: None,
         series: vec![Series {
             name: "time outstanding".into(),
             role: Role::All,
@@ -86,7 +85,7 @@ fn bars(lines: &[Line<'_>]) -> Option<Chart> {
             y: (0..drawn.len()).map(|at| at as f64).collect(),
             ..Series::default()
         }],
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 
@@ -140,7 +139,6 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         ],
         rows: rows.collect(),
         left_out: processes.processes.len().saturating_sub(LISTED) as u64 + processes.names_beyond_cap,
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }

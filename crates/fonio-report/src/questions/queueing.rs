@@ -34,9 +34,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             plot: Plot::Step,
             x: Axis::log("Queued to issue", Unit::Ns),
             y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
-            z: None,
             series: curves,
-            marks: Vec::new(),
+            ..Chart::default()
         });
     }
     figures.extend(depths(about));
@@ -148,8 +147,7 @@ fn depths(about: &About<'_>) -> Option<Chart> {
         plot: Plot::GroupedBar,
         x: Axis::categories("Requests in flight", names),
         y: Axis::linear("Time", Unit::Ns),
-        z: None,
         series: series.collect(),
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }

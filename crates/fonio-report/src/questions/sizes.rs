@@ -21,8 +21,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             .into_iter()
             .filter(|table| !table.rows.is_empty())
             .collect(),
-        notes: Vec::new(),
-        hints: Vec::new(),
+        ..Section::default()
     })
 }
 
@@ -57,9 +56,8 @@ fn size_curves(rows: &[SizeRow]) -> Option<Chart> {
         plot: Plot::Step,
         x: Axis::log("Size", Unit::Bytes),
         y: Axis { bounds: Some((0.0, 1.0)), ..Axis::linear("Share of requests", Unit::Share) },
-        z: None,
         series,
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 
@@ -103,9 +101,8 @@ fn latency_by_size(about: &About<'_>) -> Option<Chart> {
         plot: Plot::GroupedBar,
         x: Axis::categories("Size", classes.iter().map(|(over, up_to)| class_name(*over, *up_to)).collect()),
         y: Axis::linear("Issue to completion", Unit::Ns),
-        z: None,
         series,
-        marks: Vec::new(),
+        ..Chart::default()
     })
 }
 
@@ -146,15 +143,9 @@ fn size_table(rows: &[SizeRow]) -> Table {
 fn latency_table(about: &About<'_>) -> Table {
     Table {
         caption: "Service time by size".into(),
-        columns: vec![
-            Column::new("Requests of"),
-            Column::new("Size"),
-            Column::new("Count"),
-            Column::new("Mean"),
-            Column::new("Median"),
-            Column::new("99 %"),
-            Column::new("Longest"),
-        ],
+        columns: ["Requests of", "Size", "Count", "Mean", "Median", "99 %", "Longest"]
+            .map(Column::new)
+            .into(),
         rows: about
             .analysis
             .size_latency

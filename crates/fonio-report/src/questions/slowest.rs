@@ -42,7 +42,6 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             Unit::Ns.format(first.at_ns as f64),
             Unit::Ns.format(took as f64)
         ),
-        figures: Vec::new(),
         tables: vec![Table {
             caption: "Slowest requests".into(),
             columns: vec![
@@ -59,7 +58,6 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             rows: rows.collect(),
             ..Table::default()
         }],
-        notes: Vec::new(),
-        hints: Vec::new(),
+        ..Section::default()
     })
 }

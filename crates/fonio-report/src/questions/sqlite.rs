@@ -17,13 +17,12 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "sqlite".into(),
         question: "What does an SQLite transaction cost?".into(),
         answer: [answer(sqlite)].into_iter().chain(statements::answer(sqlite)).collect::<Vec<_>>().join(" "),
-        figures: Vec::new(),
         tables: ([costs(sqlite), statements::table(sqlite), bytes(sqlite), amplification(sqlite)]
             .into_iter()
             .filter(|table| !table.rows.is_empty()))
         .collect(),
-        hints: Vec::new(),
         notes: notes(sqlite),
+        ..Section::default()
     })
 }
 
@@ -61,10 +60,6 @@ fn answer(sqlite: &Sqlite) -> String {
     )
 }
 
-fn measured(value: Option<f64>, unit: Unit) -> Cell {
-    value.map_or(Cell::Unknown, |value| Cell::Number(value, unit))
-}
-
 fn shown(sqlite: &Sqlite) -> impl Iterator<Item = &Database> {
     sqlite.databases.iter().take(LISTED)
 }
@@ -82,12 +77,12 @@ fn costs(sqlite: &Sqlite) -> Table {
             Cell::Name(database.path.clone()),
             if modes.is_empty() { Cell::Unknown } else { Cell::words(listed(&modes)) },
             Cell::count(*transactions, Unit::Count),
-            measured(per(|mean| Some(mean.syncs)), Unit::Number),
-            measured(per(|mean| mean.writes), Unit::Number),
-            measured(per(|mean| mean.flushes), Unit::Number),
-            measured(per(|mean| mean.bytes), Unit::Bytes),
-            measured(per(|mean| mean.blocked_ns), Unit::Ns),
-            measured(per(|mean| Some(mean.sync_ns)), Unit::Ns),
+            Cell::known(per(|mean| Some(mean.syncs)), Unit::Number),
+            Cell::known(per(|mean| mean.writes), Unit::Number),
+            Cell::known(per(|mean| mean.flushes), Unit::Number),
+            Cell::known(per(|mean| mean.bytes), Unit::Bytes),
+            Cell::known(per(|mean| mean.blocked_ns), Unit::Ns),
+            Cell::known(per(|mean| Some(mean.sync_ns)), Unit::Ns),
             usual.as_ref().map_or(Cell::Unknown, |usual| {
                 Cell::words(format!(
                     "{} + {} + {} ({} of {})",
@@ -120,8 +115,7 @@ fn costs(sqlite: &Sqlite) -> Table {
         ],
         rows: rows.collect(),
         left_out: left_out(sqlite),
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 
@@ -138,7 +132,7 @@ fn bytes(sqlite: &Sqlite) -> Table {
                 mean.fs_metadata_bytes,
                 mean.other_bytes,
             ]
-            .map(|bytes| measured(bytes, Unit::Bytes)),
+            .map(|bytes| Cell::known(bytes, Unit::Bytes)),
         );
         Some(row)
     });
@@ -155,8 +149,7 @@ fn bytes(sqlite: &Sqlite) -> Table {
         ],
         rows: rows.collect(),
         left_out: left_out(sqlite),
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 
@@ -168,10 +161,10 @@ fn amplification(sqlite: &Sqlite) -> Table {
             Cell::Name(database.path.clone()),
             Cell::count(*written_bytes, Unit::Bytes),
             device_bytes.map_or(Cell::Unknown, |bytes| Cell::count(bytes, Unit::Bytes)),
-            measured(*total, Unit::Ratio),
-            measured(*data, Unit::Ratio),
-            measured(*fs_metadata, Unit::Ratio),
-            measured(*fs_journal, Unit::Ratio),
+            Cell::known(*total, Unit::Ratio),
+            Cell::known(*data, Unit::Ratio),
+            Cell::known(*fs_metadata, Unit::Ratio),
+            Cell::known(*fs_journal, Unit::Ratio),
         ]
     });
     Table {
@@ -188,7 +181,7 @@ fn amplification(sqlite: &Sqlite) -> Table {
         rows: rows.collect(),
         left_out: left_out(sqlite),
         detail: true,
-        whole: false,
+        ..Table::default()
     }
 }
 

@@ -67,7 +67,6 @@ pub(super) fn answer(sqlite: &Sqlite) -> Option<String> {
 pub(super) fn table(sqlite: &Sqlite) -> Table {
     let has_several = sqlite.databases.iter().filter(|database| !database.statements.is_empty()).count() > 1;
     let all = all(sqlite);
-    let measured = |value: Option<f64>, unit| value.map_or(Cell::Unknown, |value| Cell::Number(value, unit));
     let rows = all.iter().take(LISTED).map(|(database, cost)| {
         let mut row = vec![Cell::Name(shown(cost, TABLE_CHARS))];
         if has_several {
@@ -76,9 +75,9 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         }
         row.extend([
             Cell::count(cost.transactions, Unit::Count),
-            measured(cost.mean.writes, Unit::Number),
-            measured(cost.mean.flushes, Unit::Number),
-            measured(cost.mean.bytes, Unit::Bytes),
+            Cell::known(cost.mean.writes, Unit::Number),
+            Cell::known(cost.mean.flushes, Unit::Number),
+            Cell::known(cost.mean.bytes, Unit::Bytes),
             Cell::count(cost.sync_ns, Unit::Ns),
             Cell::count(cost.worst_sync_ns, Unit::Ns),
             cost.blocked_ns.map_or(Cell::Unknown, |ns| Cell::count(ns, Unit::Ns)),
@@ -107,8 +106,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         columns,
         rows: rows.collect(),
         left_out: all.len().saturating_sub(LISTED) as u64,
-        detail: false,
-        whole: false,
+        ..Table::default()
     }
 }
 

@@ -70,7 +70,6 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "trust".into(),
         question: "Can this be trusted?".into(),
         answer,
-        figures: Vec::new(),
         tables: (!about.is_sampled())
             .then(|| Table {
                 caption: "Complete and incomplete requests".into(),
@@ -82,7 +81,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             .chain(places(validity))
             .collect(),
         notes,
-        hints: Vec::new(),
+        ..Section::default()
     })
 }
 
@@ -118,7 +117,6 @@ fn places(validity: &Validity) -> Option<Table> {
         ],
         rows: validity.lost_where.iter().map(row).collect(),
         left_out: validity.gaps.saturating_sub(validity.lost_where.len() as u64),
-        detail: false,
-        whole: false,
+        ..Table::default()
     })
 }

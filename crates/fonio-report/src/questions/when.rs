@@ -29,9 +29,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         plot,
         x: Axis::time(about.length_s()),
         y,
-        z: None,
         series,
-        marks: Vec::new(),
+        ..Chart::default()
     };
     let lead = about.lead();
     let mut figures = vec![

@@ -1,6 +1,7 @@
 //! The results in the database: one thread writes ([`mod@write`]), several read ([`read`]).
 
 pub mod bins;
+pub mod book;
 mod cache;
 pub mod order;
 pub mod read;
@@ -9,5 +10,7 @@ pub mod seeding;
 pub mod summary;
 pub mod write;
 
+pub use book::Stored;
 pub use cache::{Scope, Summaries};
-pub use write::{Deletion, Refusal, Stored, Writer};
+pub use remove::Deletion;
+pub use write::{Refusal, Writer};

@@ -5,12 +5,37 @@ use std::collections::BTreeMap;
 use fonio_storebench_document::document::{Document, JSON_BYTES_MAX};
 
 use super::bins::Scored;
+use super::book::{self, ADD_BEST, Book, Changes};
 use super::cache::Scope;
-use super::write::{self, ADD_BEST, Book, Changes, Deletion};
 use crate::database::{Column, Connection, DatabaseError};
 use crate::{compression, entry, figures, token};
 
+/// The end of an attempt to delete a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// It is deleted.
+    Deleted,
+    /// The token is not that of the result.
+    WrongToken,
+    /// No result has this name.
+    Unknown,
+}
+
+/// Deletes a result if the token is its own.
+///
+/// # Errors
+///
+/// As the database; then nothing is deleted.
 pub(super) fn delete(
+    book: &mut Book,
+    connection: &mut dyn Connection,
+    id: &str,
+    token: &str,
+) -> Result<Deletion, DatabaseError> {
+    book.transact(connection, |book, connection| delete_in_transaction(book, connection, id, token))
+}
+
+fn delete_in_transaction(
     book: &mut Book,
     connection: &mut dyn Connection,
     id: &str,
@@ -32,13 +57,13 @@ pub(super) fn delete(
         for (figure, value) in &values {
             changes.extend(result.unrank(book, connection, *figure, *value)?);
         }
-        write::add_to_bins(connection, &changes)?;
+        book::add_to_bins(connection, &changes)?;
         for (figure, value) in &values {
             result.empty_bins(book, connection, *figure, *value)?;
             result.elect(book, connection, *figure)?;
         }
         let one_less = |id| BTreeMap::from([(id, -1)]);
-        write::count(connection, &one_less(result.key_id), &one_less(result.device_id))?;
+        book::count(connection, &one_less(result.key_id), &one_less(result.device_id))?;
     }
     connection.query("DELETE FROM documents WHERE seq = $1", &[result.seq.into()])?;
     connection.query("DELETE FROM results WHERE seq = $1", &[result.seq.into()])?;

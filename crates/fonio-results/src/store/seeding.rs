@@ -1,12 +1,12 @@
 //! Fills an empty database with many entries, for benchmarks. Rows of the large tables are written in their order, which is
-//! many times faster than submissions. `examples/seed.rs` uses it, and compares the tables with those of
+//! many times faster than submissions. `examples/load/seed.rs` uses it, and compares the tables with those of
 //! submissions.
 
 use std::collections::BTreeMap;
 
 use super::bins::Scored;
+use super::book::{ADD_BEST, ADD_DOCUMENTS, ADD_RANKS, ADD_RESULTS, Book, Changes, add_to_bins, count};
 use super::cache::{Scope, Summaries};
-use super::write::{ADD_BEST, ADD_DOCUMENTS, ADD_RANKS, ADD_RESULTS, Book, Changes, add_to_bins, count};
 use crate::database::{Column, Connection, DatabaseError};
 use crate::entry::Entry;
 use crate::{figures, token};

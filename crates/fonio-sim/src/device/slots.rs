@@ -1,40 +1,33 @@
 //! The slots of a device's queue, which limit the commands that it accepts at once.
 
-/// The instants at which the slots become free, as a binary heap with the earliest at the root.
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The instants at which the slots become free.
 #[derive(Debug)]
 pub(super) struct Slots {
-    free_at: Vec<u64>,
+    free_at: BinaryHeap<Reverse<u64>>,
 }
 
 impl Slots {
     pub(super) fn new(depth: u32) -> Slots {
-        Slots { free_at: vec![0; depth.max(1) as usize] }
+        Slots { free_at: vec![Reverse(0); depth.max(1) as usize].into() }
     }
 
     /// When the first slot is free.
     pub(super) fn first_free(&self) -> u64 {
-        self.free_at[0]
+        self.free_at.peek().expect("there is a slot").0
     }
 
-    /// Takes the slot that becomes free first, and keeps it until `until`, which is not before it is free.
+    /// Takes the slot that becomes free first, and keeps it until `until`.
+    ///
+    /// # Panics
+    ///
+    /// If the slot is not free by then.
     pub(super) fn take(&mut self, until: u64) {
-        let mut at = 0;
-        self.free_at[at] = until;
-        loop {
-            let (left, right) = (2 * at + 1, 2 * at + 2);
-            let mut first = at;
-            if left < self.free_at.len() && self.free_at[left] < self.free_at[first] {
-                first = left;
-            }
-            if right < self.free_at.len() && self.free_at[right] < self.free_at[first] {
-                first = right;
-            }
-            if first == at {
-                return;
-            }
-            self.free_at.swap(at, first);
-            at = first;
-        }
+        let mut first = self.free_at.peek_mut().expect("there is a slot");
+        assert!(first.0 <= until, "a command ends after its slot was free");
+        *first = Reverse(until);
     }
 }
 

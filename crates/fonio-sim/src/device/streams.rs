@@ -49,12 +49,8 @@ impl Streams {
                 self.streams.len() - 1
             }
             None => {
-                let mut oldest = 0;
-                for (at, stream) in self.streams.iter().enumerate() {
-                    if stream.used_at < self.streams[oldest].used_at {
-                        oldest = at;
-                    }
-                }
+                let streams = self.streams.iter().enumerate();
+                let (oldest, _) = streams.min_by_key(|(_, stream)| stream.used_at).expect("it is full");
                 self.streams[oldest].read_ahead = ReadAhead::default();
                 oldest
             }

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 pub use arrival::Arrival;
 pub use linked::{Begins, Step};
-pub use source::{ClosedLoop, OpenLoop, Source, Think};
+pub use source::{ClosedLoop, Source, Think};
 pub use tally::{Outcome, Tally, Times};
 
 use crate::device::{Command, Device};
@@ -116,8 +116,6 @@ pub fn run(
         next_id: 0,
         pending: Pending::default(),
         flushes: VecDeque::new(),
-        flights: Vec::new(),
-        free: Vec::new(),
         in_flight: 0,
         tallies: Tallies::new(from),
     };
@@ -126,7 +124,7 @@ pub fn run(
         let now = Timestamp(now);
         match event {
             Event::Arrive(source) => engine.arrive(source, now)?,
-            Event::Complete(flight) => engine.complete(flight, now),
+            Event::Complete(id) => engine.complete(id, now),
             Event::Timer => engine.armed = None,
         }
         engine.drive(now);
@@ -144,7 +142,7 @@ enum Event {
     /// A source makes a request.
     Arrive(u32),
     /// A request in flight completes.
-    Complete(u32),
+    Complete(RequestId),
     /// Requests that the scheduler held back may go.
     Timer,
 }
@@ -165,18 +163,8 @@ struct Engine<'a, 'b> {
     pending: Pending,
     /// Flushes, which go to the device before all others.
     flushes: VecDeque<Request>,
-    flights: Vec<Flight>,
-    /// Unused places in `flights`.
-    free: Vec<u32>,
     in_flight: u32,
     tallies: Tallies,
-}
-
-/// A request that is in the device.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    request: Request,
-    issued: Timestamp,
 }
 
 impl Engine<'_, '_> {
@@ -227,7 +215,7 @@ impl Engine<'_, '_> {
             return Err(EngineError::BeyondDevice { sector, bytes, capacity: self.capacity });
         }
         let request = made.request(id);
-        self.pending.insert(id, Waiting { queued: now, source, step, fua: made.fua });
+        self.pending.insert(Waiting { request, queued: now, issued: None, source, step, fua: made.fua });
         self.tallies.queued(&request, now);
         match request.op {
             Op::Flush => self.flushes.push_back(request),
@@ -236,14 +224,14 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    fn complete(&mut self, flight: u32, now: Timestamp) {
-        let Flight { request, issued } = self.flights[flight as usize];
-        self.free.push(flight);
+    fn complete(&mut self, id: RequestId, now: Timestamp) {
+        let waiting = self.pending.remove(id);
+        let request = waiting.request;
+        let issued = waiting.issued.expect("a request is issued before it completes");
         self.in_flight -= 1;
         if request.op != Op::Flush {
             self.scheduler.complete(&request, issued, now);
         }
-        let waiting = self.pending.remove(request.id);
         self.tallies.completed(&request, (waiting.queued, issued, now));
         let source = &mut self.sources[waiting.source as usize];
         if let State::Linked(thread) = source {
@@ -285,29 +273,26 @@ impl Engine<'_, '_> {
     }
 
     fn issue(&mut self, request: Request, now: Timestamp) {
-        let fua = self.pending.get(request.id).fua;
+        let waiting = self.pending.get(request.id);
+        assert!(waiting.issued.is_none(), "{} gives a request once", self.scheduler.name());
+        assert_eq!(waiting.request, request, "{} leaves a request unchanged", self.scheduler.name());
+        waiting.issued = Some(now);
+        let fua = waiting.fua;
         let command = Command { op: request.op, sector: request.sector, bytes: request.bytes, fua };
         let done = self.device.submit(&command, now);
-        let flight = Flight { request, issued: now };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.flights[place as usize] = flight;
-                place
-            }
-            None => {
-                self.flights.push(flight);
-                self.flights.len() as u32 - 1
-            }
-        };
+        assert!(done >= now, "a request completes after it was issued");
         self.in_flight += 1;
-        self.push(done, Event::Complete(place));
+        self.push(done, Event::Complete(request.id));
     }
 }
 
 /// A request that has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
+    request: Request,
     queued: Timestamp,
+    /// When it was given to the device.
+    issued: Option<Timestamp>,
     source: u32,
     /// The number of this request in its source, if that is a thread of steps.
     step: u32,
@@ -326,10 +311,11 @@ impl Pending {
         self.window.is_empty()
     }
 
-    fn insert(&mut self, id: RequestId, waiting: Waiting) {
+    fn insert(&mut self, waiting: Waiting) {
         if self.window.is_empty() {
-            self.first = id.0;
+            self.first = waiting.request.id.0;
         }
+        assert_eq!(self.at(waiting.request.id), self.window.len(), "requests are numbered in order");
         self.window.push_back(Some(waiting));
     }
 
@@ -337,8 +323,9 @@ impl Pending {
         (id.0 - self.first) as usize
     }
 
-    fn get(&self, id: RequestId) -> Waiting {
-        self.window[self.at(id)].expect("the request has not completed")
+    fn get(&mut self, id: RequestId) -> &mut Waiting {
+        let at = self.at(id);
+        self.window[at].as_mut().expect("the request has not completed")
     }
 
     fn remove(&mut self, id: RequestId) -> Waiting {

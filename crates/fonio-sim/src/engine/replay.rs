@@ -3,8 +3,7 @@
 //! The rows of a recording come in the order in which they were issued. They are queued in nearly the same order, so a
 //! window of rows is enough to sort them.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use fonio_core::rows;
 use fonio_core::{Flags, Op, Sector, Timestamp};
@@ -18,16 +17,15 @@ const WINDOW: usize = 1 << 16;
 /// The arrivals of recorded requests of one device, in the order in which they were queued.
 pub struct Replay<I> {
     rows: I,
-    window: BinaryHeap<Reverse<(Timestamp, u64, usize)>>,
-    /// The arrivals that the window names, and unused places.
-    kept: Vec<Arrival>,
-    free: Vec<usize>,
+    /// By the instant of queueing, then by the number of the request; rows of one number keep their order.
+    window: BTreeMap<(Timestamp, u64, u64), Arrival>,
+    read: u64,
 }
 
 impl<I: Iterator<Item = rows::Request>> Replay<I> {
     /// Makes arrivals from `rows`, which are in the order of the table. The caller filters rows by device.
     pub fn new(rows: I) -> Replay<I> {
-        Replay { rows, window: BinaryHeap::new(), kept: Vec::new(), free: Vec::new() }
+        Replay { rows, window: BTreeMap::new(), read: 0 }
     }
 }
 
@@ -41,21 +39,10 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
                 Ok(arrival) => arrival,
                 Err(error) => return Some(Err(error)),
             };
-            let place = match self.free.pop() {
-                Some(place) => {
-                    self.kept[place] = arrival;
-                    place
-                }
-                None => {
-                    self.kept.push(arrival);
-                    self.kept.len() - 1
-                }
-            };
-            self.window.push(Reverse((arrival.at, row.request_id, place)));
+            self.window.insert((arrival.at, row.request_id, self.read), arrival);
+            self.read += 1;
         }
-        let Reverse((_, _, place)) = self.window.pop()?;
-        self.free.push(place);
-        Some(Ok(self.kept[place]))
+        self.window.pop_first().map(|(_, arrival)| Ok(arrival))
     }
 }
 

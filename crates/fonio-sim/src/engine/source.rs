@@ -60,44 +60,10 @@ impl Think {
     pub const NONE: Think = Think { min: Nanos(0), max: Nanos(0) };
 }
 
-/// Requests of one process at random intervals, without end: each interval up to twice the mean is equally likely.
-#[derive(Clone, Debug)]
-pub struct OpenLoop {
-    process: ClosedLoop,
-    interval_mean: Nanos,
-    at: Timestamp,
-    places: Places,
-}
-
-impl OpenLoop {
-    /// Makes requests like those of `process` from `from` on; its depth and think time do not matter.
-    ///
-    /// # Panics
-    ///
-    /// If the range holds no request.
-    pub fn new(process: ClosedLoop, interval_mean: Nanos, from: Timestamp, seed: u64) -> OpenLoop {
-        OpenLoop { places: Places::new(&process, seed), process, interval_mean, at: from }
-    }
-}
-
-impl Iterator for OpenLoop {
-    type Item = Result<Arrival, EngineError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.places.made == self.process.count {
-            return None;
-        }
-        let interval = self.places.random.between(0, 2 * self.interval_mean.0);
-        self.at = self.at + Nanos(interval);
-        Some(Ok(self.places.next(&self.process, self.at)))
-    }
-}
-
 /// The progress of a process so far.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     random: Random,
-    made: u64,
     /// Requests of each direction, writes first.
     by_direction: [u64; 2],
     places: u64,
@@ -110,7 +76,7 @@ impl Places {
             "a process's range holds a request"
         );
         let places = process.range.0 / process.request.0;
-        Places { random: Random::new(seed), made: 0, by_direction: [0; 2], places }
+        Places { random: Random::new(seed), by_direction: [0; 2], places }
     }
 
     fn next(&mut self, process: &ClosedLoop, at: Timestamp) -> Arrival {
@@ -126,7 +92,6 @@ impl Places {
             Order::Random => self.random.below(self.places),
         };
         *made += 1;
-        self.made += 1;
         Arrival {
             at,
             op: if is_read { Op::Read } else { Op::Write },

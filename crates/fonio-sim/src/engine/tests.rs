@@ -135,7 +135,7 @@ proptest! {
                 let idle = Priority { class: Class::Idle, level: 7 };
                 let writer = ClosedLoop { reads_percent: 0, is_sync: false, depth: 8, ..reader(2, 100) };
                 let mixed = ClosedLoop { reads_percent: 30, order: Order::Random, think, depth: 2, ..reader(3, 100) };
-                let open = OpenLoop::new(ClosedLoop { priority: idle, ..reader(4, 100) }, Nanos(50_000), Timestamp(0), seed);
+                let open = (0..100).map(|at| Ok(Arrival { priority: idle, process: ProcessId(4), ..arrival(at * 50_000, Op::Read, 8) }));
                 let sources = vec![
                     Source::Closed(reader(1, 100)),
                     Source::Closed(writer),

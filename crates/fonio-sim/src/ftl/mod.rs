@@ -11,6 +11,7 @@
 mod address;
 pub mod bast;
 mod bits;
+mod data;
 pub mod fast;
 pub mod map_cache;
 pub mod page_map;
@@ -184,17 +185,21 @@ pub trait Ftl: Send {
     /// If `unit` is not below [`Geometry::logical_units`].
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
-    /// Programs a page that is not yet full, padded, because the host wants its data durable.
-    fn close_page(&mut self, work: &mut Work);
+    /// Programs a page that is not yet full, padded, because the host wants its data durable. Without this function, every
+    /// unit is a page.
+    fn close_page(&mut self, _work: &mut Work) {}
 
-    /// Forgets the data of `unit`, which the host no longer needs.
-    fn discard(&mut self, unit: LogicalUnit);
+    /// Forgets the data of `unit`, which the host no longer needs. Without this function, the layer does not record
+    /// discarded units, as in cards, and a merge copies them.
+    fn discard(&mut self, _unit: LogicalUnit) {}
 
     /// The position of `unit` in flash; `None` if it was never written or was discarded.
     fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit>;
 
-    /// The die that holds a unit.
-    fn die_of(&self, unit: PhysicalUnit) -> Die;
+    /// The die that holds a unit. Without this function, each erase block lies on one die.
+    fn die_of(&self, unit: PhysicalUnit) -> Die {
+        self.geometry().die_of_block(self.geometry().erase_block(unit).0)
+    }
 
     /// Counts the erase blocks by their use.
     fn census(&self) -> Census;

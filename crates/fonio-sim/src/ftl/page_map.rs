@@ -92,11 +92,13 @@ impl ValidUnits {
 
     /// Returns the count for the same superblock, once it is full and may be chosen.
     fn closed(self) -> ValidUnits {
+        assert!(self.of_closed().is_none(), "a superblock is closed once");
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
     /// Returns the count for the same superblock, once it has been chosen.
     fn chosen(self) -> ValidUnits {
+        assert!(self.of_closed().is_some(), "only a closed superblock is collected");
         ValidUnits(self.0 + ValidUnits::IN_USE)
     }
 

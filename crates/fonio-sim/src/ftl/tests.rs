@@ -60,28 +60,9 @@ enum Host {
     Close,
 }
 
-trait Watched: Ftl {
-    fn chip(&self) -> &Chip;
-}
-impl Watched for Bast<Chip> {
-    fn chip(&self) -> &Chip {
-        &self.watch
-    }
-}
-impl Watched for Fast<Chip> {
-    fn chip(&self) -> &Chip {
-        &self.watch
-    }
-}
-impl Watched for PageMap<Chip> {
-    fn chip(&self) -> &Chip {
-        &self.watch
-    }
-}
-
 /// Runs the host's commands and compares the layer with the chip after each. `discards` says whether the layer records
 /// discarded units.
-fn check(mut ftl: impl Watched, commands: &[Host], discards: bool) {
+fn check<F: Ftl>(mut ftl: F, chip: impl Fn(&F) -> &Chip, commands: &[Host], discards: bool) {
     let units = ftl.geometry().logical_units;
     let mut newest: BTreeMap<LogicalUnit, u64> = BTreeMap::new();
     let mut work = Work::default();
@@ -117,7 +98,7 @@ fn check(mut ftl: impl Watched, commands: &[Host], discards: bool) {
             );
             let Some(physical) = physical else { continue };
             assert_eq!(
-                ftl.chip().content.get(&physical),
+                chip(&ftl).content.get(&physical),
                 Some(&(unit, newest[&unit])),
                 "{unit:?} after {command:?}"
             );
@@ -156,12 +137,12 @@ proptest! {
     #[test]
     fn bast_loses_nothing(commands in commands(150), logs in 1u32..5, fifo: bool, dies in 1u32..3, seed: u64) {
         let victim = if fifo { Victim::Fifo } else { Victim::Lru };
-        check(Bast::new(geometry(1, dies), logs, victim, seed, chip()), &commands, false);
+        check(Bast::new(geometry(1, dies), logs, victim, seed, chip()), |ftl| &ftl.data.watch, &commands, false);
     }
 
     #[test]
     fn fast_loses_nothing(commands in commands(150), logs in 1u32..5, dies in 1u32..3, seed: u64) {
-        check(Fast::new(geometry(1, dies), logs, seed, chip()), &commands, false);
+        check(Fast::new(geometry(1, dies), logs, seed, chip()), |ftl| &ftl.data.watch, &commands, false);
     }
 
     #[test]
@@ -169,7 +150,8 @@ proptest! {
         commands in commands(150), page in 0u32..3, dies in 1u32..3, spare in 7u32..10, greedy: bool, seed: u64,
     ) {
         let collection = if greedy { Collection::Greedy } else { Collection::CostBenefit };
-        check(PageMap::new(geometry(1 << page, dies), spare, collection, seed, chip()), &commands, true);
+        let ftl = PageMap::new(geometry(1 << page, dies), spare, collection, seed, chip());
+        check(ftl, |ftl| &ftl.watch, &commands, true);
     }
 }
 

@@ -18,34 +18,22 @@ const BLOCKS_MIN: u64 = 2;
 /// superblocks that are reserved for garbage collection a small part of the device.
 const SUPERBLOCKS_MIN: u64 = 128;
 
+/// A device as a profile describes it.
+enum Design {
+    Memory(Memory),
+    Flash(Flash, Geometry, Layer),
+}
+
+/// A translation layer.
+enum Layer {
+    PageMap { spare_blocks: u32, collection: Collection },
+    Bast { logs: u32, victim: Victim },
+    Fast { logs: u32 },
+}
+
 /// Reports every error that building the device could report.
 pub(super) fn check(profile: &Profile) -> Result<(), ProfileError> {
-    limits(profile, None)?;
-    match profile.required_word("device.kind")? {
-        "flash" => {
-            let flash = flash(profile)?;
-            match profile.required_word("ftl.kind")? {
-                "page_map" => {
-                    profile.required("ftl.spare")?;
-                    profile.required_word("ftl.collection")?;
-                }
-                kind => {
-                    profile.required("ftl.log_blocks")?;
-                    if kind == "bast" {
-                        profile.required_word("ftl.victim")?;
-                    }
-                    if flash.unit_bytes != flash.page_bytes {
-                        return Err(
-                            profile.contradiction(format!("`ftl.unit` is for a page map, not for {kind}"))
-                        );
-                    }
-                }
-            }
-            let capacity = profile.required("device.capacity")?;
-            geometry(profile, &flash, capacity).map(drop)
-        }
-        _ => memory(profile).map(drop),
-    }
+    design(profile, &limits(profile, None)?).map(drop)
 }
 
 pub(super) fn limits(profile: &Profile, capacity: Option<ByteCount>) -> Result<Limits, ProfileError> {
@@ -75,48 +63,57 @@ pub(super) fn device(
     seed: u64,
 ) -> Result<Box<dyn Device>, ProfileError> {
     let limits = limits(profile, capacity)?;
-    if profile.required_word("device.kind")? != "flash" {
-        return Ok(Box::new(MemoryDevice::new(memory(profile)?, limits)));
-    }
-    let flash = flash(profile)?;
-    let geometry = geometry(profile, &flash, limits.capacity.0)?;
-    Ok(match profile.required_word("ftl.kind")? {
-        "page_map" => {
-            let thousandths = profile.required("ftl.spare")?;
-            let blocks = u64::from(geometry.logical_blocks());
-            let spare = (blocks * thousandths).div_ceil(100_000).max(u64::from(SPARE_BLOCKS_MIN));
-            let units = (blocks + spare) * u64::from(geometry.units_per_block);
-            if units >= 1 << 31 {
-                return Err(too_large(profile, limits.capacity));
+    Ok(match design(profile, &limits)? {
+        Design::Memory(memory) => Box::new(MemoryDevice::new(memory, limits)),
+        Design::Flash(flash, geometry, layer) => match layer {
+            Layer::PageMap { spare_blocks, collection } => {
+                boxed(flash, limits, PageMap::new(geometry, spare_blocks, collection, seed, Unwatched))
             }
-            let collection = match profile.required_word("ftl.collection")? {
-                "cost_benefit" => Collection::CostBenefit,
-                _ => Collection::Greedy,
-            };
-            boxed(flash, limits, PageMap::new(geometry, spare as u32, collection, seed, Unwatched))
-        }
-        kind => {
-            let logs = profile.required("ftl.log_blocks")? as u32;
-            // Both layers keep one or two erase blocks besides data and logs.
-            let blocks = u64::from(geometry.logical_blocks()) + u64::from(logs) + 2;
-            if blocks * u64::from(geometry.units_per_block) >= 1 << 32 {
-                return Err(too_large(profile, limits.capacity));
-            }
-            if kind == "fast" {
-                boxed(flash, limits, Fast::new(geometry, logs, seed, Unwatched))
-            } else {
-                let victim = match profile.required_word("ftl.victim")? {
-                    "fifo" => Victim::Fifo,
-                    _ => Victim::Lru,
-                };
+            Layer::Bast { logs, victim } => {
                 boxed(flash, limits, Bast::new(geometry, logs, victim, seed, Unwatched))
             }
-        }
+            Layer::Fast { logs } => boxed(flash, limits, Fast::new(geometry, logs, seed, Unwatched)),
+        },
     })
 }
 
 fn boxed<F: Ftl + 'static>(flash: Flash, limits: Limits, ftl: F) -> Box<dyn Device> {
     Box::new(FlashDevice::new(flash, limits, ftl))
+}
+
+fn design(profile: &Profile, limits: &Limits) -> Result<Design, ProfileError> {
+    if profile.required_word("device.kind")? != "flash" {
+        return memory(profile).map(Design::Memory);
+    }
+    let flash = flash(profile)?;
+    let kind = profile.required_word("ftl.kind")?;
+    let geometry = geometry(profile, &flash, limits.capacity.0)?;
+    let blocks = u64::from(geometry.logical_blocks());
+    let (layer, more_blocks, units_max) = if kind == "page_map" {
+        let thousandths = profile.required("ftl.spare")?;
+        let spare = (blocks * thousandths).div_ceil(100_000).max(u64::from(SPARE_BLOCKS_MIN));
+        let collection = match profile.required_word("ftl.collection")? {
+            "cost_benefit" => Collection::CostBenefit,
+            _ => Collection::Greedy,
+        };
+        (Layer::PageMap { spare_blocks: spare as u32, collection }, spare, 1 << 31)
+    } else {
+        if flash.unit_bytes != flash.page_bytes {
+            return Err(profile.contradiction(format!("`ftl.unit` is for a page map, not for {kind}")));
+        }
+        let logs = profile.required("ftl.log_blocks")? as u32;
+        let layer = match kind {
+            "fast" => Layer::Fast { logs },
+            _ if profile.required_word("ftl.victim")? == "fifo" => Layer::Bast { logs, victim: Victim::Fifo },
+            _ => Layer::Bast { logs, victim: Victim::Lru },
+        };
+        // Both layers keep one or two erase blocks besides data and logs.
+        (layer, u64::from(logs) + 2, 1 << 32)
+    };
+    if (blocks + more_blocks) * u64::from(geometry.units_per_block) >= units_max {
+        return Err(too_large(profile, limits.capacity));
+    }
+    Ok(Design::Flash(flash, geometry, layer))
 }
 
 fn too_large(profile: &Profile, capacity: ByteCount) -> ProfileError {

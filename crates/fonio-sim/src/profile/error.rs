@@ -11,23 +11,23 @@ use super::schema::Key;
 #[non_exhaustive]
 pub enum ProfileError {
     /// The text is not TOML.
-    #[error("{place}: not TOML")]
+    #[error("{location}: not TOML")]
     Toml {
         /// The place at which the text stops being TOML.
-        place: Place,
+        location: Location,
         /// The parser's message, with line and column.
         #[source]
         source: Box<toml::de::Error>,
     },
     /// A key that no profile has.
-    #[error("{place}: there is no key `{key}`{}", nearest.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default())]
+    #[error("{location}: there is no key `{key}`{nearest}")]
     UnknownKey {
         /// The place of the key.
-        place: Place,
+        location: Location,
         /// The key as it is written there.
         key: String,
-        /// A key with a similar name.
-        nearest: Option<String>,
+        /// [`fonio_core::nearest`] of all keys.
+        nearest: String,
     },
     /// A key that a device of this kind needs.
     #[error("{profile}: `{key}` is missing ({meaning}); add a line such as {example} to [{}]", key.split_once('.').map_or("", |(table, _)| table))]
@@ -42,10 +42,10 @@ pub enum ProfileError {
         example: String,
     },
     /// A value of the wrong form.
-    #[error("{place}: `{key}`: {problem}; write {wanted}")]
+    #[error("{location}: `{key}`: {problem}; write {wanted}")]
     Form {
         /// The place of the value.
-        place: Place,
+        location: Location,
         /// The key.
         key: String,
         /// The mistake.
@@ -54,11 +54,11 @@ pub enum ProfileError {
         wanted: String,
     },
     /// A value outside its range.
-    #[error("{place}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
+    #[error("{location}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
         key.quantity.show(key.min), key.quantity.show(key.max))]
     Range {
         /// The place of the value.
-        place: Place,
+        location: Location,
         /// The key.
         key: &'static Key,
         /// The value, in the unit of its quantity.
@@ -74,16 +74,16 @@ pub enum ProfileError {
     },
 }
 
-/// A place in a profile.
+/// A location in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The profile's name or file.
     pub profile: String,
     /// The line, counted from one; absent if the value does not come from a text.
     pub line: Option<usize>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}, line {line}", self.profile),

@@ -9,8 +9,7 @@
 //! ```
 //!
 //! Times, sizes and rates are spelled as [`fonio_core::quantity`] reads them. `docs/devices.md` explains the keys,
-//! [`schema::KEYS`] lists them. A value whose unit is its key (`{ us = 1950, source = … }`) is also accepted,
-//! because earlier profiles were written that way.
+//! [`schema::KEYS`] lists them.
 
 mod build;
 mod error;
@@ -20,7 +19,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-pub use error::{Place, ProfileError};
+pub use error::{Location, ProfileError};
 pub use shipped::SHIPPED;
 
 use crate::device::{Device, Limits};
@@ -184,15 +183,15 @@ impl Profile {
     ///
     /// If no key has this name, if the key takes no number, or if the number is out of the key's range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
-        let place = Place { profile: self.name.clone(), line: None };
+        let location = Location { profile: self.name.clone(), line: None };
         let Some(known) = schema::find(key) else {
             return Err(ProfileError::UnknownKey {
-                place,
+                location,
                 key: key.to_owned(),
-                nearest: schema::nearest(key).map(str::to_owned),
+                nearest: schema::nearest(key),
             });
         };
-        text::check_range(&place, known, number)?;
+        text::check_range(&location, known, number)?;
         let entry = Entry { value: Value::Number(number), source, to: to.to_owned() };
         self.entries.insert(known.path, entry);
         Ok(())

@@ -35,7 +35,7 @@ pub struct Key {
     pub meaning: &'static str,
 }
 
-const YES_NO: Quantity = Quantity::Word(&["yes", "no"]);
+const YES_NO: &[&str] = &["yes", "no"];
 const SECOND: u64 = 1_000_000_000;
 const KIB: u64 = 1024;
 const GIB: u64 = 1 << 30;
@@ -49,98 +49,86 @@ const fn time(path: &'static str, meaning: &'static str) -> Key {
     key(path, Quantity::Duration, 0, 10 * SECOND, meaning)
 }
 
-const fn word(path: &'static str, quantity: Quantity, meaning: &'static str) -> Key {
-    key(path, quantity, 0, 0, meaning)
+const fn rate(path: &'static str, meaning: &'static str) -> Key {
+    key(path, Quantity::Rate, 10_000, 1_000_000_000_000, meaning)
+}
+
+const fn size(path: &'static str, min: u64, max: u64, meaning: &'static str) -> Key {
+    key(path, Quantity::Size, min, max, meaning)
+}
+
+const fn count(path: &'static str, min: u64, max: u64, meaning: &'static str) -> Key {
+    key(path, Quantity::Count, min, max, meaning)
+}
+
+const fn word(path: &'static str, words: &'static [&'static str], meaning: &'static str) -> Key {
+    key(path, Quantity::Word(words), 0, 0, meaning)
 }
 
 /// All keys, in the order in which a profile is written.
 pub const KEYS: &[Key] = &[
-    word("device.kind", Quantity::Word(&["flash", "pcm", "ram"]), "what the device is made of"),
-    key("device.capacity", Quantity::Size, 1 << 20, 4 * TIB, "the size that the host sees"),
-    key("device.depth", Quantity::Count, 1, 65_536, "commands that it takes at once"),
-    key("device.command_max", Quantity::Size, 4 * KIB, GIB, "the largest single command"),
-    key(
-        "device.discard_granularity",
-        Quantity::Size,
-        512,
-        GIB,
-        "the unit of a discard; without it there is no discard",
-    ),
+    word("device.kind", &["flash", "pcm", "ram"], "the kind of memory"),
+    size("device.capacity", 1 << 20, 4 * TIB, "the size that the host sees"),
+    count("device.depth", 1, 65_536, "commands that it takes at once"),
+    size("device.command_max", 4 * KIB, GIB, "the largest single command"),
+    size("device.discard_granularity", 512, GIB, "the unit of a discard; without it, there is no discard"),
     word("device.fua", YES_NO, "it takes writes with forced unit access"),
     word("device.flush_blocks_all", YES_NO, "nothing else proceeds while a flush is under way"),
     time("interface.read_command", "the controller's time for a read"),
     time("interface.write_command", "the controller's time for a write"),
     time("interface.flush_command", "the controller's time for a flush"),
-    time("interface.fua_cost", "what a write with forced unit access costs beside being programmed"),
-    key("interface.read_rate", Quantity::Rate, 10_000, 1_000_000_000_000, "the interface's rate to the host"),
-    key(
-        "interface.write_rate",
-        Quantity::Rate,
-        10_000,
-        1_000_000_000_000,
-        "the interface's rate from the host",
-    ),
+    time("interface.fua_cost", "additional time of a write with forced unit access"),
+    rate("interface.read_rate", "the interface's rate to the host"),
+    rate("interface.write_rate", "the interface's rate from the host"),
     word("interface.full_duplex", YES_NO, "it sends and receives at the same time"),
     word(
         "interface.programs_while_receiving",
         YES_NO,
         "programming begins with the first page that has arrived",
     ),
-    time("interface.random_read", "more controller time for a read that continues no stream"),
-    time("interface.random_write", "more controller time for a write that continues no stream"),
-    time("interface.read_latency", "what a read waits while others proceed"),
-    time("interface.write_latency", "what a write waits while others proceed"),
-    time("interface.random_read_latency", "more of that for a read that continues no stream"),
-    time("interface.random_write_latency", "more of that for a write that continues no stream"),
-    key("interface.read_streams", Quantity::Count, 0, 1024, "sequential readers that it can follow"),
-    key("interface.write_streams", Quantity::Count, 0, 1024, "sequential writers that it can follow"),
-    key("interface.read_ahead", Quantity::Size, 0, GIB, "what it reads ahead for a sequential reader"),
-    key("flash.channels", Quantity::Count, 1, 64, "channels"),
-    key("flash.dies_per_channel", Quantity::Count, 1, 64, "dies on each channel"),
-    key(
-        "flash.channel_rate",
-        Quantity::Rate,
-        10_000,
-        1_000_000_000_000,
-        "a channel's rate; without it it costs nothing",
-    ),
-    key("flash.planes", Quantity::Count, 1, 16, "planes of a die, programmed together"),
-    key("flash.page", Quantity::Size, 512, 1 << 20, "a page of one plane"),
-    key("flash.pages_per_block", Quantity::Count, 2, 16_384, "pages in an erase block"),
+    time("interface.random_read", "additional controller time for a read that continues no stream"),
+    time("interface.random_write", "additional controller time for a write that continues no stream"),
+    time("interface.read_latency", "delay of a read during which others proceed"),
+    time("interface.write_latency", "delay of a write during which others proceed"),
+    time("interface.random_read_latency", "additional delay of a read that continues no stream"),
+    time("interface.random_write_latency", "additional delay of a write that continues no stream"),
+    count("interface.read_streams", 0, 1024, "sequential readers that it can follow"),
+    count("interface.write_streams", 0, 1024, "sequential writers that it can follow"),
+    size("interface.read_ahead", 0, GIB, "data that it reads ahead for a sequential reader"),
+    count("flash.channels", 1, 64, "channels"),
+    count("flash.dies_per_channel", 1, 64, "dies on each channel"),
+    rate("flash.channel_rate", "a channel's rate; without it, transfers take no time"),
+    count("flash.planes", 1, 16, "planes of a die, programmed together"),
+    size("flash.page", 512, 1 << 20, "a page of one plane"),
+    count("flash.pages_per_block", 2, 16_384, "pages in an erase block"),
     time("flash.t_read", "time to read a page"),
     time("flash.t_program", "time to program a page"),
     time("flash.t_erase", "time to erase an erase block"),
     word(
         "flash.reads_wait_for",
-        Quantity::Word(&["queue", "operation", "suspension"]),
-        "what a read waits for on a busy die",
+        &["queue", "operation", "suspension"],
+        "the operations that a read waits for on a busy die",
     ),
     time("flash.t_suspend", "time to suspend an operation"),
-    word("ftl.kind", Quantity::Word(&["page_map", "bast", "fast"]), "the translation layer"),
-    key("ftl.unit", Quantity::Size, 512, 1 << 20, "what a page map maps; without it a page of all planes"),
+    word("ftl.kind", &["page_map", "bast", "fast"], "the translation layer"),
+    size("ftl.unit", 512, 1 << 20, "the unit of a page map; without it, a page of all planes"),
     key("ftl.spare", Quantity::Share, 0, 400_000, "flash beyond the capacity, for a page map"),
-    word("ftl.collection", Quantity::Word(&["greedy", "cost_benefit"]), "how garbage collection chooses"),
-    key("ftl.log_blocks", Quantity::Count, 1, 65_536, "log blocks; for fast, those for random writes"),
-    word("ftl.victim", Quantity::Word(&["lru", "fifo"]), "which log block makes room, for bast"),
-    key("map_cache.piece", Quantity::Size, 64 * KIB, 64 * GIB, "data that one piece of the map covers"),
-    key("map_cache.near_reach", Quantity::Size, 64 * KIB, TIB, "data that the map in RAM covers"),
-    time("map_cache.near_miss", "what a piece that is not there costs"),
-    key("map_cache.far_reach", Quantity::Size, 64 * KIB, TIB, "data that the next level of the map covers"),
-    time("map_cache.far_miss", "what a piece that is not there either costs more"),
-    key("buffer.size", Quantity::Size, 4 * KIB, GIB, "data on their way to flash that its RAM holds"),
-    key(
-        "buffer.gathered_units",
-        Quantity::Count,
-        0,
-        1024,
-        "units that wait there for the rest of their data",
-    ),
-    key("slc.size", Quantity::Size, 1 << 20, TIB, "data that flash in SLC mode takes"),
+    word("ftl.collection", &["greedy", "cost_benefit"], "how garbage collection chooses"),
+    count("ftl.log_blocks", 1, 65_536, "log blocks; for fast, those for random writes"),
+    word("ftl.victim", &["lru", "fifo"], "which log block makes room, for bast"),
+    size("map_cache.piece", 64 * KIB, 64 * GIB, "data that one piece of the map covers"),
+    size("map_cache.near_reach", 64 * KIB, TIB, "data that the map in RAM covers"),
+    time("map_cache.near_miss", "time to fetch a piece that is not there"),
+    size("map_cache.far_reach", 64 * KIB, TIB, "data that the next level of the map covers"),
+    time("map_cache.far_miss", "additional time to fetch a piece that is not there either"),
+    size("buffer.size", 4 * KIB, GIB, "data on their way to flash that its RAM holds"),
+    count("buffer.gathered_units", 0, 1024, "units that wait there for the rest of their data"),
+    size("slc.size", 1 << 20, TIB, "data that flash in SLC mode takes"),
     time("slc.t_program", "time to program a page in SLC mode"),
-    key("memory.line", Quantity::Size, 1, 1 << 20, "a line of PCM or RAM"),
+    size("memory.line", 1, 1 << 20, "a line of PCM or RAM"),
     time("memory.read_line", "time to read a line"),
     time("memory.write_line", "time to write a line"),
-    time("memory.command", "time for a command beside its data"),
+    time("memory.command", "time for a command without its data"),
 ];
 
 /// The key of this name.
@@ -148,70 +136,28 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// The key with the most similar name to `path`, if one is similar enough.
-pub fn nearest(path: &str) -> Option<&'static str> {
-    let name = path.rsplit('.').next().unwrap_or(path);
-    KEYS.iter()
-        .map(|key| (distance(name, key.path.rsplit('.').next().unwrap_or(key.path)), key.path))
-        .min()
-        .filter(|(distance, _)| *distance <= 1 + name.len() / 4)
-        .map(|(_, path)| path)
-}
-
-/// The number of letters to change, add or leave out to get from `left` to `right` (Levenshtein).
-fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (at, letter) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (column, other) in right.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
-}
-
-/// A unit in which profiles write a value.
-pub(super) struct WrittenUnit {
-    /// Its name behind a number.
-    pub(super) name: &'static str,
-    /// The factor from this unit to the unit in which the value is kept.
-    pub(super) worth: u64,
-    /// Its name as the key of a number, the only way in which profiles were written before: `{ us = 5 }`.
-    pub(super) field: &'static str,
-}
-
-const fn unit(name: &'static str, worth: u64, field: &'static str) -> WrittenUnit {
-    WrittenUnit { name, worth, field }
+/// [`fonio_core::nearest`] of all keys.
+pub(super) fn nearest(path: &str) -> String {
+    fonio_core::nearest(path, KEYS.iter().map(|key| key.path))
 }
 
 impl Quantity {
-    /// The units in which a value is written. The first that suits a value is used for it.
-    pub(super) fn units(self) -> &'static [WrittenUnit] {
-        const DURATION: &[WrittenUnit] = &[
-            unit("s", SECOND, "s"),
-            unit("ms", 1_000_000, "ms"),
-            unit("us", 1_000, "us"),
-            unit("ns", 1, "ns"),
-        ];
-        const SIZE: &[WrittenUnit] = &[
-            unit("GiB", GIB, "gib"),
-            unit("MiB", 1 << 20, "mib"),
-            unit("KiB", KIB, "kib"),
-            unit("GB", 1_000_000_000, "gb"),
-            unit("MB", 1_000_000, "mb"),
-            unit("B", 1, "bytes"),
-        ];
+    /// The units in which a value is written, with the factor to the unit in which it is kept. The first that suits a value
+    /// is used for it.
+    fn units(self) -> &'static [(&'static str, u64)] {
         match self {
-            Quantity::Duration => DURATION,
-            Quantity::Size => SIZE,
-            Quantity::Rate => &const { [unit("MB/s", 1_000_000, "mb_s")] },
-            Quantity::Count => &const { [unit("", 1, "count")] },
-            Quantity::Share => &const { [unit("%", 1_000, "percent")] },
-            Quantity::Word(_) => &[],
+            Quantity::Duration => &[("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
+            Quantity::Size => &[
+                ("GiB", GIB),
+                ("MiB", 1 << 20),
+                ("KiB", KIB),
+                ("GB", 1_000_000_000),
+                ("MB", 1_000_000),
+                ("B", 1),
+            ],
+            Quantity::Rate => &[("MB/s", 1_000_000)],
+            Quantity::Share => &[("%", 1_000)],
+            Quantity::Count | Quantity::Word(_) => &[],
         }
     }
 
@@ -237,27 +183,24 @@ impl Quantity {
         self.written(value).replace(" us", " µs")
     }
 
-    /// A value with its unit, exactly as [`Quantity::read`] reads it.
+    /// A value with its unit, exactly as [`Quantity::read`] reads it: in the largest unit without a fraction for a size, with
+    /// a digit before the point for all others.
     pub(super) fn written(self, value: u64) -> String {
-        let Some(unit) = self.unit_for(value) else { return value.to_string() };
-        format!("{} {}", decimal(value, unit.worth), unit.name).trim_end().to_owned()
-    }
-
-    /// The most suitable unit for a value: the largest without a fraction for a size, with a digit before the
-    /// point for all others.
-    fn unit_for(self, value: u64) -> Option<&'static WrittenUnit> {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.
             Quantity::Size => value.is_multiple_of(worth) && value / worth < 100_000,
             _ => value >= worth,
         };
         let units = self.units();
-        units.iter().find(|unit| value > 0 && suits(unit.worth)).or(units.last())
+        match units.iter().find(|(_, worth)| value > 0 && suits(*worth)).or(units.last()) {
+            Some((name, worth)) => format!("{} {name}", decimal(value, *worth)),
+            None => value.to_string(),
+        }
     }
 }
 
 /// A `f64` holds every integer up to here.
-pub(super) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// `value / worth` in decimal, without loss as far as nine digits behind the point go.
 fn decimal(value: u64, worth: u64) -> String {

@@ -6,16 +6,16 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{self, EXACT_MAX, Key, Quantity};
-use super::{Entry, Place, Profile, ProfileError, Source, Value};
+use super::schema::{self, Key, Quantity};
+use super::{Entry, Location, Profile, ProfileError, Source, Value};
 
 const SOURCES: &str = "published, fitted, chosen, measured or assumed";
 
 pub(super) fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
     let file = File { name, text };
     let document = DeTable::parse(text).map_err(|source| {
-        let place = file.place(source.span().unwrap_or_default());
-        ProfileError::Toml { place, source: Box::new(source) }
+        let location = file.location(source.span().unwrap_or_default());
+        ProfileError::Toml { location, source: Box::new(source) }
     })?;
     let mut about = String::new();
     let mut entries = BTreeMap::new();
@@ -45,16 +45,16 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn place(&self, at: Range<usize>) -> Place {
+    fn location(&self, at: Range<usize>) -> Location {
         let before = self.text.get(..at.start).unwrap_or(self.text);
-        Place { profile: self.name.to_owned(), line: Some(1 + before.matches('\n').count()) }
+        Location { profile: self.name.to_owned(), line: Some(1 + before.matches('\n').count()) }
     }
 
     fn unknown(&self, key: &str, at: Range<usize>) -> ProfileError {
         ProfileError::UnknownKey {
-            place: self.place(at),
+            location: self.location(at),
             key: key.to_owned(),
-            nearest: schema::nearest(key).map(str::to_owned),
+            nearest: schema::nearest(key),
         }
     }
 
@@ -62,7 +62,7 @@ impl File<'_> {
     fn form(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: String) -> ProfileError {
         let written = self.text.get(value.span()).unwrap_or_default();
         ProfileError::Form {
-            place: self.place(value.span()),
+            location: self.location(value.span()),
             key: key.to_owned(),
             problem: format!("it is `{written}`"),
             wanted,
@@ -71,7 +71,7 @@ impl File<'_> {
 
     fn entry(&self, key: &'static Key, entry: &Spanned<DeValue<'_>>) -> Result<Entry, ProfileError> {
         let wrong = |problem: String, wanted: String| ProfileError::Form {
-            place: self.place(entry.span()),
+            location: self.location(entry.span()),
             key: key.path.to_owned(),
             problem,
             wanted,
@@ -91,14 +91,14 @@ impl File<'_> {
                     })?);
                 }
                 ("to", DeValue::String(text)) => to = text.clone().into_owned(),
-                (_, _) if value.is_some() => {
-                    return Err(wrong("it has more than one value".to_owned(), for_example(key)));
-                }
-                (name, written) => {
-                    value = Some(read_value(key, name, written).ok_or_else(|| {
+                ("value", written) => {
+                    value = Some(read_value(key, written).ok_or_else(|| {
                         let written = self.text.get(content.span()).unwrap_or_default();
-                        wrong(format!("`{name} = {written}` is not {}", noun(key.quantity)), for_example(key))
+                        wrong(format!("`value = {written}` is not {}", noun(key.quantity)), for_example(key))
                     })?);
+                }
+                (name, _) => {
+                    return Err(wrong(format!("`{name}` is not one of value, source, to"), for_example(key)));
                 }
             }
         }
@@ -110,39 +110,22 @@ impl File<'_> {
             return Err(wrong("`to` is missing".to_owned(), wanted));
         }
         if let Value::Number(number) = value {
-            check_range(&self.place(entry.span()), key, number)?;
+            check_range(&self.location(entry.span()), key, number)?;
         }
         Ok(Entry { value, source, to })
     }
 }
 
-/// Reads the field of an entry that holds its value; `None` if it does not fit the key.
-fn read_value(key: &Key, name: &str, written: &DeValue<'_>) -> Option<Value> {
+/// Reads the value of an entry; `None` if it does not fit the key.
+fn read_value(key: &Key, written: &DeValue<'_>) -> Option<Value> {
     match (key.quantity, written) {
-        (Quantity::Word(words), DeValue::String(text)) if matches!(name, "value" | "is") => {
+        (Quantity::Word(words), DeValue::String(text)) => {
             words.iter().find(|word| *word == text).map(|word| Value::Word(word))
         }
-        (Quantity::Word(_), _) => None,
-        (Quantity::Count, number) if name == "value" => in_units_of(number, 1).map(Value::Number),
-        (quantity, DeValue::String(text)) if name == "value" => quantity.read(text).map(Value::Number),
-        (quantity, number) => {
-            let unit = quantity.units().iter().find(|unit| unit.field == name)?;
-            in_units_of(number, unit.worth).map(Value::Number)
+        (Quantity::Count, DeValue::Integer(number)) => {
+            u64::from_str_radix(number.as_str(), number.radix()).ok().map(Value::Number)
         }
-    }
-}
-
-/// `number` times `worth`; `None` if it is not a number, negative or not exact.
-fn in_units_of(number: &DeValue<'_>, worth: u64) -> Option<u64> {
-    match number {
-        DeValue::Integer(integer) => {
-            let whole = i64::from_str_radix(integer.as_str(), integer.radix()).ok()?;
-            u64::try_from(whole).ok()?.checked_mul(worth)
-        }
-        DeValue::Float(float) => {
-            let exact = float.as_str().parse::<f64>().ok()? * worth as f64;
-            (0.0..EXACT_MAX).contains(&exact).then_some((exact + 0.5) as u64)
-        }
+        (quantity, DeValue::String(text)) => quantity.read(text).map(Value::Number),
         _ => None,
     }
 }
@@ -188,17 +171,17 @@ fn number_text(quantity: Quantity, number: u64) -> String {
     }
 }
 
-pub(super) fn check_range(place: &Place, key: &'static Key, number: u64) -> Result<(), ProfileError> {
+pub(super) fn check_range(location: &Location, key: &'static Key, number: u64) -> Result<(), ProfileError> {
     if let Quantity::Word(_) = key.quantity {
         return Err(ProfileError::Form {
-            place: place.clone(),
+            location: location.clone(),
             key: key.path.to_owned(),
             problem: format!("`{number}` is not {}", noun(key.quantity)),
             wanted: for_example(key),
         });
     }
     if !(key.min..=key.max).contains(&number) {
-        return Err(ProfileError::Range { place: place.clone(), key, value: number });
+        return Err(ProfileError::Range { location: location.clone(), key, value: number });
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! Of each class, three groups of queues take turns, each for as long as its queues' slices together:
 //!
 //! - *sequential*: one queue at a time. If the queue is empty, the device stays idle for a moment
-//!   ([`Settings::slice_idle`]), because the process may continue; if other queues got the device, the
+//!   ([`Tunables::slice_idle`]), because the process may continue; if other queues got the device, the
 //!   process would lose its place.
 //! - *random*: queues of processes that make random requests, and of those that think for longer than the device would
 //!   idle. They are served together: an empty queue hands on to the next. The device idles only behind the last one.
@@ -29,7 +29,7 @@ use super::{Class, Priority, ProcessId, Request, Scheduler};
 
 /// The tunables, under the kernel's names, and two properties of the device.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Tunables {
     /// The slice of a synchronous queue at level 4.
     pub slice_sync: Nanos,
     /// The slice of an asynchronous queue at level 4.
@@ -46,9 +46,9 @@ pub struct Settings {
     pub seek_min: ByteCount,
 }
 
-impl Settings {
+impl Tunables {
     /// The kernel's defaults, on flash. `random_below` and `seek_min` are assumed.
-    pub const DEFAULT: Settings = Settings {
+    pub const DEFAULT: Tunables = Tunables {
         slice_sync: Nanos(100_000_000),
         slice_async: Nanos(40_000_000),
         slice_idle: Nanos(8_000_000),
@@ -69,7 +69,7 @@ pub fn may_dispatch(in_flight: u32, busy_queues: u32, quantum: u32) -> bool {
 /// A scheduler of processes.
 #[derive(Debug)]
 pub struct Cfq {
-    settings: Settings,
+    settings: Tunables,
     queues: Vec<Queue>,
     by_key: BTreeMap<Key, usize>,
     /// The queues with requests that do not have the device, by class and group, in the order of their turns.
@@ -145,7 +145,7 @@ impl Queue {
         matches!(self.key, Key::Sync(..))
     }
 
-    fn note(&mut self, request: &Request, now: Timestamp, settings: &Settings) {
+    fn note(&mut self, request: &Request, now: Timestamp, settings: &Tunables) {
         let distance = self.last_end.map_or(0, |end| end.0.abs_diff(request.sector.0));
         let is_far = distance > settings.seek_min.0 / fonio_core::SECTOR_BYTES;
         let is_random = is_far || request.bytes < settings.random_below;
@@ -156,7 +156,7 @@ impl Queue {
         }
     }
 
-    fn group(&self, settings: &Settings) -> Group {
+    fn group(&self, settings: &Tunables) -> Group {
         let is_random = self.history.count_ones() > RANDOM_MAX;
         match self.key {
             Key::Async(_) => Group::Asynchronous,
@@ -166,7 +166,7 @@ impl Queue {
     }
 
     /// A fifth of the base more for each level above 4, and less for each below: 180 to 40 ms for a base of 100 ms.
-    fn slice(&self, settings: &Settings) -> Nanos {
+    fn slice(&self, settings: &Tunables) -> Nanos {
         let base = if self.is_sync() { settings.slice_sync } else { settings.slice_async };
         Nanos(base.0 / 5 * (9 - u64::from(self.priority().level.min(Priority::LEVEL_MAX))))
     }
@@ -174,7 +174,7 @@ impl Queue {
 
 impl Cfq {
     /// An empty scheduler.
-    pub fn new(settings: Settings) -> Cfq {
+    pub fn new(settings: Tunables) -> Cfq {
         Cfq {
             settings,
             queues: Vec::new(),
@@ -288,12 +288,7 @@ impl Cfq {
         if !may_idle || !is_wanted {
             return None;
         }
-        let until = match queue.think.last() {
-            _ if queue.in_flight > 0 => turn.ends,
-            Some(completed) => turn.ends.min(completed + self.settings.slice_idle),
-            None => return None,
-        };
-        (until > now).then_some(until)
+        queue.think.idles_until(queue.in_flight, turn.ends, self.settings.slice_idle, now)
     }
 
     /// Returns whether the queue that has the device may give another request now.

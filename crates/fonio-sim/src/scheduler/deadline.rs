@@ -1,7 +1,7 @@
 //! deadline: requests in the order of their sectors, in batches, with a deadline for each.
 //!
 //! Reads and writes are kept apart, each sorted by sector and by age. A batch consists of requests of one direction in
-//! ascending order. A new batch is one of reads, unless writes have waited for [`Settings::writes_starved`] batches of
+//! ascending order. A new batch is one of reads, unless writes have waited for [`Tunables::writes_starved`] batches of
 //! reads. It begins with the oldest request if that one's deadline has passed, else behind the last request of its
 //! direction.
 //!
@@ -16,7 +16,7 @@ use super::{Request, RequestId, Scheduler};
 
 /// The tunables, under the kernel's names.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Tunables {
     /// The deadline of a read.
     pub read_expire: Nanos,
     /// The deadline of a write.
@@ -27,9 +27,9 @@ pub struct Settings {
     pub writes_starved: u32,
 }
 
-impl Settings {
+impl Tunables {
     /// The kernel's defaults.
-    pub const DEFAULT: Settings = Settings {
+    pub const DEFAULT: Tunables = Tunables {
         read_expire: Nanos(500_000_000),
         write_expire: Nanos(5_000_000_000),
         fifo_batch: 16,
@@ -46,7 +46,7 @@ pub struct Deadline {
 
 impl Deadline {
     /// An empty scheduler.
-    pub fn new(settings: Settings) -> Deadline {
+    pub fn new(settings: Tunables) -> Deadline {
         Deadline { lists: Lists::default(), batches: Batches::new(settings) }
     }
 }
@@ -63,12 +63,6 @@ impl Scheduler for Deadline {
     fn dispatch(&mut self, now: Timestamp, _: u32) -> Option<Request> {
         let (chosen, _) = self.batches.choose(&self.lists, now)?;
         Some(self.batches.take(&mut self.lists, chosen))
-    }
-
-    fn complete(&mut self, _: &Request, _: Timestamp, _: Timestamp) {}
-
-    fn next_timer(&self, _: Timestamp) -> Option<Timestamp> {
-        None
     }
 
     fn waiting(&self) -> usize {
@@ -167,7 +161,7 @@ impl Lists {
 /// requests of another list.
 #[derive(Debug)]
 pub(super) struct Batches {
-    settings: Settings,
+    settings: Tunables,
     /// The direction of the batch in progress, and how many of its requests have gone.
     batch: Option<(Direction, u32)>,
     /// Batches of reads since writes began to wait.
@@ -175,7 +169,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) fn new(settings: Settings) -> Batches {
+    pub(super) fn new(settings: Tunables) -> Batches {
         Batches { settings, batch: None, starved: 0 }
     }
 
@@ -234,27 +228,15 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, Random, Sector};
+    use fonio_core::Random;
     use proptest::prelude::*;
 
-    use super::super::{Priority, ProcessId};
+    use super::super::tests::request;
     use super::*;
-
-    fn request(id: u64, op: Op, sector: u64) -> Request {
-        Request {
-            id: RequestId(id),
-            op,
-            is_sync: true,
-            sector: Sector(sector),
-            bytes: ByteCount(4096),
-            process: ProcessId(0),
-            priority: Priority::DEFAULT,
-        }
-    }
 
     #[test]
     fn a_batch_ascends_and_reads_go_first() {
-        let settings = Settings { fifo_batch: 2, writes_starved: 1, ..Settings::DEFAULT };
+        let settings = Tunables { fifo_batch: 2, writes_starved: 1, ..Tunables::DEFAULT };
         let mut deadline = Deadline::new(settings);
         for (id, op, sector) in [
             (0, Op::Write, 50),
@@ -277,7 +259,7 @@ mod tests {
         /// then at most the batches of the other direction that the settings allow.
         #[test]
         fn the_oldest_waits_for_its_deadline_and_a_few_batches(seed in any::<u64>(), batch in 1u32..5, starved in 1u32..4) {
-            let settings = Settings {
+            let settings = Tunables {
                 read_expire: Nanos(20),
                 write_expire: Nanos(60),
                 fifo_batch: batch,

@@ -16,7 +16,7 @@ use super::{Request, Scheduler};
 
 /// The tunables, and the numbers that the kernel does not let users change.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Tunables {
     /// The target for reads, `read_lat_nsec`.
     pub read_latency: Nanos,
     /// The target for writes, `write_lat_nsec`.
@@ -31,9 +31,9 @@ pub struct Settings {
     pub met_percent: u64,
 }
 
-impl Settings {
+impl Tunables {
     /// The kernel's defaults; period and share are assumed.
-    pub const DEFAULT: Settings = Settings {
+    pub const DEFAULT: Tunables = Tunables {
         read_latency: Nanos(2_000_000),
         write_latency: Nanos(10_000_000),
         tokens_max: [256, 128, 64, 16],
@@ -73,7 +73,7 @@ const KINDS: usize = 4;
 /// A scheduler of kinds.
 #[derive(Debug)]
 pub struct Kyber {
-    settings: Settings,
+    settings: Tunables,
     kinds: [Queue; KINDS],
     /// The kind of the batch in progress, and how many of its requests have gone.
     current: usize,
@@ -99,7 +99,7 @@ impl Queue {
 
 impl Kyber {
     /// An empty scheduler.
-    pub fn new(settings: Settings) -> Kyber {
+    pub fn new(settings: Tunables) -> Kyber {
         let kinds = settings.tokens_max.map(|tokens| Queue { tokens, ..Queue::default() });
         Kyber { settings, kinds, current: 0, gone: 0, period_ends: Timestamp(0) }
     }
@@ -165,10 +165,6 @@ impl Scheduler for Kyber {
         }
     }
 
-    fn next_timer(&self, _: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
     fn waiting(&self) -> usize {
         self.kinds.iter().map(|queue| queue.requests.len()).sum()
     }
@@ -176,31 +172,17 @@ impl Scheduler for Kyber {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, Sector};
-
-    use super::super::{Priority, ProcessId, RequestId};
+    use super::super::tests::request;
     use super::*;
-
-    fn request(id: u64, op: Op) -> Request {
-        Request {
-            id: RequestId(id),
-            op,
-            is_sync: true,
-            sector: Sector(0),
-            bytes: ByteCount(4096),
-            process: ProcessId(0),
-            priority: Priority::DEFAULT,
-        }
-    }
 
     #[test]
     fn writes_give_up_tokens_while_reads_miss_their_target() {
-        let mut kyber = Kyber::new(Settings::DEFAULT);
+        let mut kyber = Kyber::new(Tunables::DEFAULT);
         let mut tokens = Vec::new();
         for (step, read_ms) in [5, 5, 5, 1, 1, 1, 1].into_iter().enumerate() {
             let now = 1_000_000_000 * (step as u64 + 1);
             for (op, ms) in [(Op::Write, 5), (Op::Read, read_ms)] {
-                kyber.insert(request(step as u64, op), Timestamp(now));
+                kyber.insert(request(step as u64, op, 0), Timestamp(now));
                 let gone = kyber.dispatch(Timestamp(now), 0).expect("it may go");
                 // The period ends with the read, so both requests count.
                 let end = now + ms * 1_000_000 + if op == Op::Read { 200_000_000 } else { 0 };
@@ -215,9 +197,10 @@ mod tests {
 
     #[test]
     fn batches_take_turns() {
-        let mut kyber = Kyber::new(Settings::DEFAULT);
+        let mut kyber = Kyber::new(Tunables::DEFAULT);
         for id in 0..60 {
-            kyber.insert(request(id, if id % 2 == 0 { Op::Read } else { Op::Write }), Timestamp(0));
+            let op = if id % 2 == 0 { Op::Read } else { Op::Write };
+            kyber.insert(request(id, op, 0), Timestamp(0));
         }
         let order: String = std::iter::from_fn(|| kyber.dispatch(Timestamp(0), 0))
             .map(|gone| if gone.op == Op::Read { 'r' } else { 'w' })

@@ -129,11 +129,13 @@ pub trait Scheduler: Send {
     fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request>;
 
     /// Notes that a request, which was dispatched at `issued`, has completed.
-    fn complete(&mut self, request: &Request, issued: Timestamp, now: Timestamp);
+    fn complete(&mut self, _request: &Request, _issued: Timestamp, _now: Timestamp) {}
 
     /// The next instant after `now` at which requests that were held back may go without another insertion or
-    /// completion.
-    fn next_timer(&self, now: Timestamp) -> Option<Timestamp>;
+    /// completion. Without this function, the scheduler holds none back.
+    fn next_timer(&self, _now: Timestamp) -> Option<Timestamp> {
+        None
+    }
 
     /// The number of waiting requests.
     fn waiting(&self) -> usize;
@@ -192,12 +194,12 @@ impl Policy {
     pub fn scheduler(self) -> Box<dyn Scheduler> {
         match self {
             Policy::Noop => Box::new(noop::Noop::default()),
-            Policy::Deadline => Box::new(deadline::Deadline::new(deadline::Settings::DEFAULT)),
-            Policy::Cfq => Box::new(cfq::Cfq::new(cfq::Settings::DEFAULT)),
-            Policy::SmartIo => Box::new(smartio::SmartIo::new(smartio::Settings::SAMSUNG_S5)),
-            Policy::MqDeadline => Box::new(mq_deadline::MqDeadline::new(mq_deadline::Settings::DEFAULT)),
-            Policy::Kyber => Box::new(kyber::Kyber::new(kyber::Settings::DEFAULT)),
-            Policy::Bfq => Box::new(bfq::Bfq::new(bfq::Settings::DEFAULT)),
+            Policy::Deadline => Box::new(deadline::Deadline::new(deadline::Tunables::DEFAULT)),
+            Policy::Cfq => Box::new(cfq::Cfq::new(cfq::Tunables::DEFAULT)),
+            Policy::SmartIo => Box::new(smartio::SmartIo::new(smartio::Tunables::SAMSUNG_S5)),
+            Policy::MqDeadline => Box::new(mq_deadline::MqDeadline::new(mq_deadline::Tunables::DEFAULT)),
+            Policy::Kyber => Box::new(kyber::Kyber::new(kyber::Tunables::DEFAULT)),
+            Policy::Bfq => Box::new(bfq::Bfq::new(bfq::Tunables::DEFAULT)),
         }
     }
 }

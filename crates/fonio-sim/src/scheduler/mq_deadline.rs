@@ -1,7 +1,7 @@
 //! mq-deadline: the lists of `deadline` for each class of priority, highest class first.
 //!
 //! Requests of a class wait until all requests of higher classes have completed, but not longer than
-//! [`Settings::prio_aging_expire`]. The classes share one batch: it goes on with requests of another class, and `writes_starved`
+//! [`Tunables::prio_aging_expire`]. The classes share one batch: it goes on with requests of another class, and `writes_starved`
 //! counts the batches of reads of all.
 //!
 //! While requests of several classes are unfinished, the scheduler first looks for one that has aged: in each
@@ -20,19 +20,19 @@ use super::{Class, Request, Scheduler};
 
 /// The tunables, under the kernel's names, and a property of the kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Tunables {
     /// Those of all classes together.
-    pub lists: deadline::Settings,
+    pub lists: deadline::Tunables,
     /// How long higher classes can hold a request back.
     pub prio_aging_expire: Nanos,
     /// The kernel measures ages in ticks of this length. Not 0.
     pub tick: Nanos,
 }
 
-impl Settings {
+impl Tunables {
     /// The kernel's defaults. The tick is that of Debian and of most phones, 250 a second.
-    pub const DEFAULT: Settings = Settings {
-        lists: deadline::Settings::DEFAULT,
+    pub const DEFAULT: Tunables = Tunables {
+        lists: deadline::Tunables::DEFAULT,
         prio_aging_expire: Nanos(10_000_000_000),
         tick: Nanos(4_000_000),
     };
@@ -41,7 +41,7 @@ impl Settings {
 /// A scheduler of classes.
 #[derive(Debug)]
 pub struct MqDeadline {
-    settings: Settings,
+    settings: Tunables,
     classes: [Lists; 3],
     batches: Batches,
     /// Requests of each class that were dispatched and have not completed.
@@ -50,7 +50,7 @@ pub struct MqDeadline {
 
 impl MqDeadline {
     /// An empty scheduler.
-    pub fn new(settings: Settings) -> MqDeadline {
+    pub fn new(settings: Tunables) -> MqDeadline {
         let batches = Batches::new(settings.lists);
         MqDeadline { settings, classes: Default::default(), batches, in_flight: [0; 3] }
     }

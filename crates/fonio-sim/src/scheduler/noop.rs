@@ -27,12 +27,6 @@ impl Scheduler for Noop {
         self.queue.pop_front()
     }
 
-    fn complete(&mut self, _: &Request, _: Timestamp, _: Timestamp) {}
-
-    fn next_timer(&self, _: Timestamp) -> Option<Timestamp> {
-        None
-    }
-
     fn waiting(&self) -> usize {
         self.queue.len()
     }

@@ -16,7 +16,7 @@
 //!   highest when the current one is empty;
 //! - takes a request for sequential if it begins where the last one of the same process and direction ended.
 //!
-//! The study does not say whether its scheduler kept CFQ's idling. [`Settings::hold`] holds writes back for a moment
+//! The study does not say whether its scheduler kept CFQ's idling. [`Tunables::hold`] holds writes back for a moment
 //! after a read has completed, in case the reader goes on; it is 0 unless a caller sets it.
 //!
 //! `vectors` replays this policy from text, so that another implementation can be tested for the same decisions.
@@ -30,7 +30,7 @@ use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
 
 /// The numbers of the study.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Tunables {
     /// How long a queue is served before another one.
     pub slice: Nanos,
     /// The maximum number of requests of a queue that have left it, for the dispatch queue or the device,
@@ -42,13 +42,13 @@ pub struct Settings {
     pub hold: Nanos,
 }
 
-impl Settings {
+impl Tunables {
     /// Slice and quantum of sections 5 and 6, and the limits of the Samsung S5 (section 4.5).
-    pub const SAMSUNG_S5: Settings =
-        Settings { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
+    pub const SAMSUNG_S5: Tunables =
+        Tunables { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
 
     /// The same with the limits of the Motorola Razr (section 7.2).
-    pub const RAZR: Settings = Settings { limits: [2, 2, 2, 2], ..Settings::SAMSUNG_S5 };
+    pub const RAZR: Tunables = Tunables { limits: [2, 2, 2, 2], ..Tunables::SAMSUNG_S5 };
 }
 
 /// A kind of requests with its own limit.
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// All kinds, in the order of [`Settings::limits`].
+    /// All kinds, in the order of [`Tunables::limits`].
     pub const ALL: [Kind; 4] =
         [Kind::SequentialRead, Kind::RandomRead, Kind::SequentialWrite, Kind::RandomWrite];
 }
@@ -89,7 +89,7 @@ pub const QUEUES: usize = 17;
 /// The scheduler of the study.
 #[derive(Debug)]
 pub struct SmartIo {
-    settings: Settings,
+    settings: Tunables,
     queues: [Queue; QUEUES],
     /// The queue that is served, and when its slice expires.
     current: Option<(usize, Timestamp)>,
@@ -137,7 +137,7 @@ impl SmartIo {
     /// # Panics
     ///
     /// If a limit or the quantum is 0.
-    pub fn new(settings: Settings) -> SmartIo {
+    pub fn new(settings: Tunables) -> SmartIo {
         assert!(settings.quantum > 0 && !settings.limits.contains(&0), "a limit of 0 lets no request go");
         SmartIo {
             settings,

@@ -159,7 +159,7 @@ proptest! {
             drive(&mut driver, seed, depth, |_, _, _| {});
             driver.drain();
         }
-        let holding = smartio::Settings { hold: Nanos(IDLE), ..smartio::Settings::SAMSUNG_S5 };
+        let holding = smartio::Tunables { hold: Nanos(IDLE), ..smartio::Tunables::SAMSUNG_S5 };
         let mut driver = Driver::new(Box::new(SmartIo::new(holding)), IDLE);
         drive(&mut driver, seed, depth, |_, _, _| {});
         driver.drain();
@@ -192,7 +192,7 @@ proptest! {
     /// requests in flight than its limit.
     #[test]
     fn smartio_puts_reads_first_and_keeps_its_limits(seed in any::<u64>()) {
-        let settings = smartio::Settings::SAMSUNG_S5;
+        let settings = smartio::Tunables::SAMSUNG_S5;
         let mut driver = Driver::new(Box::new(SmartIo::new(settings)), 0);
         let mut random = Random::new(seed);
         let mut ends = BTreeMap::new();
@@ -273,16 +273,23 @@ fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
     completed
 }
 
-fn reader(process: u32, bytes: u64, level: u8) -> Request {
+/// A synchronous request of 4 KiB.
+pub(super) fn request(id: u64, op: Op, sector: u64) -> Request {
     Request {
-        id: RequestId(0),
-        op: Op::Read,
+        id: RequestId(id),
+        op,
         is_sync: true,
-        sector: Sector(u64::from(process) << 20),
-        bytes: ByteCount(bytes),
-        process: ProcessId(process),
-        priority: Priority { class: Class::BestEffort, level },
+        sector: Sector(sector),
+        bytes: ByteCount(4096),
+        process: ProcessId(0),
+        priority: Priority::DEFAULT,
     }
+}
+
+fn reader(process: u32, bytes: u64, level: u8) -> Request {
+    let (process, bytes) = (ProcessId(process), ByteCount(bytes));
+    let priority = Priority { class: Class::BestEffort, level };
+    Request { bytes, process, priority, ..request(0, Op::Read, u64::from(process.0) << 20) }
 }
 
 #[test]
@@ -302,7 +309,7 @@ fn equal_processes_get_equal_shares() {
 fn processes_that_start_together_share_a_queue_of_bfq() {
     // The second process starts 1 ms or 1 s after the first one.
     for (pause, expected) in [(1_000_000, [0, 2, 1]), (1_000_000_000, [0, 1, 2])] {
-        let settings = bfq::Settings { slice_idle: Nanos(0), ..bfq::Settings::DEFAULT };
+        let settings = bfq::Tunables { slice_idle: Nanos(0), ..bfq::Tunables::DEFAULT };
         let mut driver = Driver::new(Box::new(bfq::Bfq::new(settings)), 0);
         for (process, sector, wait) in [(0, 0, 0), (0, 40_000, 0), (1, 20_000, pause)] {
             driver.now = driver.now + Nanos(wait);

@@ -31,8 +31,16 @@ impl ThinkTime {
         Nanos(self.mean)
     }
 
-    /// When the last request completed; `None` before the first did.
-    pub(super) fn last(&self) -> Option<Timestamp> {
-        self.completed
+    /// The instant until which the device idles for the next request of a process whose queue is empty, within a turn that
+    /// ends at `ends`; `None` if it does not idle.
+    pub(super) fn idles_until(
+        &self,
+        in_flight: u32,
+        ends: Timestamp,
+        idle: Nanos,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let until = if in_flight > 0 { ends } else { ends.min(self.completed? + idle) };
+        (until > now).then_some(until)
     }
 }

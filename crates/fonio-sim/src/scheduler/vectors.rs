@@ -141,64 +141,80 @@ fn scheduler<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Sch
     }
 }
 
-/// Reads `NAME=NUMBER`.
-fn setting(word: &str) -> Result<(&str, u64), String> {
-    let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=NUMBER"))?;
-    Ok((key, parsed(Some(value), "a number")?))
+/// Reads `NAME=NUMBER` for each setting; `set` refuses unknown names and numbers out of range.
+fn settings<'a>(
+    words: impl Iterator<Item = &'a str>,
+    policy: Policy,
+    mut set: impl FnMut(&str, u64) -> Option<()>,
+) -> Result<(), String> {
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| format!("`{word}` is not NAME=NUMBER"))?;
+        let refused = || format!("`{word}` is not a setting of {}", policy.name());
+        set(key, parsed(Some(value), "a number")?).ok_or_else(refused)?;
+    }
+    Ok(())
+}
+
+fn narrow(value: u64) -> Option<u32> {
+    u32::try_from(value).ok()
+}
+
+/// A limit is not 0.
+fn limit(value: u64) -> Option<u32> {
+    narrow(value).filter(|limit| *limit > 0)
+}
+
+fn millis(value: u64) -> Option<Nanos> {
+    (value <= MILLIS_MAX).then_some(Nanos(value * 1_000_000))
 }
 
 /// Reads settings under the kernel's names and in its units.
 fn mq_deadline<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
-    let mut settings = mq_deadline::Settings::DEFAULT;
-    for word in words {
-        match setting(word)? {
-            ("fifo_batch", value) if value <= u64::from(u32::MAX) => settings.lists.fifo_batch = value as u32,
-            ("writes_starved", value) if value <= u64::from(u32::MAX) => {
-                settings.lists.writes_starved = value as u32;
-            }
-            ("prio_aging_expire", value) if value <= MILLIS_MAX => {
-                settings.prio_aging_expire = Nanos(value * 1_000_000);
-            }
-            _ => return Err(format!("`{word}` is not a setting of mq-deadline")),
+    let mut tunables = mq_deadline::Tunables::DEFAULT;
+    settings(words, Policy::MqDeadline, |key, value| {
+        match key {
+            "fifo_batch" => tunables.lists.fifo_batch = narrow(value)?,
+            "writes_starved" => tunables.lists.writes_starved = narrow(value)?,
+            "prio_aging_expire" => tunables.prio_aging_expire = millis(value)?,
+            _ => return None,
         }
-    }
-    Ok(Box::new(MqDeadline::new(settings)))
+        Some(())
+    })?;
+    Ok(Box::new(MqDeadline::new(tunables)))
 }
 
 /// Reads settings under the kernel's names and in its units. `low_latency=0` says that the kernel did not raise weights, which
 /// the model never does.
 fn bfq<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
-    let mut settings = bfq::Settings::DEFAULT;
-    for word in words {
-        match setting(word)? {
+    let mut tunables = bfq::Tunables::DEFAULT;
+    settings(words, Policy::Bfq, |key, value| {
+        match (key, value) {
             ("low_latency", 0) => {}
-            ("slice_idle", value) if value <= MILLIS_MAX => settings.slice_idle = Nanos(value * 1_000_000),
-            ("max_budget", value) if (1..=u64::from(u32::MAX)).contains(&value) => {
-                settings.max_budget = value
-            }
-            ("strict_guarantees", value @ (0 | 1)) => settings.strict_guarantees = value == 1,
-            _ => return Err(format!("`{word}` is not a setting of bfq")),
+            ("slice_idle", _) => tunables.slice_idle = millis(value)?,
+            ("max_budget", _) => tunables.max_budget = limit(value)?.into(),
+            ("strict_guarantees", 0 | 1) => tunables.strict_guarantees = value == 1,
+            _ => return None,
         }
-    }
-    Ok(Box::new(Bfq::new(settings)))
+        Some(())
+    })?;
+    Ok(Box::new(Bfq::new(tunables)))
 }
 
 fn smartio<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
-    let mut settings = smartio::Settings::SAMSUNG_S5;
-    for word in words {
-        let (key, value) = setting(word)?;
-        let limit = smartio::Kind::ALL.into_iter().find(|kind| kind.name() == key);
-        match (key, limit) {
-            ("slice_ns", _) => settings.slice = Nanos(value),
-            ("hold_ns", _) => settings.hold = Nanos(value),
-            ("quantum", _) if (1..=u64::from(u32::MAX)).contains(&value) => settings.quantum = value as u32,
-            (_, Some(kind)) if (1..=u64::from(u32::MAX)).contains(&value) => {
-                settings.limits[kind as usize] = value as u32;
+    let mut tunables = smartio::Tunables::SAMSUNG_S5;
+    settings(words, Policy::SmartIo, |key, value| {
+        match key {
+            "slice_ns" => tunables.slice = Nanos(value),
+            "hold_ns" => tunables.hold = Nanos(value),
+            "quantum" => tunables.quantum = limit(value)?,
+            _ => {
+                let kind = smartio::Kind::ALL.into_iter().find(|kind| kind.name() == key)?;
+                tunables.limits[kind as usize] = limit(value)?;
             }
-            _ => return Err(format!("`{word}` is not a setting of smartio")),
         }
-    }
-    Ok(Box::new(SmartIo::new(settings)))
+        Some(())
+    })?;
+    Ok(Box::new(SmartIo::new(tunables)))
 }
 
 /// Reads `id=N OP sync|async sector=N bytes=N process=N CLASS[LEVEL]`.

@@ -6,12 +6,13 @@
 mod origin;
 
 use fonio_core::statistics::sample::median;
-use fonio_core::{ByteCount, Op};
+use fonio_core::{Access, ByteCount, Op};
 
 pub use origin::{Class, Derivation, Origin};
 
 use crate::device::Device;
 use crate::device::raid0::{Raid0, STRIPE};
+use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol, SEED};
 use crate::profile::{Profile, ProfileError};
 use crate::published::{
@@ -93,13 +94,12 @@ pub struct Tally {
 impl Tally {
     /// Counts the checks of a class.
     pub fn of<'a>(class: Class, checks: impl IntoIterator<Item = &'a Check>) -> Tally {
-        checks.into_iter().filter(|check| check.origin.class() == class).fold(
-            Tally::default(),
-            |tally, check| Tally {
-                checks: tally.checks + 1,
-                within: tally.within + usize::from(check.within),
-            },
-        )
+        let mut tally = Tally::default();
+        for check in checks.into_iter().filter(|check| check.origin.class() == class) {
+            tally.checks += 1;
+            tally.within += usize::from(check.within);
+        }
+        tally
     }
 }
 
@@ -126,16 +126,13 @@ const ONE_DIGIT_MB_S: f64 = 0.1;
 pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     let mut checks = Vec::new();
     if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
-        phone(profile, card, &mut checks)?;
+        numbers(profile, card.phone_numbers(), &mut checks)?;
         shape(profile, card, &mut checks)?;
         raid(profile, card, &mut checks)?;
         desktop(profile, card, &mut checks)?;
     }
     if profile.name() == "samsung_s5" {
-        for (what, protocol, wanted) in samsung_s5() {
-            let given = protocol.run(profile)?;
-            checks.push(number(profile, what, wanted, given, unit(protocol.gives)));
-        }
+        numbers(profile, samsung_s5(), &mut checks)?;
         interference(profile, &mut checks)?;
         four_by_four(profile, &S5_4X4, &mut checks)?;
         peaks(profile, "smartio.concurrency s5", [2, 4, 4, 2], &mut checks)?;
@@ -145,10 +142,7 @@ pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
         four_by_four(profile, &RAZR_4X4, &mut checks)?;
     }
     for class in CLASSES.iter().filter(|class| class.name == profile.name()) {
-        for (_, what, protocol, wanted) in class.numbers() {
-            let given = protocol.run(profile)?;
-            checks.push(number(profile, what, wanted, given, unit(protocol.gives)));
-        }
+        numbers(profile, class.numbers(), &mut checks)?;
     }
     Ok(checks)
 }
@@ -157,15 +151,23 @@ fn unit(gives: Gives) -> &'static str {
     match gives {
         Gives::Throughput => "MB/s",
         Gives::Iops => "/s",
-        Gives::Response | Gives::ResponseBeside(_) => "µs",
-        Gives::SlowdownBy(..) | Gives::Speedup(_) => "×",
+        Gives::Response | Gives::ResponseDuring(_) => "µs",
+        Gives::Speedup(_) => "×",
     }
 }
 
-/// Compares a number that the profile may have been fitted to.
-fn number(profile: &Profile, what: String, published: f64, given: f64, unit: &str) -> Check {
-    let origin = Origin::by_profile(profile, &what);
-    compared(what, (published, given), unit, origin, TOLERANCE)
+/// Compares numbers that the profile may have been fitted to.
+fn numbers(
+    profile: &Profile,
+    targets: impl IntoIterator<Item = Target>,
+    checks: &mut Vec<Check>,
+) -> Result<(), ProfileError> {
+    for Target { protocol, wanted, to, .. } in targets {
+        let given = protocol.run(profile)?;
+        let origin = Origin::by_profile(profile, &to);
+        checks.push(compared(to, (wanted, given), unit(protocol.gives), origin, TOLERANCE));
+    }
+    Ok(())
 }
 
 /// Compares two numbers of one unit; `tolerance` is a share of the published one.
@@ -194,6 +196,19 @@ fn compared(
     }
 }
 
+/// Compares with a statement without a number.
+fn stated(
+    what: String,
+    published: &str,
+    given: String,
+    origin: Origin,
+    within: bool,
+    tolerance: &str,
+) -> Check {
+    let (published, tolerance) = (published.to_owned(), tolerance.to_owned());
+    Check { what, published, given, numbers: None, origin, within, tolerance }
+}
+
 /// Three or four digits, as published.
 fn digits(number: f64) -> String {
     match number {
@@ -204,31 +219,20 @@ fn digits(number: f64) -> String {
     }
 }
 
-fn phone(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
-    for (what, protocol, wanted) in card.phone_numbers() {
-        let given = protocol.run(profile)?;
-        checks.push(number(profile, what, wanted, given, "MB/s"));
-    }
-    Ok(())
-}
-
 /// The desktop's host is not in a card's profile. Its effect is taken from the other seven cards: the median
 /// of their published desktop over phone numbers. The phone's number was fitted, so the two tables and that
 /// ratio give the desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
-    let published = all(card.desktop);
-    let names = card.desktop_names();
-    for (at, ((_, protocol, _), what)) in card.phone_numbers().into_iter().zip(names).enumerate() {
-        let ratios: Vec<f64> = CARDS
-            .iter()
-            .filter(|other| other.name != card.name)
-            .map(|other| all(other.desktop)[at] / all(other.phone)[at])
-            .collect();
+    let accesses = [Access::SeqWrite, Access::SeqRead, Access::RandWrite, Access::RandRead];
+    for (at, (number, access)) in card.phone_numbers().into_iter().zip(accesses).enumerate() {
+        let others = CARDS.iter().filter(|other| other.name != card.name);
+        let ratios: Vec<f64> = others.map(|other| all(other.desktop)[at] / all(other.phone)[at]).collect();
         let host = median(&ratios).expect("there are other cards");
-        let given = protocol.run(profile)? * host;
+        let given = number.protocol.run(profile)? * host;
         let origin = Origin::Derived(Derivation::TableRatio);
-        let check = compared(what, (published[at], given), "MB/s", origin, HOST_TOLERANCE);
+        let what = card.number_name("desktop", access);
+        let check = compared(what, (all(card.desktop)[at], given), "MB/s", origin, HOST_TOLERANCE);
         let tolerance = format!(
             "{}; the other seven cards put the card reader at {host:.2} of the phone",
             check.tolerance
@@ -300,15 +304,9 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
         digits(throughput[12]),
     );
     let what = format!("kim-f15 {} random writes over a growing range", card.name);
-    checks.push(Check {
-        published: shape_name(Some(card.shape)).to_owned(),
-        given: format!("{}: {ends}", shape_name(given)),
-        numbers: None,
-        origin: Origin::by_profile(profile, &what),
-        what,
-        within: agrees,
-        tolerance: "only the shape is published, in words".to_owned(),
-    });
+    let origin = Origin::by_profile(profile, &what);
+    let (published, given) = (shape_name(Some(card.shape)), format!("{}: {ends}", shape_name(given)));
+    checks.push(stated(what, published, given, origin, agrees, "only the shape is published, in words"));
     Ok(())
 }
 
@@ -356,27 +354,14 @@ fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), P
         Shape::Flat => ("the range does not matter (kim-f15)", gain < 1.1),
         _ => ("some, by the halved range", gain > 1.05),
     };
-    checks.push(Check {
-        what,
-        published: published.to_owned(),
-        given,
-        numbers: None,
-        origin: Origin::Derived(Derivation::Shape),
-        within: agrees,
-        tolerance: "no number is published".to_owned(),
-    });
+    let origin = Origin::Derived(Derivation::Shape);
+    checks.push(stated(what, published, given, origin, agrees, "no number is published"));
     if matches!(card.name, "kingston" | "ridata") {
         let gain = raid_gain(profile, CARD_RANGE, 2)?;
-        checks.push(Check {
-            what: format!("kim-f14 {} RAID-0 of two, two writes at a time over 128 MiB", card.name),
-            published: "above 1, below 2".to_owned(),
-            given: format!("{} ×", digits(gain)),
-            numbers: None,
-            origin: Origin::Derived(Derivation::Shape),
-            within: gain > 1.0 && gain < 2.0,
-            tolerance: "the published runs are WebBench and Facebook over internal flash and a card"
-                .to_owned(),
-        });
+        let what = format!("kim-f14 {} RAID-0 of two, two writes at a time over 128 MiB", card.name);
+        let tolerance = "the published runs are WebBench and Facebook over internal flash and a card";
+        let (given, agrees) = (format!("{} ×", digits(gain)), gain > 1.0 && gain < 2.0);
+        checks.push(stated(what, "above 1, below 2", given, origin, agrees, tolerance));
     }
     Ok(())
 }
@@ -385,43 +370,36 @@ fn interference(profile: &Profile, checks: &mut Vec<Check>) -> Result<(), Profil
     for (what, order, wanted) in
         [("seq_read_with_write", Order::Sequential, 445.0), ("rand_read_with_write", Order::Random, 595.0)]
     {
-        let gives = Gives::ResponseBeside(Op::Write);
+        let gives = Gives::ResponseDuring(Op::Write);
         let given = Protocol::smartio(Op::Read, order, gives).run(profile)?;
         let (what, origin) = (format!("smartio.s5 {what}"), Origin::Derived(Derivation::Restated));
         checks.push(compared(what, (wanted, given), unit(gives), origin, TOLERANCE));
     }
-    let wanted = [6.15, 1.13, 3.18, 1.60];
-    let whats = ["seq_read", "seq_write", "rand_read", "rand_write"];
-    under_cfq(profile, 1, |at| (format!("smartio.s5 cfq {} slowdown", whats[at]), wanted[at]), checks)
+    let name = |access: &str| format!("smartio.s5 cfq {access} slowdown");
+    under_cfq(profile, 1, name, [6.15, 1.13, 3.18, 1.60], checks)
 }
 
 /// Slowdowns of four readers by four writers and the other way round.
 fn four_by_four(profile: &Profile, study: &FourByFour, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
-    let published = |at: usize| {
-        let (what, .., wanted) = study.slowdowns[at];
-        (format!("{} cfq {what}", study.name), wanted)
-    };
-    under_cfq(profile, 4, published, checks)
+    under_cfq(profile, 4, |access| format!("{} cfq {access}", study.name), study.slowdowns, checks)
 }
 
-/// Slowdowns under the model of CFQ: of sequential reads and writes, and of random ones.
+/// Slowdowns under the model of CFQ, in the order of [`Access::ALL`].
 fn under_cfq(
     profile: &Profile,
     processes: u32,
-    published: impl Fn(usize) -> (String, f64),
+    name: impl Fn(&str) -> String,
+    published: [f64; 4],
     checks: &mut Vec<Check>,
 ) -> Result<(), ProfileError> {
     let setup = Setup { profile, scheduler: &|| Policy::Cfq.scheduler(), seed: SEED };
-    for (first, order) in [(0, Order::Sequential), (2, Order::Random)] {
-        let found = setup.slowdown(order, processes)?;
-        for (at, given) in [(first, found.read), (first + 1, found.write)] {
-            let (what, wanted) = published(at);
-            let origin = match Origin::by_profile(profile, &what) {
-                Origin::Predicted => Origin::Derived(Derivation::StudyInView),
-                used => used,
-            };
-            checks.push(compared(what, (wanted, given), "×", origin, SCHEDULER_TOLERANCE));
-        }
+    let sequential = setup.slowdown(Order::Sequential, processes)?;
+    let random = setup.slowdown(Order::Random, processes)?;
+    let given = [sequential.read, sequential.write, random.read, random.write];
+    for ((access, wanted), given) in Access::ALL.into_iter().zip(published).zip(given) {
+        let what = name(access.name());
+        let origin = Origin::by_profile(profile, &what).or_derived(Derivation::StudyInView);
+        checks.push(compared(what, (wanted, given), "×", origin, SCHEDULER_TOLERANCE));
     }
     Ok(())
 }
@@ -429,25 +407,19 @@ fn under_cfq(
 /// A speedup this close to the maximum counts as the best. The study's runs repeat within about 3 %.
 const SAME_SPEEDUP: f64 = 0.99;
 
-/// The best number of concurrent processes for sequential reads, sequential writes, random reads and random writes.
+/// The best number of concurrent processes, in the order of [`Access::ALL`].
 fn peaks(
     profile: &Profile,
     name: &str,
     published: [u32; 4],
     checks: &mut Vec<Check>,
 ) -> Result<(), ProfileError> {
-    let cases = [
-        ("seq_read", Op::Read, Order::Sequential),
-        ("seq_write", Op::Write, Order::Sequential),
-        ("rand_read", Op::Read, Order::Random),
-        ("rand_write", Op::Write, Order::Random),
-    ];
-    for ((what, op, order), published) in cases.into_iter().zip(published) {
+    for (access, published) in Access::ALL.into_iter().zip(published) {
         let tried = [2, 4, 8, 16, 32];
         let mut speedups = Vec::new();
         for processes in tried {
             // A quarter of the study's 32 MB each shows the peak as well.
-            let full = Protocol::concurrency(op, order, processes);
+            let full = Protocol::concurrency(access.op(), access.into(), processes);
             let shorter = Protocol { count: full.count / 4, ..full };
             speedups.push(shorter.run(profile)?);
         }
@@ -455,11 +427,8 @@ fn peaks(
         let at = tried.into_iter().zip(&speedups).find(|(_, speedup)| **speedup >= best * SAME_SPEEDUP);
         let given = at.map_or(0, |(processes, _)| processes);
         let shown: Vec<String> = speedups.iter().map(|speedup| digits(*speedup)).collect();
-        let what = format!("{name} {what}: processes with the best speedup");
-        let origin = match Origin::by_profile(profile, &what) {
-            Origin::Predicted => Origin::Derived(Derivation::Plateau),
-            used => used,
-        };
+        let what = format!("{name} {}: processes with the best speedup", access.name());
+        let origin = Origin::by_profile(profile, &what).or_derived(Derivation::Plateau);
         checks.push(Check {
             published: published.to_string(),
             given: format!("{given} (2 to 32: {})", shown.join(", ")),

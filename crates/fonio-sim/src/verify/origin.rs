@@ -124,4 +124,9 @@ impl Origin {
             Origin::Predicted
         }
     }
+
+    /// The same, but a number that nothing used counts as derived.
+    pub(super) fn or_derived(self, derivation: Derivation) -> Origin {
+        if self == Origin::Predicted { Origin::Derived(derivation) } else { self }
+    }
 }

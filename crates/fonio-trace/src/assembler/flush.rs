@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::{LinkEnd, LinkKind, Op, RowSink};
+use fonio_core::{ByteCount, LinkEnd, LinkKind, Nanos, Op, RowSink, Sector};
 
 use super::open::{Entry, FLUSH_SECTOR, Key, State, seen};
 use super::pick::move_median;
@@ -28,7 +28,7 @@ pub(super) struct FlushState {
 #[derive(Debug)]
 struct AfterData {
     request_id: u64,
-    sector: u64,
+    sector: Sector,
     tid: Option<u32>,
 }
 
@@ -142,11 +142,11 @@ impl Assembler {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];
         // If no flush follows for which it could have waited, the device has no volatile cache.
-        device.flush.after_data.retain(|parent| parent.sector != step.event.sector.0);
+        device.flush.after_data.retain(|parent| parent.sector != step.event.sector);
         let of_a_waiter = device.flush.ends_due > 0;
         device.flush.ends_due = device.flush.ends_due.saturating_sub(1);
         let key = Key { sector: FLUSH_SECTOR, ..step.key };
-        let flush = Step { key, op: Op::Flush, bytes: 0, ..*step };
+        let flush = Step { key, op: Op::Flush, bytes: ByteCount(0), ..*step };
         if !device.shows_flush_completion {
             if device.flush.ends_of_inferred > 0 {
                 device.flush.ends_of_inferred -= 1;
@@ -155,7 +155,7 @@ impl Assembler {
             self.collect(&flush, |entry| entry.state == State::Flying);
             if !self.candidates.is_empty() {
                 self.tally.add(Counter::FlushCompletionsInferred, 1);
-                let index = self.pick(step.time, 0);
+                let index = self.pick(step.time, Nanos(0));
                 let entry = self.open.at(index);
                 let service = step.time - entry.began();
                 let device = &mut self.devices[step.key.device as usize];

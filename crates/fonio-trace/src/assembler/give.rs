@@ -2,15 +2,15 @@
 
 use std::io;
 
-use fonio_core::{Bio, ByteCount, Link, LinkEnd, LinkKind, Op, Request, RowSink, Sector, Timestamp};
+use fonio_core::{Bio, Link, LinkEnd, LinkKind, Nanos, Op, Request, RowSink, Sector, Timestamp};
 
 use super::Assembler;
 use super::open::{CHAIN_MAX, Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
-/// A device may pause for this long (in ns), for example during garbage collection, before a completion counts as
+/// A device may pause for this long, for example during garbage collection, before a completion counts as
 /// missed.
-pub(super) const PAUSE_MAX: u64 = 1_000_000_000;
+pub(super) const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 
 /// The reason why an entry is emitted early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub(super) enum Cut {
     End,
 }
 
-fn instant(time: u64) -> Option<Timestamp> {
-    (time != NEVER).then_some(Timestamp(time))
+fn instant(time: Timestamp) -> Option<Timestamp> {
+    (time != NEVER).then_some(time)
 }
 
-fn sector(entry: &Entry, sector: u64) -> Option<Sector> {
+fn sector(entry: &Entry, sector: Sector) -> Option<Sector> {
     let no_data = entry.op == Op::Flush && entry.key.sector == FLUSH_SECTOR;
-    (!no_data).then_some(Sector(sector))
+    (!no_data).then_some(sector)
 }
 
 /// The thread at the top of the stack, if it differs from the entry's thread.
@@ -81,7 +81,7 @@ impl Assembler {
     pub(super) fn give_request(
         &mut self,
         index: u32,
-        completed: Option<u64>,
+        completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         if self.open.at(index).has(seen::REPEATED) {
@@ -97,11 +97,16 @@ impl Assembler {
     pub(super) fn give_request_row(
         &mut self,
         index: u32,
-        completed: Option<u64>,
+        completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let request_id = self.request_id_of(index);
         let entry = self.open.at(index);
+        let was_issued = entry.issued != NEVER;
+        assert!(
+            !was_issued || completed.is_none_or(|completed| completed >= entry.issued),
+            "a request completes after it was issued"
+        );
         let row = Request {
             request_id,
             sector: sector(entry, entry.first_sector),
@@ -111,14 +116,14 @@ impl Assembler {
             inserted: instant(entry.inserted),
             issued: instant(entry.issued),
             reissued: instant(entry.reissued),
-            completed: completed.map(Timestamp),
+            completed,
             requeues: (entry.requeues > 0 || self.requeues_shown).then_some(entry.requeues),
             cpu: entry.cpu,
             tid: entry.tid,
             cause_tid: cause(entry),
             ioprio: entry.ioprio,
             error: completed.and(entry.error),
-            ..Request::new(entry.device, entry.op, ByteCount(entry.issued_bytes))
+            ..Request::new(entry.device, entry.op, entry.issued_bytes)
         };
         sink.request(&row)
     }
@@ -129,7 +134,7 @@ impl Assembler {
         &self,
         index: u32,
         request_id: Option<u64>,
-        completed: Option<u64>,
+        completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let entry = self.open.at(index);
@@ -145,7 +150,7 @@ impl Assembler {
         &self,
         entry: &Entry,
         request_id: Option<u64>,
-        completed: Option<u64>,
+        completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         if !self.wants_bios {
@@ -158,9 +163,9 @@ impl Assembler {
             flags: entry.flags,
             flags_known: entry.flags_known,
             sector: sector(entry, entry.key.sector),
-            bytes: ByteCount(entry.bytes),
-            queued: Timestamp(entry.queued),
-            completed: completed.map(Timestamp),
+            bytes: entry.bytes,
+            queued: entry.queued,
+            completed,
             tid: entry.tid,
             cause_tid: cause(entry),
             file_id: None,
@@ -185,7 +190,7 @@ impl Assembler {
     /// a device may pause.
     fn is_overdue(&self, entry: &Entry) -> bool {
         let longest = self.devices[entry.key.device as usize].service_max;
-        self.latest.saturating_sub(entry.began()) > longest.max(PAUSE_MAX)
+        self.latest - entry.began() > longest.max(PAUSE_MAX)
     }
 
     /// Emits an entry in its current state and closes it.
@@ -221,9 +226,9 @@ impl Assembler {
                 "device {}, {} at sector {}, {} bytes, begun at {} ns",
                 entry.device,
                 entry.op.name(),
-                entry.first_sector,
-                entry.issued_bytes,
-                entry.order
+                entry.first_sector.0,
+                entry.issued_bytes.0,
+                entry.order.0
             )
         };
         self.tally.note_place(counter, sink, place)?;

@@ -110,7 +110,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use fonio_core::event::LostEvents;
-use fonio_core::{Batch, BlockEvent, DeviceId, EventKind, Flags, Nanos, Op, Request, RowSink, Timestamp};
+use fonio_core::{
+    Batch, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Nanos, Op, Request, RowSink, Sector, Timestamp,
+};
 use rustc_hash::FxHashMap;
 
 use give::Cut;
@@ -158,21 +160,21 @@ pub struct Assembler {
     request_id: u64,
     bio_id: u64,
     /// The latest event seen.
-    latest: u64,
+    latest: Timestamp,
     /// The latest order time of the requests that came complete.
-    latest_whole: Option<u64>,
-    settled: u64,
+    latest_whole: Option<Timestamp>,
+    settled: Timestamp,
     gaps_passed: u64,
     /// Gaps that no event has reached yet, by the times of their ends.
     gaps: VecDeque<LostEvents>,
-    next_gap: u64,
+    next_gap: Timestamp,
     /// Until this time, a completion without issue is attributed to the last gap.
-    gap_echo: u64,
+    gap_echo: Timestamp,
     orphans: VecDeque<Orphan>,
     /// The repeated issues of requests, by the slot of their entry.
     repeats: FxHashMap<u32, repeat::Repeats>,
     /// Complete requests with repeats: when they completed, slot and serial number.
-    held: VecDeque<(u64, u32, u64)>,
+    held: VecDeque<(Timestamp, u32, u64)>,
     /// Bios that were merged in front of others, by the sector where they end: slot and serial number.
     fronts: FxHashMap<Key, (u32, u64)>,
     /// Keys that have too many entries, until the event has been handled.
@@ -200,10 +202,10 @@ struct Device {
     /// The number of bios that moved on from here.
     passed: u64,
     /// Running medians of the service time, by op, and of the time from queue to issue. 0 while nothing is known.
-    service: [u64; Op::ALL.len()],
-    queue: u64,
+    service: [Nanos; Op::ALL.len()],
+    queue: Nanos,
     /// The longest service time.
-    service_max: u64,
+    service_max: Nanos,
     flush: flush::FlushState,
     /// Bios whose front alone moved on, with the start of the rest.
     partly_passed: Vec<queue::PartlyPassed>,
@@ -216,8 +218,8 @@ struct Device {
 struct Orphan {
     key: Key,
     op: Op,
-    bytes: u64,
-    time: u64,
+    bytes: ByteCount,
+    time: Timestamp,
     error: Option<i32>,
 }
 
@@ -227,18 +229,19 @@ struct Step<'a> {
     event: &'a BlockEvent,
     key: Key,
     op: Op,
-    bytes: u64,
-    time: u64,
+    bytes: ByteCount,
+    time: Timestamp,
 }
 
 /// An event's sector and op for pairing.
-fn canonical(event: &BlockEvent) -> (u64, Op) {
+fn canonical(event: &BlockEvent) -> (Sector, Op) {
     let flush = event.op == Op::Flush || event.op == Op::Write && event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush {
         return (FLUSH_SECTOR, Op::Flush);
     }
     // A passthrough command has no sector: it shows 0 when issued, and the largest number when completed.
-    let sector = if event.op == Op::Other && event.sector.0 == u64::MAX { 0 } else { event.sector.0 };
+    let is_hidden = event.op == Op::Other && event.sector.0 == u64::MAX;
+    let sector = if is_hidden { Sector(0) } else { event.sector };
     (sector, event.op)
 }
 
@@ -254,13 +257,13 @@ impl Assembler {
             tally: Tally::new(),
             request_id: 0,
             bio_id: 0,
-            latest: 0,
+            latest: Timestamp(0),
             latest_whole: None,
-            settled: 0,
+            settled: Timestamp(0),
             gaps_passed: 0,
             gaps: VecDeque::new(),
             next_gap: NEVER,
-            gap_echo: 0,
+            gap_echo: Timestamp(0),
             orphans: VecDeque::new(),
             repeats: FxHashMap::default(),
             held: VecDeque::new(),
@@ -316,12 +319,13 @@ impl Assembler {
         while self.open.oldest() != NIL {
             self.cut(self.open.oldest(), Cut::End, sink)?;
         }
+        assert!(self.open.len() == 0, "everything open is in the age list");
         self.tally.finish(sink)
     }
 
     /// Handles a request that is complete in the source.
     fn whole(&mut self, request: &Request, sink: &mut dyn RowSink) -> io::Result<()> {
-        let order = request.order_time().0;
+        let order = request.order_time();
         if order < self.settled {
             self.tally.add(Counter::EventsBeforeSettled, 1);
             return Ok(());
@@ -332,7 +336,7 @@ impl Assembler {
     }
 
     fn event(&mut self, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
-        let time = event.time.0.min(NEVER - 1);
+        let time = event.time.min(NEVER - Nanos(1));
         if time >= self.next_gap {
             self.reach_gaps(time, sink)?;
         }
@@ -353,7 +357,7 @@ impl Assembler {
         }
         let device = self.device(event.device);
         let (sector, op) = canonical(event);
-        let step = Step { event, key: Key { sector, device }, op, bytes: event.bytes.0, time };
+        let step = Step { event, key: Key { sector, device }, op, bytes: event.bytes, time };
         match kind {
             EventKind::BioQueue => self.queue(&step, sink),
             EventKind::GetRequest => self.allocate(&step, open::seen::GET, sink),
@@ -368,12 +372,12 @@ impl Assembler {
             EventKind::Complete => self.complete(&step, sink),
             EventKind::BioComplete => self.complete_bio(&step, sink),
             EventKind::IoDone => self.io_done(&step, sink),
-            EventKind::Split { new_sector } => self.split(&step, new_sector.0, sink),
+            EventKind::Split { new_sector } => self.split(&step, new_sector, sink),
             EventKind::Remap { from_device, from_sector } => {
-                self.remap(&step, from_device, from_sector.0, sink)
+                self.remap(&step, from_device, from_sector, sink)
             }
             EventKind::RequestRemap { from_device, from_sector } => {
-                self.remap_request(&step, from_device, from_sector.0, sink)
+                self.remap_request(&step, from_device, from_sector, sink)
             }
             _ => Ok(()),
         }?;
@@ -421,7 +425,7 @@ impl Assembler {
     /// Emits entries that have been open for longer than the horizon.
     fn expire(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.give_held_long(sink)?;
-        let limit = self.latest.saturating_sub(self.options.horizon.0);
+        let limit = self.latest - self.options.horizon;
         loop {
             let oldest = self.open.oldest();
             if oldest == NIL || self.open.at(oldest).order >= limit {
@@ -433,12 +437,12 @@ impl Assembler {
 
     /// Reports the instant before which no more rows will come.
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
-        let mut before = self.latest.saturating_sub(self.options.disorder.0);
+        let mut before = self.latest - self.options.disorder;
         if let Some(whole) = self.latest_whole {
             // These sources list requests when they complete, so an earlier request can come late, by as much
             // as the time that it took.
-            let whole = whole.saturating_sub(self.options.horizon.0);
-            before = if self.latest == 0 { whole } else { before.min(whole) };
+            let whole = whole - self.options.horizon;
+            before = if self.latest == Timestamp(0) { whole } else { before.min(whole) };
         }
         let oldest = self.open.oldest();
         if oldest != NIL {
@@ -446,28 +450,28 @@ impl Assembler {
         }
         if before > self.settled {
             self.settled = before;
-            sink.settled(Timestamp(before))?;
+            sink.settled(before)?;
         }
         Ok(())
     }
 
     fn announce_gap(&mut self, gap: LostEvents, sink: &mut dyn RowSink) -> io::Result<()> {
-        if gap.before.0 <= self.latest {
+        if gap.before <= self.latest {
             return self.gap(&gap, sink);
         }
         let place = self.gaps.partition_point(|other| other.before <= gap.before);
         self.gaps.insert(place, gap);
-        self.next_gap = self.gaps[0].before.0;
+        self.next_gap = self.gaps[0].before;
         Ok(())
     }
 
     #[cold]
-    fn reach_gaps(&mut self, time: u64, sink: &mut dyn RowSink) -> io::Result<()> {
-        while self.gaps.front().is_some_and(|gap| gap.before.0 <= time) {
+    fn reach_gaps(&mut self, time: Timestamp, sink: &mut dyn RowSink) -> io::Result<()> {
+        while self.gaps.front().is_some_and(|gap| gap.before <= time) {
             let Some(gap) = self.gaps.pop_front() else { break };
             self.gap(&gap, sink)?;
         }
-        self.next_gap = self.gaps.front().map_or(NEVER, |gap| gap.before.0);
+        self.next_gap = self.gaps.front().map_or(NEVER, |gap| gap.before);
         Ok(())
     }
 
@@ -477,14 +481,14 @@ impl Assembler {
             let count = gap.count.map_or("an unknown number".to_owned(), |count| count.to_string());
             format!("{count}, between {} ns and {} ns", gap.after.0, gap.before.0)
         })?;
-        self.gap_echo = self.gap_echo.max(gap.before.0.saturating_add(self.options.horizon.0));
+        self.gap_echo = self.gap_echo.max(gap.before + self.options.horizon);
         self.orphans.clear();
         // Each device forgets its state at its next event, because there may be many devices and many gaps.
         self.gaps_passed += 1;
         self.last_device.1 = NIL;
         loop {
             let oldest = self.open.oldest();
-            if oldest == NIL || self.open.at(oldest).order >= gap.before.0 {
+            if oldest == NIL || self.open.at(oldest).order >= gap.before {
                 return Ok(());
             }
             self.cut(oldest, Cut::LostEvents, sink)?;
@@ -508,9 +512,9 @@ impl Device {
             shows_flush_completion: false,
             gaps: 0,
             passed: 0,
-            service: [0; Op::ALL.len()],
-            queue: 0,
-            service_max: 0,
+            service: [Nanos(0); Op::ALL.len()],
+            queue: Nanos(0),
+            service_max: Nanos(0),
             flush: flush::FlushState::default(),
             partly_passed: Vec::new(),
             discards: Vec::new(),

@@ -8,14 +8,14 @@
 //!
 //! The entries of a bucket with the same key are that key's *chain*.
 
-use fonio_core::{DeviceId, Flags, Op};
+use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
 /// An instant that was not seen. Event times are kept below it.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 /// The sector for all flushes without data. Kernels show such a request at sector 0, at `u64::MAX`, or at both in turn.
-pub(super) const FLUSH_SECTOR: u64 = u64::MAX;
+pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
 /// The maximum number of entries under one key. No device has this many requests in flight for one sector;
 /// the oldest are emitted first.
 pub(super) const CHAIN_MAX: usize = 256;
@@ -23,7 +23,7 @@ pub(super) const CHAIN_MAX: usize = 256;
 /// The key of an entry: the index of its device and its current first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub sector: u64,
+    pub sector: Sector,
     pub device: u32,
 }
 
@@ -76,9 +76,9 @@ pub(super) mod seen {
 pub(super) struct Entry {
     pub key: Key,
     /// Waiting: the size. In flight: the size not yet completed. Held: the size completed last.
-    pub bytes: u64,
+    pub bytes: ByteCount,
     /// The time of the last event of this entry.
-    pub latest: u64,
+    pub latest: Timestamp,
     /// Changes with creation and issue; decides among equal candidates.
     pub serial: u64,
     pub op: Op,
@@ -86,16 +86,16 @@ pub(super) struct Entry {
     pub seen: u16,
     bucket_next: u32,
     /// The earliest instant that can still order a row of this entry: issued, else queued, else inserted.
-    pub order: u64,
+    pub order: Timestamp,
     older: u32,
     newer: u32,
     /// The size when issued; before that, the size at its first event or at its insertion.
-    pub issued_bytes: u64,
-    pub first_sector: u64,
-    pub queued: u64,
-    pub inserted: u64,
-    pub issued: u64,
-    pub reissued: u64,
+    pub issued_bytes: ByteCount,
+    pub first_sector: Sector,
+    pub queued: Timestamp,
+    pub inserted: Timestamp,
+    pub issued: Timestamp,
+    pub reissued: Timestamp,
     pub bio_id: u64,
     /// 0 until an id is assigned.
     pub request_id: u64,
@@ -115,7 +115,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// An entry with a known place, op, size and time; nothing else is known.
-    pub fn new(key: Key, device: DeviceId, op: Op, bytes: u64, time: u64) -> Entry {
+    pub fn new(key: Key, device: DeviceId, op: Op, bytes: ByteCount, time: Timestamp) -> Entry {
         Entry {
             key,
             order: time,
@@ -155,7 +155,7 @@ impl Entry {
     }
 
     /// The time of its last issue; else of its queueing or first event.
-    pub fn began(&self) -> u64 {
+    pub fn began(&self) -> Timestamp {
         match (self.reissued, self.issued) {
             (NEVER, NEVER) => self.order,
             (NEVER, issued) => issued,
@@ -217,9 +217,10 @@ impl Open {
     /// The bucket of a key. Sectors are multiples of powers of two, so the upper half of the product is folded in.
     #[inline]
     fn bucket(&self, key: Key) -> usize {
-        const SECTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        const DEVICE: u64 = 0xbf58_476d_1ce4_e5b9;
-        let mixed = u128::from(key.sector ^ u64::from(key.device).wrapping_mul(DEVICE)) * u128::from(SECTOR);
+        const MIX_SECTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        const MIX_DEVICE: u64 = 0xbf58_476d_1ce4_e5b9;
+        let place = key.sector.0 ^ u64::from(key.device).wrapping_mul(MIX_DEVICE);
+        let mixed = u128::from(place) * u128::from(MIX_SECTOR);
         ((mixed >> 64) as u64 ^ mixed as u64) as usize & (self.buckets.len() - 1)
     }
 
@@ -321,6 +322,7 @@ impl Open {
     /// Removes an entry that is in no chain.
     #[inline]
     pub fn release(&mut self, index: u32) {
+        assert!(self.at(index).serial != 0, "an entry is closed once");
         self.age_unlink(index);
         self.at_mut(index).serial = 0;
         self.free.push(index);
@@ -328,7 +330,7 @@ impl Open {
     }
 
     /// Moves an entry to another sector. Returns whether its key there now has more than [`CHAIN_MAX`] entries.
-    pub fn rekey(&mut self, index: u32, sector: u64) -> bool {
+    pub fn rekey(&mut self, index: u32, sector: Sector) -> bool {
         self.chain_unlink(index);
         self.at_mut(index).key.sector = sector;
         self.chain_link(index)
@@ -336,7 +338,7 @@ impl Open {
 
     /// Moves an entry to a later order.
     #[inline]
-    pub fn reorder(&mut self, index: u32, order: u64) {
+    pub fn reorder(&mut self, index: u32, order: Timestamp) {
         self.at_mut(index).order = order;
         let newer = self.at(index).newer;
         if newer == NIL || self.at(newer).order > order {
@@ -405,6 +407,7 @@ impl Open {
         let (mut older, mut newer) = (self.newest, NIL);
         if older != NIL && self.at(older).order > order {
             (older, newer) = self.place_by_age(order);
+            assert!(newer == NIL || self.at(newer).order > order, "the age list is sorted");
         }
         self.join(older, index);
         self.join(index, newer);
@@ -412,7 +415,7 @@ impl Open {
 
     /// The neighbours of a new entry; the search starts at both ends.
     #[cold]
-    fn place_by_age(&self, order: u64) -> (u32, u32) {
+    fn place_by_age(&self, order: Timestamp) -> (u32, u32) {
         let (mut from_newest, mut from_oldest) = (self.newest, self.oldest);
         loop {
             if from_newest == NIL || self.at(from_newest).order <= order {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fonio_core::RowSink;
+use fonio_core::{Nanos, RowSink, Timestamp};
 
 use super::open::{Entry, State, seen};
 use super::tally::Counter;
@@ -14,23 +14,24 @@ const STALE_RATIO: u64 = 4;
 
 /// Returns whether the older of two equal candidates is probably stale, given the time from each to the event
 /// and the typical time. See the rules in [`super`].
-pub(super) fn is_stale(older: u64, newer: u64, typical: u64) -> bool {
-    older / STALE_RATIO > newer && u128::from(older) * u128::from(newer) > u128::from(typical).pow(2)
+pub(super) fn is_stale(older: Nanos, newer: Nanos, typical: Nanos) -> bool {
+    older.0 / STALE_RATIO > newer.0
+        && u128::from(older.0) * u128::from(newer.0) > u128::from(typical.0).pow(2)
 }
 
 /// Moves a running median towards `value`, by a sixteenth up or down. The first value sets it.
-pub(super) fn move_median(median: &mut u64, value: u64) {
+pub(super) fn move_median(median: &mut Nanos, value: Nanos) {
     *median = match *median {
-        0 => value,
-        now if value > now => now + (now / 16).max(1),
-        now if value < now => now - (now / 16).max(1),
+        Nanos(0) => value,
+        now if value > now => now + Nanos((now.0 / 16).max(1)),
+        now if value < now => now - Nanos((now.0 / 16).max(1)),
         now => now,
     };
 }
 
 impl Assembler {
     /// The one of `self.candidates` (at least one) that began first and is not stale. Those before it are marked.
-    pub(super) fn pick(&mut self, now: u64, typical: u64) -> u32 {
+    pub(super) fn pick(&mut self, now: Timestamp, typical: Nanos) -> u32 {
         let open = &mut self.open;
         self.candidates.sort_unstable_by_key(|&index| (open.at(index).began(), open.at(index).serial));
         let mut chosen = self.candidates[0];

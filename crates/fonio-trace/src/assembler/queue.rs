@@ -2,7 +2,9 @@
 
 use std::io;
 
-use fonio_core::{DeviceId, EventKind, Flags, LinkEnd, LinkKind, Op, RowSink};
+use fonio_core::{
+    ByteCount, DeviceId, EventKind, Flags, LinkEnd, LinkKind, Op, RowSink, SECTOR_BYTES, Sector,
+};
 
 use super::give::Cut;
 use super::open::{Entry, FLUSH_SECTOR, Key, NIL, State, seen};
@@ -27,9 +29,9 @@ const DISCARDS_MAX: usize = 256;
 pub(super) struct PartlyPassed {
     index: u32,
     serial: u64,
-    next_sector: u64,
+    next_sector: Sector,
     op: Op,
-    bytes_left: u64,
+    bytes_left: ByteCount,
 }
 
 /// The properties that a remapped bio passes to the bio below.
@@ -49,11 +51,6 @@ impl Upper {
             flags_known: entry.flags_known,
         }
     }
-}
-
-/// The first sector after the `bytes` that begin at `sector`.
-pub(super) fn sector_after(sector: u64, bytes: u64) -> u64 {
-    fonio_core::Sector(sector).after(fonio_core::ByteCount(bytes)).0
 }
 
 /// Adds the properties that any event of an entry gives.
@@ -174,14 +171,14 @@ impl Assembler {
     /// Handles M, F, or the merge of a request: it matters only if the request is never issued.
     pub(super) fn merge(&mut self, step: &Step<'_>) {
         let merged = self.newest(step, |entry| {
-            let part = entry.bytes > 0 && entry.bytes <= step.bytes;
+            let part = entry.bytes > ByteCount(0) && entry.bytes <= step.bytes;
             entry.state == State::Waiting && part && !entry.has(seen::MERGED)
         });
         let Some(index) = merged else { return };
         let entry = self.open.at_mut(index);
         entry.seen |= seen::MERGED;
         if step.event.kind == EventKind::FrontMerge {
-            let key = Key { sector: sector_after(step.key.sector, entry.bytes), ..step.key };
+            let key = Key { sector: step.key.sector.after(entry.bytes), ..step.key };
             let merged = (index, entry.serial);
             if self.fronts.len() == FRONTS_MAX {
                 let open = &self.open;
@@ -200,16 +197,16 @@ impl Assembler {
         let Entry { key, op, latest: _, bytes: own, issued_bytes: inserted, .. } = *self.open.at(head);
         let mut first_bio = self.open.at(head).bio_id;
         let mut bytes = own;
-        let mut sector = sector_after(key.sector, own);
+        let mut sector = key.sector.after(own);
         while key.sector != FLUSH_SECTOR && sector != FLUSH_SECTOR {
             let next = self.open.chain(Key { sector, ..key }).filter(|&(index, entry)| {
                 let free = entry.state == State::Waiting && entry.request_id == 0 && index != head;
-                let grown = entry.has(seen::MERGED) || entry.bytes <= inserted.saturating_sub(bytes);
-                free && grown && entry.op == op && entry.bytes > 0
+                let grown = entry.has(seen::MERGED) || entry.bytes <= inserted - bytes;
+                free && grown && entry.op == op && entry.bytes > ByteCount(0)
             });
             let Some((index, part)) = next.max_by_key(|(_, entry)| entry.serial) else { break };
-            bytes = bytes.saturating_add(part.bytes);
-            sector = sector_after(sector, part.bytes);
+            bytes += part.bytes;
+            sector = sector.after(part.bytes);
             self.take_in(head, index, &mut first_bio, sink)?;
         }
         bytes = bytes.max(inserted);
@@ -219,7 +216,7 @@ impl Assembler {
             if front.state != State::Waiting || front.op != op || front.request_id != 0 || index == head {
                 break;
             }
-            bytes = bytes.saturating_add(front.bytes);
+            bytes += front.bytes;
             first = front.key.sector;
             self.take_in(head, index, &mut first_bio, sink)?;
         }
@@ -273,13 +270,13 @@ impl Assembler {
     pub(super) fn split(
         &mut self,
         step: &Step<'_>,
-        new_sector: u64,
+        new_sector: Sector,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
-        let front = new_sector.saturating_sub(step.key.sector).saturating_mul(fonio_core::SECTOR_BYTES);
+        let front = ByteCount::from_sectors(new_sector.0.saturating_sub(step.key.sector.0));
         let parent = self.newest(step, |entry| entry.state == State::Waiting && is_larger_bio(entry, front));
         match parent {
-            Some(index) if front > 0 => {
+            Some(index) if front > ByteCount(0) => {
                 absorb(self.open.at_mut(index), step);
                 self.split_entry(index, front, sink)
             }
@@ -288,12 +285,17 @@ impl Assembler {
     }
 
     /// Shortens a waiting bio to its first `front` bytes and makes another bio of the rest.
-    pub(super) fn split_entry(&mut self, index: u32, front: u64, sink: &mut dyn RowSink) -> io::Result<()> {
+    pub(super) fn split_entry(
+        &mut self,
+        index: u32,
+        front: ByteCount,
+        sink: &mut dyn RowSink,
+    ) -> io::Result<()> {
         let parent = *self.open.at(index);
         self.open.at_mut(index).bytes = front;
         self.open.at_mut(index).issued_bytes = front;
         let mut rest = parent;
-        rest.key.sector = sector_after(parent.key.sector, front);
+        rest.key.sector = parent.key.sector.after(front);
         rest.first_sector = rest.key.sector;
         rest.bytes = parent.bytes - front;
         rest.issued_bytes = rest.bytes;
@@ -312,7 +314,7 @@ impl Assembler {
         &mut self,
         step: &Step<'_>,
         from_device: DeviceId,
-        from_sector: u64,
+        from_sector: Sector,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let upper = self.device(from_device);
@@ -380,7 +382,7 @@ impl Assembler {
             device.partly_passed.push(PartlyPassed {
                 index,
                 serial: parent.serial,
-                next_sector: sector_after(from.key.sector, from.bytes),
+                next_sector: from.key.sector.after(from.bytes),
                 op: from.op,
                 bytes_left: parent.bytes - from.bytes,
             });
@@ -409,9 +411,9 @@ impl Assembler {
         })?;
         let part = &mut waiting[place];
         let index = part.index;
-        part.next_sector = sector_after(from.key.sector, from.bytes);
+        part.next_sector = from.key.sector.after(from.bytes);
         part.bytes_left -= from.bytes;
-        if part.bytes_left == 0 {
+        if part.bytes_left == ByteCount(0) {
             waiting.remove(place);
         }
         Some(index)
@@ -436,7 +438,7 @@ impl Assembler {
         &mut self,
         step: &Step<'_>,
         from_device: DeviceId,
-        from_sector: u64,
+        from_sector: Sector,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let upper = self.device(from_device);
@@ -474,11 +476,11 @@ impl Assembler {
 }
 
 /// Returns whether an entry is a bio of more than `bytes` and can be split there.
-pub(super) fn is_larger_bio(entry: &Entry, bytes: u64) -> bool {
+pub(super) fn is_larger_bio(entry: &Entry, bytes: ByteCount) -> bool {
     // A part that does not end at a sector boundary cannot be followed.
     entry.has(seen::BIO)
         && !entry.has(seen::REQUEST)
         && entry.bytes > bytes
-        && bytes > 0
-        && bytes.is_multiple_of(fonio_core::SECTOR_BYTES)
+        && bytes > ByteCount(0)
+        && bytes.0.is_multiple_of(SECTOR_BYTES)
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use fonio_core::{Op, RowSink};
+use fonio_core::{ByteCount, Nanos, Op, RowSink, Timestamp};
 
 use super::open::{FLUSH_SECTOR, NEVER, State, seen};
 use super::tally::Counter;
@@ -17,7 +17,7 @@ use super::{Assembler, Step};
 /// The maximum time from an issue to an equal one of the same request, and the time to wait for another
 /// completion after the first. Drivers are tried again within milliseconds, or when something in flight
 /// completes; an issue that is open for longer has probably lost its completion.
-pub(super) const REPEAT_WITHIN: u64 = 1_000_000_000;
+pub(super) const REPEAT_WITHIN: Nanos = Nanos(1_000_000_000);
 /// The maximum number of repeats kept for a request.
 pub(super) const REPEATS_MAX: usize = 256;
 
@@ -26,14 +26,14 @@ pub(super) const REPEATS_MAX: usize = 256;
 pub(super) struct Repeats {
     issues: VecDeque<Repeat>,
     /// The time of the last issue before them, after a requeue that was shown.
-    reissued_before: u64,
+    reissued_before: Timestamp,
 }
 
 /// One repeated issue.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
-    time: u64,
-    inserted: u64,
+    time: Timestamp,
+    inserted: Timestamp,
     tid: Option<u32>,
     cpu: Option<u32>,
 }
@@ -42,7 +42,7 @@ impl Assembler {
     /// Returns whether an issue without a waiting entry can belong to the equal request in flight at `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
         // Passthrough commands show neither sector nor size when they are issued.
-        let has_place = step.bytes > 0 || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
+        let has_place = step.bytes > ByteCount(0) || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
         has_place && step.time - self.open.at(index).began() <= REPEAT_WITHIN
     }
 
@@ -51,7 +51,7 @@ impl Assembler {
     pub(super) fn repeat(
         &mut self,
         index: u32,
-        inserted: u64,
+        inserted: Timestamp,
         step: &Step<'_>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
@@ -103,7 +103,7 @@ impl Assembler {
     pub(super) fn give_first(
         &mut self,
         index: u32,
-        completed: Option<u64>,
+        completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
         let repeats = self.repeats.get_mut(&index).expect("a request that was repeated has repeats");
@@ -160,7 +160,7 @@ impl Assembler {
     /// Emits the requests that were held for long enough.
     pub(super) fn give_held_long(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(&(completed, index, serial)) = self.held.front()
-            && self.latest.saturating_sub(completed) > REPEAT_WITHIN
+            && self.latest - completed > REPEAT_WITHIN
         {
             self.held.pop_front();
             if self.open.get(index, serial).is_some_and(|entry| entry.state == State::Held) {

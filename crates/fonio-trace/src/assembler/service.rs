@@ -2,11 +2,11 @@
 
 use std::io;
 
-use fonio_core::{Flags, LinkEnd, LinkKind, Op, RowSink};
+use fonio_core::{ByteCount, Flags, LinkEnd, LinkKind, Op, RowSink};
 
 use super::open::{Entry, FLUSH_SECTOR, Key, NEVER, State, seen};
 use super::pick::move_median;
-use super::queue::{absorb, is_larger_bio, sector_after};
+use super::queue::{absorb, is_larger_bio};
 use super::repeat::REPEAT_WITHIN;
 use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
@@ -134,6 +134,7 @@ impl Assembler {
         self.request_id_of(index);
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
+        assert!(entry.state == State::Waiting, "only a waiting request is issued");
         let wanted = entry.flags;
         absorb(entry, step);
         let shown = step.event.flags_known.contains(Flags::FUA);
@@ -156,6 +157,7 @@ impl Assembler {
     fn reissue(&mut self, index: u32, step: &Step<'_>) -> io::Result<()> {
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
+        assert!(entry.state == State::Returned, "only a returned request is issued again");
         absorb(entry, step);
         entry.state = State::Flying;
         entry.serial = serial;
@@ -216,24 +218,24 @@ impl Assembler {
     fn gather_rest(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
-        let mut sector = sector_after(step.key.sector, self.open.at(head).bytes);
+        let mut sector = step.key.sector.after(self.open.at(head).bytes);
         // The bio that began the request has no link: it is the bio that was queued first.
         let mut first_bio = self.open.at(head).bio_id;
         // An end past the last sector would equal the key of flushes.
-        while left > 0 && sector != FLUSH_SECTOR {
+        while left > ByteCount(0) && sector != FLUSH_SECTOR {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {
-                let fits = entry.bytes > 0 && entry.bytes <= left;
+                let fits = entry.bytes > ByteCount(0) && entry.bytes <= left;
                 // An entry with an id is a request to which other rows refer: it is issued by itself.
                 entry.state == State::Waiting && fits && entry.request_id == 0
             });
             let Some(index) = found else { break };
             let bytes = self.open.at(index).bytes;
             left -= bytes;
-            sector = sector_after(sector, bytes);
+            sector = sector.after(bytes);
             self.take_in(head, index, &mut first_bio, sink)?;
         }
-        if left > 0 && step.op == Op::Discard && self.find_ranges(head, left, step) {
+        if left > ByteCount(0) && step.op == Op::Discard && self.find_ranges(head, left, step) {
             self.tally.note(Counter::DiscardMergesInferred, step.event, sink)?;
             let ranges = std::mem::take(&mut self.candidates);
             for &index in &ranges {
@@ -242,7 +244,7 @@ impl Assembler {
             self.candidates = ranges;
             return Ok(());
         }
-        if left > 0 && self.devices[step.key.device as usize].shows_queue {
+        if left > ByteCount(0) && self.devices[step.key.device as usize].shows_queue {
             self.tally.add(Counter::MergesMissing, 1);
         }
         Ok(())
@@ -250,7 +252,7 @@ impl Assembler {
 
     /// Puts the discard bios that may be the other ranges of a discard into `self.candidates`; returns whether they
     /// fill it.
-    fn find_ranges(&mut self, head: u32, mut left: u64, step: &Step<'_>) -> bool {
+    fn find_ranges(&mut self, head: u32, mut left: ByteCount, step: &Step<'_>) -> bool {
         self.candidates.clear();
         let began = self.open.at(head).queued;
         let device = &mut self.devices[step.key.device as usize];
@@ -260,12 +262,12 @@ impl Assembler {
             let is_range =
                 entry.state == State::Waiting && !entry.has(seen::REQUEST) && entry.request_id == 0;
             let in_time = began != NEVER && entry.queued >= began && entry.latest <= step.time;
-            if is_range && in_time && entry.bytes > 0 && entry.bytes <= left {
+            if is_range && in_time && entry.bytes > ByteCount(0) && entry.bytes <= left {
                 self.candidates.push(index);
                 left -= entry.bytes;
             }
         }
-        left == 0
+        left == ByteCount(0)
     }
 
     /// Makes a waiting entry part of the request at `head`.
@@ -350,7 +352,9 @@ impl Assembler {
             match entry.state {
                 State::Flying if entry.bytes == step.bytes => found.exact.add(index),
                 State::Held if is_held_for(entry, step) => found.held.add(index),
-                State::Flying if step.bytes > 0 && entry.bytes > step.bytes => found.part.add(index),
+                State::Flying if step.bytes > ByteCount(0) && entry.bytes > step.bytes => {
+                    found.part.add(index)
+                }
                 State::Flying => found.any.add(index),
                 State::Returned if entry.bytes == step.bytes => found.returned.add(index),
                 State::Passed if entry.bytes == step.bytes => found.passed.add(index),
@@ -442,10 +446,11 @@ impl Assembler {
     #[cold]
     fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
+        assert!(step.bytes < entry.bytes, "a part is smaller than what is left of its request");
         join_error(&mut entry.error, step.event.error);
         entry.bytes -= step.bytes;
         entry.latest = step.time;
-        let sector = sector_after(entry.key.sector, step.bytes);
+        let sector = entry.key.sector.after(step.bytes);
         if self.open.rekey(index, sector) {
             self.crowded.push(self.open.at(index).key);
         }

@@ -322,12 +322,13 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect_file;
 
     use super::*;
+    use crate::case_file::check_lines;
 
-    fn check(line: &str, expected: Expect) {
-        let shown = match parse(line.as_bytes()) {
+    fn show(line: &str) -> String {
+        match parse(line.as_bytes()) {
             None => "no event".to_owned(),
             Some(Parsed::NotShown) => "not shown".to_owned(),
             Some(Parsed::Message { time, tid, text }) => {
@@ -347,133 +348,12 @@ mod tests {
                 e.error,
                 comm.map(String::from_utf8_lossy),
             ),
-        };
-        expected.assert_eq(&shown);
+        }
     }
 
     #[test]
     fn lines_of_every_action() {
-        check(
-            "  8,0    1        1     0.000000000  1234  Q  WS 1234 + 8 [comm]",
-            expect![[r#"0 8:0 #1 BioQueue write 1 1234+4096 cpu 1 tid 1234 error None Some("comm")"#]],
-        );
-        check(
-            "253,12  15 12345678 12345.000000001 123456  D RSM 1 + 8 [a b] c [d]]",
-            expect![[
-                r#"12345000000001 253:12 #12345678 Issue read 3 1+4096 cpu 15 tid 123456 error None Some("a b] c [d]")"#
-            ]],
-        );
-        check(
-            "8,0 0 1 0.000000000 1 I W 8 + 8 (     123) [x]",
-            expect![[r#"0 8:0 #1 Insert write 0 8+4096 cpu 0 tid 1 error None Some("x")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 1 D  FN [kworker/0:1H]",
-            expect![[r#"0 8:0 #1 Issue flush 8 0+0 cpu 0 tid 1 error None Some("kworker/0:1H")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 1 Q FWS [jbd2/sda1-8]",
-            expect![[r#"0 8:0 #1 BioQueue write 9 0+0 cpu 0 tid 1 error None Some("jbd2/sda1-8")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 1 Q FWS (     123) [x]",
-            expect![[r#"0 8:0 #1 BioQueue write 9 0+0 cpu 0 tid 1 error None Some("x")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 C FF 0 [0]",
-            expect![[r#"0 8:0 #1 Complete flush 8 0+0 cpu 0 tid 0 error Some(0) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 C  WS 5 + 16 [65531]",
-            expect![[r#"0 8:0 #1 Complete write 1 5+8192 cpu 0 tid 0 error Some(-5) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 C  WS 5 + 16 (  123456) [-5]",
-            expect![[r#"0 8:0 #1 Complete write 1 5+8192 cpu 0 tid 0 error Some(-5) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 C  FN 18446744073709551615 (  12) [0]",
-            expect![[r#"0 8:0 #1 Complete flush 8 18446744073709551615+0 cpu 0 tid 0 error Some(0) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 R   W 5 + 16 [0]",
-            expect![[r#"0 8:0 #1 Requeue write 0 5+8192 cpu 0 tid 0 error Some(0) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 D   R 96 (12 00 00 00 60 00 ..) [smart [d]]",
-            expect![[r#"0 8:0 #1 Issue other 0 0+96 cpu 0 tid 7 error None Some("smart [d]")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 I   N 0 [smartd]",
-            expect![[r#"0 8:0 #1 Insert other 0 0+0 cpu 0 tid 7 error None Some("smartd")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 C   R (12 00 00 00 60 00 ..) [0]",
-            expect![[r#"0 8:0 #1 Complete other 0 0+0 cpu 0 tid 0 error Some(0) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 0 C   R [0]",
-            expect![[r#"0 8:0 #1 Complete other 0 0+0 cpu 0 tid 0 error Some(0) None"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 A  WS 5 + 8 <- (8,1) 123",
-            expect![[
-                r#"0 8:0 #1 Remap { from_device: DeviceId(8388609), from_sector: Sector(123) } write 1 5+4096 cpu 0 tid 7 error None None"#
-            ]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 X   W 123 / 131 [x]",
-            expect![[
-                r#"0 8:0 #1 Split { new_sector: Sector(131) } write 0 123+4096 cpu 0 tid 7 error None Some("x")"#
-            ]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 X   W 8589934590 / 6 [x]",
-            expect![[
-                r#"0 8:0 #1 Split { new_sector: Sector(8589934598) } write 0 8589934590+4096 cpu 0 tid 7 error None Some("x")"#
-            ]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 P   N [x]",
-            expect![[r#"0 8:0 #1 Plug other 0 0+0 cpu 0 tid 7 error None Some("x")"#]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 U   N [kworker/u] 3] 3",
-            expect![[
-                r#"0 8:0 #1 Unplug { count: 3 } other 0 0+0 cpu 0 tid 7 error None Some("kworker/u] 3")"#
-            ]],
-        );
-        check(
-            "8,0 0 1 0.000000000 7 UT  N [(null)] 1",
-            expect!["0 8:0 #1 Unplug { count: 1 } other 0 0+0 cpu 0 tid 7 error None None"],
-        );
-        check(
-            "8,0 0 -5 0.000000000 7 G   R 1 + 1 [x]",
-            expect![[r#"0 8:0 #4294967291 GetRequest read 0 1+512 cpu 0 tid 7 error None Some("x")"#]],
-        );
-        check("8,0 0 0 0.000000005 0 m   N cfq7 arm [x]", expect![[r#"5 message None "cfq7 arm [x]""#]]);
-        check("8,0 0 0 0.000000005 9 m  dd: hello", expect![[r#"5 message Some(9) "dd: hello""#]]);
-        check("8,0 0 1 0.000000000 7 ZP  WS [x]", expect!["not shown"]);
-    }
-
-    #[test]
-    fn what_is_no_line_of_an_event() {
-        for line in [
-            "",
-            "CPU0 (8,0):",
-            " Reads Queued:         963,     3852KiB\t Writes Queued:           0,        0KiB",
-            "8,0",
-            "8,0 0 1 0.000000000 7 Q W",
-            "8,0 0 1 0.000000000 7 Q W 1 + 8 [cut",
-            "8,0 0 1 0.00000000 7 Q W 1 + 8 [x]",
-            "8,0 0 1 0.000000000 7 Q W 99999999999999999999 + 8 [x]",
-            "8,0 0 1 0.000000000 7 C W 1 + 8 [",
-            "8,0 0 1 0.000000000 7 y W 1 + 8 [x]",
-            "8,0 0 1 0.000000000 7 A W 1 + 8 <- (8,1)",
-            "8,0 0 1 0.000000000 7 U N [x]",
-            "4096,0 0 1 0.000000000 7 P N [x]",
-        ] {
-            check(line, expect!["no event"]);
-        }
+        check_lines(&expect_file!["lines.txt"], show);
+        assert!(parse(b"").is_none());
     }
 }

@@ -16,7 +16,7 @@ use self::line::Parsed;
 use crate::blktrace::sequence::{Sequences, Verdict};
 use crate::blktrace::shows::Categories;
 use crate::blktrace::window::Window;
-use crate::complaints::{Complaints, Place};
+use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::{Line, Lines};
 
@@ -152,7 +152,7 @@ impl State {
             Verdict::Fine => {}
             Verdict::Lost(lost) => self.lost.push(lost),
             Verdict::Filtered => {
-                let place = Place { file, ..Place::default() };
+                let place = InputPlace { file, ..InputPlace::default() };
                 self.complaints.add(Severity::Note, "filtered-trace", place, || {
                     format!(
                         "The numbers of processor {cpu}'s lines have gaps everywhere, as in a trace that was filtered; they are not taken for lost events any more."
@@ -163,7 +163,7 @@ impl State {
     }
 
     fn no_event(&mut self, file: &str, line: Line<'_>) {
-        let place = Place { file, record: Some(line.number), offset: Some(line.offset) };
+        let place = InputPlace { file, record: Some(line.number), offset: Some(line.offset) };
         if line.cut || line::begins_with_device(line.bytes) {
             self.complaints.add(Severity::Warning, "damaged-line", place, || {
                 "The line begins like an event and does not go on like one; it was skipped.".to_owned()
@@ -181,7 +181,7 @@ impl State {
     fn finish(&mut self, file: &str) {
         let State { sequences, lost, complaints, .. } = self;
         sequences.finish(|gap| lost.push(gap));
-        let place = Place { file, ..Place::default() };
+        let place = InputPlace { file, ..InputPlace::default() };
         if self.events == 0 {
             let lines = self.lines;
             complaints.add(Severity::Error, "no-records", place, || {

@@ -1,4 +1,4 @@
-use fonio_core::{BlockEvent, Diagnostic, EventKind, Op, Sector};
+use fonio_core::{EventKind, Op, Sector};
 use proptest::prelude::*;
 
 use super::*;
@@ -14,51 +14,30 @@ const ACTIONS: [&[u8]; 2] = [
     include_bytes!("../../tests/data/blkparse-actions.txt"),
 ];
 
-#[derive(Debug, Default)]
-struct Read {
-    events: Vec<BlockEvent>,
-    threads: Vec<Thread>,
-    marks: Vec<Mark>,
-    lost: Vec<LostEvents>,
-    diagnostics: Vec<Diagnostic>,
-    shows: Vec<String>,
-}
-
 fn input(bytes: &[u8]) -> Input {
-    Input { name: "x".to_owned(), bytes: Box::new(io::Cursor::new(bytes.to_vec())) }
+    Input::of("x", bytes)
 }
 
-fn drain(mut reader: impl TraceReader) -> Read {
-    let mut batch = Batch::default();
-    let mut all = Read::default();
-    let mut more = true;
-    while more {
-        more = reader.next_batch(&mut batch).expect("memory does not fail");
-        all.events.append(&mut batch.events);
-        all.threads.append(&mut batch.threads);
-        all.marks.append(&mut batch.marks);
-        all.lost.append(&mut batch.lost);
-        all.diagnostics.append(&mut batch.diagnostics);
-    }
-    all.shows = reader.source().shows;
-    all
+/// All output of a reader, and the kinds of events that it shows.
+fn drain(mut reader: impl TraceReader) -> (Batch, Vec<String>) {
+    (reader.read_all().expect("memory does not fail"), reader.source().shows)
 }
 
-fn read(text: &[u8]) -> Read {
-    drain(BlkparseReader::new(input(text)))
+fn read(text: &[u8]) -> Batch {
+    drain(BlkparseReader::new(input(text))).0
 }
 
-fn codes(all: &Read) -> Vec<(&str, Option<u64>, u64)> {
+fn codes(all: &Batch) -> Vec<(&str, Option<u64>, u64)> {
     all.diagnostics.iter().map(|d| (d.code.as_str(), d.record, d.count)).collect()
 }
 
 #[test]
 fn the_same_events_as_from_the_binary() {
-    let text = read(TEXT);
-    let binary = drain(BlktraceReader::new(vec![input(BINARY)]));
+    let (text, shows) = drain(BlkparseReader::new(input(TEXT)));
+    let (binary, shows_binary) = drain(BlktraceReader::new(vec![input(BINARY)]));
     assert_eq!(text.diagnostics, []);
     assert_eq!(text.lost, []);
-    assert_eq!(text.shows, binary.shows);
+    assert_eq!(shows, shows_binary);
     assert_eq!(text.events.len(), 6741);
     let origin = binary.events[0].time.0;
     for (t, b) in text.events.iter().zip(&binary.events) {
@@ -70,10 +49,10 @@ fn the_same_events_as_from_the_binary() {
 
 #[test]
 fn every_action_says_the_same_as_its_record() {
-    let binary = drain(BlktraceReader::new(vec![input(ACTIONS[0])]));
-    let text = read(ACTIONS[1]);
+    let (binary, shows_binary) = drain(BlktraceReader::new(vec![input(ACTIONS[0])]));
+    let (text, shows) = drain(BlkparseReader::new(input(ACTIONS[1])));
     assert_eq!((binary.diagnostics.len(), text.diagnostics.len()), (0, 0));
-    assert_eq!(text.shows, binary.shows);
+    assert_eq!(shows, shows_binary);
     assert_eq!(text.events.len(), 35);
     let origin = binary.events[0].time.0;
     for (t, b) in text.events.iter().zip(&binary.events) {
@@ -86,7 +65,7 @@ fn every_action_says_the_same_as_its_record() {
         assert_eq!(*t, b);
     }
     assert_eq!(text.events.len(), binary.events.len());
-    let named = |read: &Read| {
+    let named = |read: &Batch| {
         let mut names: Vec<_> = read.threads.iter().map(|t| (t.tid, t.comm.clone())).collect();
         names.sort();
         names

@@ -19,9 +19,9 @@ use fonio_core::{Batch, Severity, TraceReader};
 
 use self::record::{Layout, TC_COMPLETE, TC_ISSUE, TC_QUEUE, TC_REQUEUE};
 use self::shows::Categories;
-use self::stream::{Beside, Stream};
+use self::stream::{OtherOutput, Stream};
 use self::window::Window;
-use crate::complaints::Place;
+use crate::complaints::InputPlace;
 use crate::input::Input;
 
 /// Returns whether `head` begins a blktrace binary of a version that [`BlktraceReader`] reads: it begins with
@@ -39,7 +39,7 @@ pub struct BlktraceReader {
     started: bool,
     finished: bool,
     window: Window,
-    beside: Beside,
+    others: OtherOutput,
 }
 
 impl BlktraceReader {
@@ -52,7 +52,7 @@ impl BlktraceReader {
             started: false,
             finished: false,
             window: Window::default(),
-            beside: Beside::default(),
+            others: OtherOutput::default(),
         }
     }
 
@@ -76,18 +76,21 @@ impl BlktraceReader {
         }
         let records: u64 = self.streams.iter().map(Stream::records).sum();
         for stream in &mut self.streams {
-            stream.finish(&mut self.beside);
+            stream.finish(&mut self.others);
         }
-        let complaints = &mut self.beside.complaints;
+        let complaints = &mut self.others.complaints;
         if records == 0 && complaints.count("no-records") == 0 {
             let file = self.streams.first().map_or("", |stream| stream.name.as_str());
-            complaints.add(Severity::Error, "empty-input", Place { file, ..Place::default() }, || {
-                "The trace is empty.".to_owned()
-            });
+            complaints.add(
+                Severity::Error,
+                "empty-input",
+                InputPlace { file, ..InputPlace::default() },
+                || "The trace is empty.".to_owned(),
+            );
         }
         let late = self.window.late;
         if late > 0 {
-            complaints.add(Severity::Warning, "out-of-order", Place::default(), || {
+            complaints.add(Severity::Warning, "out-of-order", InputPlace::default(), || {
                 format!("{late} events came too late to be put in the order of their times.")
             });
         }
@@ -101,7 +104,7 @@ impl TraceReader for BlktraceReader {
         self.window.begin(batch);
         if !self.started {
             for (stream, key) in self.streams.iter_mut().zip(&mut self.keys) {
-                *key = stream.advance(&mut self.beside)?;
+                *key = stream.advance(&mut self.others)?;
             }
             self.started = true;
         }
@@ -112,14 +115,14 @@ impl TraceReader for BlktraceReader {
                 break;
             };
             let stream = &mut self.streams[first];
-            let beside = &mut self.beside;
+            let others = &mut self.others;
             let key = match self.keys[first] {
                 // The stream waited for room.
-                0 => stream.advance(beside)?,
+                0 => stream.advance(others)?,
                 key => key,
             };
-            self.keys[first] = stream.take(until, key, &mut self.window, beside)?;
-            if beside.is_full() {
+            self.keys[first] = stream.take(until, key, &mut self.window, others)?;
+            if others.is_full() {
                 break;
             }
         }
@@ -129,10 +132,10 @@ impl TraceReader for BlktraceReader {
         if ended {
             self.finish();
         }
-        batch.threads.append(&mut self.beside.threads);
-        batch.marks.append(&mut self.beside.marks);
-        batch.lost.append(&mut self.beside.lost);
-        batch.diagnostics.append(&mut self.beside.complaints.ready);
+        batch.threads.append(&mut self.others.threads);
+        batch.marks.append(&mut self.others.marks);
+        batch.lost.append(&mut self.others.lost);
+        batch.diagnostics.append(&mut self.others.complaints.ready);
         Ok(!ended)
     }
 

@@ -15,7 +15,7 @@ use super::record::{
 };
 use super::sequence::{Sequences, Verdict};
 use super::window::Window;
-use crate::complaints::{Complaints, Place};
+use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 
 /// The buffer of each input; a trace has one input per processor. Larger buffers leave less of the second-level cache
@@ -28,7 +28,7 @@ const ROWS_MAX: usize = 4096;
 
 /// The output of streams other than events.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct OtherOutput {
     pub threads: Vec<Thread>,
     pub marks: Vec<Mark>,
     pub lost: Vec<fonio_core::LostEvents>,
@@ -36,7 +36,7 @@ pub(super) struct Beside {
     names: SeenThreads,
 }
 
-impl Beside {
+impl OtherOutput {
     pub fn is_full(&self) -> bool {
         self.threads.len() + self.marks.len() + self.lost.len() >= ROWS_MAX
     }
@@ -125,18 +125,18 @@ impl Stream {
 
     /// Finds the next event and returns its time or its successor's, whichever is earlier: one damaged time far ahead
     /// must not hold back the complete input. Returns `u64::MAX` at the end of the input.
-    pub fn advance(&mut self, beside: &mut Beside) -> io::Result<u64> {
+    pub fn advance(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         match (self.layout.wide, self.layout.big_endian) {
-            (false, false) => self.advance_as::<false, false>(beside),
-            (false, true) => self.advance_as::<false, true>(beside),
-            (true, false) => self.advance_as::<true, false>(beside),
-            (true, true) => self.advance_as::<true, true>(beside),
+            (false, false) => self.advance_as::<false, false>(others),
+            (false, true) => self.advance_as::<false, true>(others),
+            (true, false) => self.advance_as::<true, false>(others),
+            (true, true) => self.advance_as::<true, true>(others),
         }
     }
 
     /// [`advance`](Stream::advance) if the record before had this layout.
     #[inline(always)]
-    fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, beside: &mut Beside) -> io::Result<u64> {
+    fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
         if let Some(header) = Header::read_as::<WIDE, BIG>(bytes)
             && u32_at::<false>(bytes, 0) == self.word
@@ -151,7 +151,7 @@ impl Stream {
                 return Ok(header.time.min(u64_at::<BIG>(next, 8)).min(u64::MAX - 1));
             }
         }
-        self.advance_carefully(beside)
+        self.advance_carefully(others)
     }
 
     /// Takes events, beginning with the one that [`advance`](Stream::advance) found, while they are not after `until`
@@ -161,16 +161,16 @@ impl Stream {
         until: u64,
         mut key: u64,
         window: &mut Window,
-        beside: &mut Beside,
+        others: &mut OtherOutput,
     ) -> io::Result<u64> {
         while key <= until && !window.is_full() && self.head.is_some() {
             key = match (self.layout.wide, self.layout.big_endian) {
-                (false, false) => self.take_as::<false, false>(until, key, window, beside)?,
-                (false, true) => self.take_as::<false, true>(until, key, window, beside)?,
-                (true, false) => self.take_as::<true, false>(until, key, window, beside)?,
-                (true, true) => self.take_as::<true, true>(until, key, window, beside)?,
+                (false, false) => self.take_as::<false, false>(until, key, window, others)?,
+                (false, true) => self.take_as::<false, true>(until, key, window, others)?,
+                (true, false) => self.take_as::<true, false>(until, key, window, others)?,
+                (true, true) => self.take_as::<true, true>(until, key, window, others)?,
             };
-            if beside.is_full() {
+            if others.is_full() {
                 break;
             }
         }
@@ -183,7 +183,7 @@ impl Stream {
         until: u64,
         mut key: u64,
         window: &mut Window,
-        beside: &mut Beside,
+        others: &mut OtherOutput,
     ) -> io::Result<u64> {
         let layout = Layout { wide: WIDE, big_endian: BIG };
         while key <= until && !window.is_full() && self.layout == layout {
@@ -194,20 +194,20 @@ impl Stream {
             if header.is_plain() {
                 window.push_with(header.time, || header.plain_event());
             } else {
-                self.take_with_payload(&header, pdu, len, window, beside);
+                self.take_with_payload(&header, pdu, len, window, others);
             }
             self.actions |= header.action;
             match self.sequences.see(header.device, header.cpu, header.sequence, Timestamp(header.time)) {
                 Verdict::Fine => {}
-                verdict => self.missing(verdict, header.cpu, beside),
+                verdict => self.missing(verdict, header.cpu, others),
             }
             if self.file_cpu.is_some_and(|cpu| cpu != header.cpu) {
                 self.other_cpu += 1;
             }
             self.records += 1;
             self.pos += len;
-            key = self.advance_as::<WIDE, BIG>(beside)?;
-            if beside.is_full() {
+            key = self.advance_as::<WIDE, BIG>(others)?;
+            if others.is_full() {
                 break;
             }
         }
@@ -221,21 +221,21 @@ impl Stream {
         pdu: usize,
         len: usize,
         window: &mut Window,
-        beside: &mut Beside,
+        others: &mut OtherOutput,
     ) {
         match header.event(&self.buf[self.pos + pdu..self.pos + len]) {
             Ok(event) => window.push(event),
-            Err(why) => self.no_event(why, header, beside),
+            Err(why) => self.no_event(why, header, others),
         }
     }
 
     #[cold]
-    fn missing(&mut self, verdict: Verdict, cpu: u32, beside: &mut Beside) {
+    fn missing(&mut self, verdict: Verdict, cpu: u32, others: &mut OtherOutput) {
         match verdict {
             Verdict::Fine => {}
-            Verdict::Lost(lost) => beside.lost.push(lost),
+            Verdict::Lost(lost) => others.lost.push(lost),
             Verdict::Filtered => {
-                beside.complaints.add(Severity::Note, "filtered-trace", place(&self.name, None, None), || {
+                others.complaints.add(Severity::Note, "filtered-trace", place(&self.name, None, None), || {
                     format!(
                         "The numbers of processor {cpu}'s records have gaps everywhere, as in a trace that was filtered after recording; they are not taken for lost events any more."
                     )
@@ -245,17 +245,17 @@ impl Stream {
     }
 
     #[cold]
-    fn no_event(&mut self, why: NoEvent, header: &Header, beside: &mut Beside) {
+    fn no_event(&mut self, why: NoEvent, header: &Header, others: &mut OtherOutput) {
         let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
         match why {
             NoEvent::NotShown => {}
             NoEvent::UnknownAction => {
-                beside.complaints.add(Severity::Warning, "unknown-action", place, || {
+                others.complaints.add(Severity::Warning, "unknown-action", place, || {
                     format!("The action {:#x} is not known; the record was skipped.", header.action)
                 });
             }
             NoEvent::ShortPayload => {
-                beside.complaints.add(Severity::Warning, "short-payload", place, || {
+                others.complaints.add(Severity::Warning, "short-payload", place, || {
                     format!(
                         "The payload of {} bytes is too short for the action {:#x}; the record was skipped.",
                         header.pdu_len, header.action
@@ -267,10 +267,10 @@ impl Stream {
 
     /// [`advance`](Stream::advance) for the remaining cases: notes, the ends of the buffer, damage.
     #[cold]
-    fn advance_carefully(&mut self, beside: &mut Beside) -> io::Result<u64> {
+    fn advance_carefully(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         self.head = None;
         loop {
-            if beside.is_full() {
+            if others.is_full() {
                 // Keeps this input's place; the next batch continues here.
                 return Ok(0);
             }
@@ -281,13 +281,13 @@ impl Stream {
             }
             let Some(layout) = word(bytes).and_then(Layout::of) else {
                 let from = self.offset();
-                self.resynchronise(beside)?;
+                self.resynchronise(others)?;
                 assert!(self.offset() > from, "no byte was skipped where no record begins");
                 continue;
             };
             let pdu = layout.header_len();
             let Some(header) = Header::read(layout, bytes) else {
-                self.truncated(bytes.len(), pdu, beside);
+                self.truncated(bytes.len(), pdu, others);
                 continue;
             };
             let mut len = pdu + usize::from(header.pdu_len);
@@ -295,7 +295,7 @@ impl Stream {
                 // The next header or this record's length is damaged, or the input ends within the payload.
                 if let Some(found) = next_record(bytes, pdu, len.min(bytes.len()), self.ended) {
                     let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
-                    beside.complaints.add(Severity::Warning, "damaged-length", place, || {
+                    others.complaints.add(Severity::Warning, "damaged-length", place, || {
                         format!(
                             "The payload's length is given as {} bytes, yet the next record begins after {}; the payload was left out.",
                             header.pdu_len,
@@ -307,24 +307,24 @@ impl Stream {
                     let here = bytes.len();
                     let whole = len;
                     len = here;
-                    self.say_truncated(here, whole, beside);
+                    self.say_truncated(here, whole, others);
                 }
             }
             self.word = word(&self.buf[self.pos..]).unwrap_or_default();
             self.layout = layout;
             if header.is_note() {
-                self.note(layout, header, pdu, len, beside);
+                self.note(layout, header, pdu, len, others);
                 self.records += 1;
                 self.pos += len;
                 continue;
             }
-            self.first_event_after_notes(header.time, beside);
+            self.first_event_after_notes(header.time, others);
             self.head = Some(Head { pdu, len });
             return Ok(header.time.min(u64::MAX - 1));
         }
     }
 
-    fn note(&mut self, layout: Layout, header: Header, pdu: usize, len: usize, beside: &mut Beside) {
+    fn note(&mut self, layout: Layout, header: Header, pdu: usize, len: usize, others: &mut OtherOutput) {
         let payload = header.payload(&self.buf[self.pos + pdu..self.pos + len]);
         match header.action & 0xff {
             TN_PROCESS => {
@@ -333,7 +333,7 @@ impl Stream {
                 comm[..len].copy_from_slice(&payload[..len]);
                 self.held_notes.push(HeldNote { tid: header.pid, time: Timestamp(header.time), comm });
                 if self.held_notes.len() >= ROWS_MAX {
-                    self.first_event_after_notes(header.time, beside);
+                    self.first_event_after_notes(header.time, others);
                 }
             }
             TN_TIMESTAMP if payload.len() >= 8 => {
@@ -350,7 +350,7 @@ impl Stream {
             TN_MESSAGE => {
                 let text = payload.strip_suffix(b"\0").unwrap_or(payload);
                 let name = String::from_utf8_lossy(text).trim_end().to_owned();
-                beside.marks.push(Mark {
+                others.marks.push(Mark {
                     at: Timestamp(header.time),
                     until: None,
                     name,
@@ -364,12 +364,12 @@ impl Stream {
     /// blkparse makes the times of events relative to the first, but leaves those of thread and clock notes unchanged.
     /// A note is written directly before the event that caused it, so a note that is later than the event after it has
     /// an unchanged time.
-    fn first_event_after_notes(&mut self, time: u64, beside: &mut Beside) {
+    fn first_event_after_notes(&mut self, time: u64, others: &mut OtherOutput) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
             if comm.is_some() {
                 let from = note.time.min(Timestamp(time));
-                beside.threads.extend(beside.names.seen(note.tid, None, comm, NameOrigin::Event, from));
+                others.threads.extend(others.names.seen(note.tid, None, comm, NameOrigin::Event, from));
             }
         }
         if !self.any_event {
@@ -388,7 +388,7 @@ impl Stream {
     }
 
     /// Skips to the next record.
-    fn resynchronise(&mut self, beside: &mut Beside) -> io::Result<()> {
+    fn resynchronise(&mut self, others: &mut OtherOutput) -> io::Result<()> {
         let from = self.offset();
         let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
         let found = loop {
@@ -410,24 +410,24 @@ impl Stream {
         let to = if found { "to the next one" } else { "to the end" };
         let place = place(&self.name, Some(self.records + 1), Some(from));
         match foreign {
-            Some(version) => beside.complaints.add(Severity::Warning, "unknown-version", place, || {
+            Some(version) => others.complaints.add(Severity::Warning, "unknown-version", place, || {
                 format!("A record of version {version}, neither 7 nor 8: skipped {skipped} bytes {to}.")
             }),
-            None => beside.complaints.add(Severity::Warning, "damaged-bytes", place, || {
+            None => others.complaints.add(Severity::Warning, "damaged-bytes", place, || {
                 format!("No record begins here: skipped {skipped} bytes {to}.")
             }),
         }
         Ok(())
     }
 
-    fn truncated(&mut self, here: usize, whole: usize, beside: &mut Beside) {
-        self.say_truncated(here, whole, beside);
+    fn truncated(&mut self, here: usize, whole: usize, others: &mut OtherOutput) {
+        self.say_truncated(here, whole, others);
         self.pos = self.end;
     }
 
-    fn say_truncated(&self, here: usize, whole: usize, beside: &mut Beside) {
+    fn say_truncated(&self, here: usize, whole: usize, others: &mut OtherOutput) {
         let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
-        beside.complaints.add(Severity::Warning, "truncated-record", place, || {
+        others.complaints.add(Severity::Warning, "truncated-record", place, || {
             format!("The input ends after {here} of the last record's {whole} bytes.")
         });
     }
@@ -464,9 +464,9 @@ impl Stream {
     }
 
     /// Ends the input.
-    pub fn finish(&mut self, beside: &mut Beside) {
-        self.first_event_after_notes(u64::MAX, beside);
-        let Beside { lost, complaints, .. } = beside;
+    pub fn finish(&mut self, others: &mut OtherOutput) {
+        self.first_event_after_notes(u64::MAX, others);
+        let OtherOutput { lost, complaints, .. } = others;
         self.sequences.finish(|gap| lost.push(gap));
         if self.other_cpu > 0 {
             let records = self.other_cpu;
@@ -491,8 +491,8 @@ impl Stream {
     }
 }
 
-fn place(file: &str, record: Option<u64>, offset: Option<u64>) -> Place<'_> {
-    Place { file, record, offset }
+fn place(file: &str, record: Option<u64>, offset: Option<u64>) -> InputPlace<'_> {
+    InputPlace { file, record, offset }
 }
 
 #[inline]

@@ -1,8 +1,6 @@
 use std::collections::BTreeMap;
 
-use fonio_core::{
-    BlockEvent, ByteCount, DeviceId, Diagnostic, EventKind, Flags, Mark, Op, Sector, Thread, Timestamp,
-};
+use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 use proptest::prelude::*;
 
 use super::*;
@@ -70,15 +68,17 @@ fn encode(records: &[Record], layout: Layout) -> Vec<u8> {
 }
 
 /// All output of a reader.
-#[derive(Debug, Default)]
 struct Read {
-    events: Vec<BlockEvent>,
-    threads: Vec<Thread>,
-    marks: Vec<Mark>,
-    lost: Vec<fonio_core::LostEvents>,
-    diagnostics: Vec<Diagnostic>,
+    all: Batch,
     clock: Clock,
     source: Source,
+}
+
+impl std::ops::Deref for Read {
+    type Target = Batch;
+    fn deref(&self) -> &Batch {
+        &self.all
+    }
 }
 
 impl Read {
@@ -91,28 +91,10 @@ impl Read {
 }
 
 fn read(files: &[(&str, &[u8])]) -> Read {
-    let inputs = files
-        .iter()
-        .map(|(name, bytes)| Input {
-            name: (*name).to_owned(),
-            bytes: Box::new(std::io::Cursor::new(bytes.to_vec())),
-        })
-        .collect();
+    let inputs = files.iter().map(|(name, bytes)| Input::of(name, *bytes)).collect();
     let mut reader = BlktraceReader::new(inputs);
-    let mut batch = Batch::default();
-    let mut all = Read::default();
-    let mut more = true;
-    while more {
-        more = reader.next_batch(&mut batch).expect("memory does not fail");
-        all.events.append(&mut batch.events);
-        all.threads.append(&mut batch.threads);
-        all.marks.append(&mut batch.marks);
-        all.lost.append(&mut batch.lost);
-        all.diagnostics.append(&mut batch.diagnostics);
-    }
-    all.clock = reader.clock();
-    all.source = reader.source();
-    all
+    let all = reader.read_all().expect("memory does not fail");
+    Read { all, clock: reader.clock(), source: reader.source() }
 }
 
 const QUEUE: u64 = 1 | 1 << 20;
@@ -142,94 +124,44 @@ fn queued(n: u32) -> Vec<Record> {
         .collect()
 }
 
-type Case = (u64, u32, u16, Vec<u8>, EventKind, Op, Flags, Option<i32>);
+/// Action, sectors, payload, and the expected kind, op and flags.
+type Case = (u64, u32, Vec<u8>, EventKind, Op, Flags);
 
 #[test]
 fn every_action_in_every_layout() {
+    use fonio_core::EventKind::*;
     let be = |parts: &[u64]| parts.iter().flat_map(|p| p.to_be_bytes()).collect::<Vec<u8>>();
-    let remap = |to: u32| be(&[u64::from(DEVICE) << 32 | u64::from(to), 77]);
-    let with_cgroup = |pdu: Vec<u8>| [vec![9; 8], pdu].concat();
-    let q = 1 << 20;
-    // Action, sectors, error, payload, and the expected results.
-    let cases: Vec<Case> = vec![
-        (QUEUE | READ | FS, 8, 0, vec![], EventKind::BioQueue, Op::Read, Flags::NONE, None),
-        (
-            QUEUE | WRITE | SYNC | FS | CGROUP,
-            8,
-            0,
-            vec![9; 8],
-            EventKind::BioQueue,
-            Op::Write,
-            Flags::SYNC,
-            None,
-        ),
-        (2 | q | WRITE, 8, 0, vec![], EventKind::BackMerge, Op::Write, Flags::NONE, None),
-        (3 | q | WRITE, 8, 0, vec![], EventKind::FrontMerge, Op::Write, Flags::NONE, None),
-        (4 | q | READ | 1 << 27, 8, 0, vec![], EventKind::GetRequest, Op::Read, Flags::READAHEAD, None),
-        (5 | q | READ, 8, 0, vec![], EventKind::SleepRequest, Op::Read, Flags::NONE, None),
-        (6 | 1 << 21 | READ, 8, 0, vec![], EventKind::Requeue, Op::Read, Flags::NONE, Some(0)),
-        (
-            ISSUE | WRITE | 1 << 28 | 1 << 31 | FLUSH,
-            8,
-            0,
-            vec![],
-            EventKind::Issue,
-            Op::Write,
-            Flags::META | Flags::FUA | Flags::PREFLUSH,
-            None,
-        ),
-        (ISSUE | READ | FLUSH, 0, 0, vec![], EventKind::Issue, Op::Flush, Flags::PREFLUSH, None),
-        (ISSUE | WRITE | 1 << 29, 8, 0, vec![], EventKind::Issue, Op::Discard, Flags::NONE, None),
-        (ISSUE | READ | PC, 8, 0, vec![0x12, 0, 0], EventKind::Issue, Op::Other, Flags::NONE, None),
-        (COMPLETE | WRITE, 8, (-5i16) as u16, vec![], EventKind::Complete, Op::Write, Flags::NONE, Some(-5)),
-        (9 | q | READ, 0, 0, vec![], EventKind::Plug, Op::Other, Flags::NONE, None),
-        (10 | q | READ, 0, 0, be(&[3]), EventKind::Unplug { count: 3 }, Op::Other, Flags::NONE, None),
-        (
-            11 | q | READ,
-            0,
-            0,
-            be(&[1 << 40]),
-            EventKind::Unplug { count: u32::MAX },
-            Op::Other,
-            Flags::NONE,
-            None,
-        ),
-        (12 | q | READ, 8, 0, vec![], EventKind::Insert, Op::Read, Flags::NONE, None),
-        (
-            13 | READ,
-            8,
-            0,
-            be(&[1234]),
-            EventKind::Split { new_sector: Sector(1234) },
-            Op::Read,
-            Flags::NONE,
-            None,
-        ),
-        (14 | q | READ, 8, 0, vec![], EventKind::Bounce, Op::Read, Flags::NONE, None),
-        (
-            15 | q | READ,
-            8,
-            0,
-            remap(5 << 20),
-            EventKind::Remap { from_device: DeviceId(DEVICE), from_sector: Sector(77) },
-            Op::Read,
-            Flags::NONE,
-            None,
-        ),
-        (
-            15 | q | READ | CGROUP,
-            8,
-            0,
-            with_cgroup(remap(5 << 20)),
-            EventKind::Remap { from_device: DeviceId(DEVICE), from_sector: Sector(77) },
-            Op::Read,
-            Flags::NONE,
-            None,
-        ),
+    let below = 5 << 20;
+    let to_below = be(&[u64::from(DEVICE) << 32 | u64::from(below), 77]);
+    let to_below_with_cgroup = [vec![9; 8], to_below.clone()].concat();
+    let remap = Remap { from_device: DeviceId(DEVICE), from_sector: Sector(77) };
+    let many = Flags::META | Flags::FUA | Flags::PREFLUSH;
+    let (none, q) = (Flags::NONE, 1 << 20);
+    let cases: [Case; 20] = [
+        (QUEUE | READ | FS, 8, vec![], BioQueue, Op::Read, none),
+        (QUEUE | WRITE | SYNC | FS | CGROUP, 8, vec![9; 8], BioQueue, Op::Write, Flags::SYNC),
+        (2 | q | WRITE, 8, vec![], BackMerge, Op::Write, none),
+        (3 | q | WRITE, 8, vec![], FrontMerge, Op::Write, none),
+        (4 | q | READ | 1 << 27, 8, vec![], GetRequest, Op::Read, Flags::READAHEAD),
+        (5 | q | READ, 8, vec![], SleepRequest, Op::Read, none),
+        (6 | 1 << 21 | READ, 8, vec![], Requeue, Op::Read, none),
+        (ISSUE | WRITE | 1 << 28 | 1 << 31 | FLUSH, 8, vec![], Issue, Op::Write, many),
+        (ISSUE | READ | FLUSH, 0, vec![], Issue, Op::Flush, Flags::PREFLUSH),
+        (ISSUE | WRITE | 1 << 29, 8, vec![], Issue, Op::Discard, none),
+        (ISSUE | READ | PC, 8, vec![0x12, 0, 0], Issue, Op::Other, none),
+        (COMPLETE | WRITE, 8, vec![], Complete, Op::Write, none),
+        (9 | q | READ, 0, vec![], Plug, Op::Other, none),
+        (10 | q | READ, 0, be(&[3]), Unplug { count: 3 }, Op::Other, none),
+        (11 | q | READ, 0, be(&[1 << 40]), Unplug { count: u32::MAX }, Op::Other, none),
+        (12 | q | READ, 8, vec![], Insert, Op::Read, none),
+        (13 | READ, 8, be(&[1234]), Split { new_sector: Sector(1234) }, Op::Read, none),
+        (14 | q | READ, 8, vec![], Bounce, Op::Read, none),
+        (15 | q | READ, 8, to_below, remap, Op::Read, none),
+        (15 | q | READ | CGROUP, 8, to_below_with_cgroup, remap, Op::Read, none),
     ];
     let records: Vec<Record> = (1u32..)
         .zip(&cases)
-        .map(|(sequence, (action, sectors, error, pdu, ..))| Record {
+        .map(|(sequence, (action, sectors, pdu, ..))| Record {
             sequence,
             time: u64::from(sequence),
             sector: 64,
@@ -237,7 +169,7 @@ fn every_action_in_every_layout() {
             action: *action,
             pid: 42,
             cpu: 3,
-            error: *error,
+            error: -5_i16 as u16,
             pdu: pdu.clone(),
         })
         .collect();
@@ -246,15 +178,9 @@ fn every_action_in_every_layout() {
         assert_eq!(all.diagnostics, [], "{layout:?}");
         assert_eq!(all.lost, []);
         assert_eq!(all.events.len(), cases.len());
-        for ((event, record), (_, _, _, _, kind, op, flags, error)) in
-            all.events.iter().zip(&records).zip(&cases)
-        {
-            let device =
-                if matches!(kind, EventKind::Remap { .. }) { DeviceId(5 << 20) } else { DeviceId(DEVICE) };
+        for ((event, record), (_, _, _, kind, op, flags)) in all.events.iter().zip(&records).zip(&cases) {
+            let device = if matches!(kind, Remap { .. }) { below } else { DEVICE };
             let expected = BlockEvent {
-                time: Timestamp(record.time),
-                kind: *kind,
-                device,
                 sector: Sector(64),
                 bytes: ByteCount(u64::from(record.bytes)),
                 op: *op,
@@ -262,8 +188,8 @@ fn every_action_in_every_layout() {
                 flags_known: Flags::KNOWN_FROM_RWBS,
                 cpu: Some(3),
                 tid: Some(42),
-                ioprio: None,
-                error: *error,
+                error: matches!(kind, Requeue | Complete).then_some(-5),
+                ..BlockEvent::new(Timestamp(record.time), *kind, DeviceId(device))
             };
             assert_eq!(*event, expected, "{layout:?}");
         }

@@ -135,25 +135,12 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, DeviceId, EventKind, Flags, Op, Sector};
+    use fonio_core::{DeviceId, EventKind};
 
     use super::*;
 
     fn event(time: u64) -> BlockEvent {
-        BlockEvent {
-            time: Timestamp(time),
-            kind: EventKind::Issue,
-            device: DeviceId(0),
-            sector: Sector(0),
-            bytes: ByteCount(0),
-            op: Op::Read,
-            flags: Flags::NONE,
-            flags_known: Flags::NONE,
-            cpu: None,
-            tid: None,
-            ioprio: None,
-            error: None,
-        }
+        BlockEvent::new(Timestamp(time), EventKind::Issue, DeviceId(0))
     }
 
     /// Passes the times through a window; returns them in the order of output, and the number of late ones.

@@ -213,66 +213,32 @@ impl Mapping {
     /// The traces of Microsoft Research Cambridge (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
     /// ResponseTime`, no header, times as Windows file time. `Timestamp` is when the request was issued.
     pub fn msr_cambridge() -> Mapping {
-        Mapping {
-            queued: None,
-            inserted: None,
-            issued: Some((Column::Number(1), TimeUnit::FileTime)),
-            completed: None,
-            latency: Some((Column::Number(7), TimeUnit::HundredNanoseconds)),
-            op: (Column::Number(4), OpWords::Words),
-            offset: (Column::Number(5), SizeUnit::Bytes),
-            size: (Column::Number(6), SizeUnit::Bytes),
-            device: Some(Column::Number(3)),
-            process: None,
-            tid: None,
-            cpu: None,
-            delimiter: Delimiter::Byte(b','),
-            header: false,
-        }
+        Mapping::known(
+            "issued=1:filetime,latency=7:100ns,op=4,offset=5:bytes,size=6:bytes,device=3,header=no",
+        )
     }
 
     /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`, where type 1 is a read (MQSim's
     /// README); in DiskSim, type is a field of flags and bit 0 means a read. The time is that of the request's arrival:
     /// in nanoseconds for MQSim, in milliseconds for DiskSim.
     pub fn disksim(time: TimeUnit) -> Mapping {
-        Mapping {
-            queued: Some((Column::Number(1), time)),
-            inserted: None,
-            issued: None,
-            completed: None,
-            latency: None,
-            op: (Column::Number(5), OpWords::OneIsRead),
-            offset: (Column::Number(3), SizeUnit::Sectors),
-            size: (Column::Number(4), SizeUnit::Sectors),
-            device: Some(Column::Number(2)),
-            process: None,
-            tid: None,
-            cpu: None,
-            delimiter: Delimiter::Blanks,
-            header: false,
-        }
+        let mapping = Mapping::known(
+            "queued=1:ns,op=5:1-is-read,offset=3:sectors,size=4:sectors,device=2,delimiter=space,header=no",
+        );
+        Mapping { queued: Some((Column::Number(1), time)), ..mapping }
     }
 
     /// The mapping of fonio's own CSV export.
     pub fn fonio() -> Mapping {
-        let time = |name: &str| Some((Column::Name(name.into()), TimeUnit::Nanoseconds));
-        let column = |name: &str| Column::Name(name.into());
-        Mapping {
-            queued: time("queued_ns"),
-            inserted: time("inserted_ns"),
-            issued: time("issued_ns"),
-            completed: time("completed_ns"),
-            latency: None,
-            op: (column("op"), OpWords::Words),
-            offset: (column("sector"), SizeUnit::Sectors),
-            size: (column("bytes"), SizeUnit::Bytes),
-            device: Some(column("device")),
-            process: Some(column("process")),
-            tid: Some(column("tid")),
-            cpu: Some(column("cpu")),
-            delimiter: Delimiter::Byte(b','),
-            header: true,
-        }
+        Mapping::known(
+            "queued=queued_ns:ns,inserted=inserted_ns:ns,issued=issued_ns:ns,completed=completed_ns:ns,op=op,\
+             offset=sector:sectors,size=bytes:bytes,device=device,process=process,tid=tid,cpu=cpu",
+        )
+    }
+
+    /// Reads a mapping that is part of this program.
+    fn known(text: &str) -> Mapping {
+        text.parse().expect("fonio's own mappings are right")
     }
 
     /// Every column in the mapping, with its key.
@@ -437,9 +403,10 @@ fn delimiter(text: &str) -> Result<Delimiter, MappingError> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect_file;
 
     use super::*;
+    use crate::case_file::check_lines;
 
     #[test]
     fn a_whole_mapping() {
@@ -454,66 +421,9 @@ mod tests {
         assert!(mapping.header);
     }
 
-    fn check(text: &str, expected: Expect) {
-        expected.assert_eq(&text.parse::<Mapping>().expect_err("it is wrong").to_string());
-    }
-
     #[test]
     fn errors_name_key_value_and_what_is_allowed() {
-        check(
-            "time",
-            expect![
-                "`time` is not KEY=VALUE; the keys are time, queued, inserted, issued, completed, latency, op, offset, size, device, process, tid, cpu, delimiter, header"
-            ],
-        );
-        check(
-            "tme=1:s",
-            expect![
-                "there is no key `tme`; the keys are time, queued, inserted, issued, completed, latency, op, offset, size, device, process, tid, cpu, delimiter, header"
-            ],
-        );
-        check("op=1,op=2", expect!["the key `op` is given twice"]);
-        check(
-            "op=rw,size=2:bytes",
-            expect![
-                "no `offset=COLUMN:UNIT` says where on the device a request begins; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"
-            ],
-        );
-        check(
-            "op=rw,size=2:bytes,offset=3:bytes",
-            expect![
-                "none of `time`, `queued`, `issued` and `completed` says when a request was made; a whole mapping looks like `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us`"
-            ],
-        );
-        check(
-            "op=rw,size=2,offset=3:bytes",
-            expect![
-                "`size=2`: the unit is missing, as in `size=2:bytes`; the units are bytes, sectors, kb, kib, 4kib"
-            ],
-        );
-        check(
-            "op=rw,size=2:parsecs,offset=3:bytes",
-            expect![
-                "`size=2:parsecs`: there is no unit `parsecs`; the units are bytes, sectors, kb, kib, 4kib"
-            ],
-        );
-        check("op=0,size=2:kib,offset=3:bytes,time=1:s", expect!["`op=0`: columns are counted from 1"]);
-        check(
-            "op=a,size=2:kib,offset=3:bytes,time=1:s,header=no",
-            expect![
-                "`op=a`: a column's name needs a header, and `header=no` says that there is none; give its number, from 1"
-            ],
-        );
-        check("op=a,size=2:kib,offset=3:bytes,time=1:s,header=x", expect!["`header=x`: it is `yes` or `no`"]);
-        check(
-            "op=a,size=2:kib,offset=3:bytes,time=1:s,delimiter=",
-            expect![
-                "`delimiter=`: it is one punctuation mark, `comma`, `semicolon`, `tab` or `space` (any run of blanks)"
-            ],
-        );
-        check(
-            "op=a,size=2:kib,offset=3:bytes,time=1:s,latency=2:s,completed=3:s",
-            expect!["the key `completed (`latency` gives it too)` is given twice"],
-        );
+        let error = |text: &str| text.parse::<Mapping>().expect_err("it is wrong").to_string();
+        check_lines(&expect_file!["mapping_errors.txt"], error);
     }
 }

@@ -37,7 +37,7 @@ pub use self::recognise::recognise;
 pub(crate) use self::recognise::{disksim_unit, header, own};
 pub use mapping::{Column, Delimiter, Mapping, MappingError, OpWords, SizeUnit, TimeUnit};
 
-use crate::complaints::{Complaints, Place};
+use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::Lines;
 use cell::absent;
@@ -146,7 +146,7 @@ impl TraceReader for CsvReader {
             if bytes.is_empty() || bytes.starts_with(b"#") {
                 continue;
             }
-            let place = Place { file: &self.file, record: Some(line.number), offset: Some(line.offset) };
+            let place = InputPlace { file: &self.file, record: Some(line.number), offset: Some(line.offset) };
             if line.cut {
                 self.complaints.add(Severity::Warning, "long-line", place, || {
                     "The line is longer than 65536 bytes; it was skipped.".into()
@@ -241,7 +241,7 @@ impl Rows {
         fields: &Fields<'_>,
         batch: &mut Batch,
         complaints: &mut Complaints,
-        place: Place<'_>,
+        place: InputPlace<'_>,
     ) -> Result<(), BadCell> {
         let cell = |at: usize| fields.get(at).unwrap_or_default();
         let bad = |key, at: usize, allowed| BadCell {
@@ -329,7 +329,12 @@ impl Rows {
         Ok(())
     }
 
-    fn device(&mut self, name: &[u8], complaints: &mut Complaints, place: Place<'_>) -> Option<DeviceId> {
+    fn device(
+        &mut self,
+        name: &[u8],
+        complaints: &mut Complaints,
+        place: InputPlace<'_>,
+    ) -> Option<DeviceId> {
         if let Some(device) = cell::device(name) {
             return Some(device);
         }
@@ -359,7 +364,7 @@ impl Rows {
     }
 
     /// The number of a process with a name only; `None` after too many names.
-    fn process(&mut self, name: &[u8], complaints: &mut Complaints, place: Place<'_>) -> Option<u32> {
+    fn process(&mut self, name: &[u8], complaints: &mut Complaints, place: InputPlace<'_>) -> Option<u32> {
         if let Some(tid) = self.processes.get(name) {
             return Some(*tid);
         }

@@ -6,18 +6,8 @@ use crate::recognise::Format;
 
 /// All output of a reader, and the reader.
 fn read_all(bytes: &[u8], mapping: &Mapping) -> (Batch, CsvReader) {
-    let input = Input { name: "t.csv".into(), bytes: Box::new(io::Cursor::new(bytes.to_vec())) };
-    let mut reader = CsvReader::new(input, mapping, "csv").expect("the mapping fits");
-    let (mut all, mut batch) = (Batch::default(), Batch::default());
-    loop {
-        let more = reader.next_batch(&mut batch).expect("memory reads");
-        all.requests.append(&mut batch.requests);
-        all.threads.append(&mut batch.threads);
-        all.diagnostics.append(&mut batch.diagnostics);
-        if !more {
-            return (all, reader);
-        }
-    }
+    let mut reader = CsvReader::new(Input::of("t.csv", bytes), mapping, "csv").expect("the mapping fits");
+    (reader.read_all().expect("memory reads"), reader)
 }
 
 fn check(text: &str, mapping: &Mapping, expected: Expect) {
@@ -158,8 +148,7 @@ fn names_without_numbers_are_numbered() {
 fn a_missing_column_is_named() {
     let mapping: Mapping = "time=ts:ms,op=rw,offset=off:bytes,size=9:bytes".parse().expect("it is right");
     let fails = |text: &'static str| {
-        let input = Input { name: "t.csv".into(), bytes: Box::new(text.as_bytes()) };
-        CsvReader::new(input, &mapping, "csv").err().map(|error| error.to_string())
+        CsvReader::new(Input::of("t.csv", text), &mapping, "csv").err().map(|error| error.to_string())
     };
     assert_eq!(
         fails("ts,rw,off,len\n").as_deref(),

@@ -293,12 +293,14 @@ impl<'a> Text<'a> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect_file;
 
     use super::*;
+    use crate::case_file::check_lines;
 
-    fn check(event: &str, payload: &str, expected: Expect) {
-        let shown = match parse(event.as_bytes(), payload.as_bytes()) {
+    fn show(line: &str) -> String {
+        let (event, payload) = line.split_once(' ').expect("an event has a text");
+        match parse(event.as_bytes(), payload.as_bytes()) {
             Parsed::Block(block) => format!(
                 "{:?} {} {} {:#x} sector {} bytes {} ioprio {:x?} error {:?} comm {:?}",
                 block.kind,
@@ -312,178 +314,14 @@ mod tests {
                 block.comm.map(String::from_utf8_lossy),
             ),
             other => format!("{other:?}"),
-        };
-        expected.assert_eq(&shown);
-    }
-
-    #[test]
-    fn requests() {
-        check(
-            "block_rq_issue",
-            "254,0 WFSM 8192 () 65538 + 16 be,0,3 [jbd2/loop3-8]",
-            expect![[
-                r#"Issue 254:0 write 0x7 sector 65538 bytes 8192 ioprio Some(4003) error None comm Some("jbd2/loop3-8")"#
-            ]],
-        );
-        // Kernel 3.4 shows no bytes for a request of a file system.
-        check(
-            "block_rq_issue",
-            "179,0 WS 0 () 9182248 + 8 [mmcqd/0]",
-            expect![[
-                r#"Issue 179:0 write 0x1 sector 9182248 bytes 4096 ioprio None error None comm Some("mmcqd/0")"#
-            ]],
-        );
-        check(
-            "block_rq_insert",
-            "8,0 R 36 (12 00 00 00 24 00 ) 0 + 0 [udevd [x]]",
-            expect![[
-                r#"Insert 8:0 other 0x0 sector 0 bytes 36 ioprio None error None comm Some("udevd [x]")"#
-            ]],
-        );
-        check(
-            "block_io_done",
-            "7,3 FF 0 () 0 + 0 none,0,0 [ksoftirqd/1]",
-            expect![[
-                r#"IoDone 7:3 flush 0x8 sector 0 bytes 0 ioprio Some(0) error None comm Some("ksoftirqd/1")"#
-            ]],
-        );
-        check(
-            "block_rq_merge",
-            "259,131073 WS 4096 () 8 + 8 rt,3,7 []",
-            expect![[
-                r#"RequestMerge 259:131073 write 0x1 sector 8 bytes 4096 ioprio Some(201f) error None comm Some("")"#
-            ]],
-        );
-    }
-
-    #[test]
-    fn ends() {
-        check(
-            "block_rq_complete",
-            "7,3 FF () 18446744073709551615 + 0 none,0,0 [0]",
-            expect![
-                "Complete 7:3 flush 0x8 sector 18446744073709551615 bytes 0 ioprio Some(0) error Some(0) comm None"
-            ],
-        );
-        check(
-            "block_rq_complete",
-            "8,0 WS () 0 + 0 [-5]",
-            expect!["Complete 8:0 write 0x1 sector 0 bytes 0 ioprio None error Some(-5) comm None"],
-        );
-        // Kernel 3.10, SCSI: DID_ERROR << 16.
-        check(
-            "block_rq_complete",
-            "8,0 R () 64 + 8 [458752]",
-            expect!["Complete 8:0 read 0x0 sector 64 bytes 4096 ioprio None error Some(-5) comm None"],
-        );
-        check(
-            "block_rq_requeue",
-            "8,0 W () 64 + 8 idle,0,0 [0]",
-            expect!["Requeue 8:0 write 0x0 sector 64 bytes 4096 ioprio Some(6000) error Some(0) comm None"],
-        );
-    }
-
-    #[test]
-    fn bios_plugs_and_remaps() {
-        check(
-            "block_bio_queue",
-            "8,0 FWS 0 + 0 [rep]",
-            expect![[r#"BioQueue 8:0 write 0x9 sector 0 bytes 0 ioprio None error None comm Some("rep")"#]],
-        );
-        check(
-            "block_bio_complete",
-            "253,0 RA 2048 + 256 [0]",
-            expect![
-                "BioComplete 253:0 read 0x10 sector 2048 bytes 131072 ioprio None error Some(0) comm None"
-            ],
-        );
-        check(
-            "block_split",
-            "8,0 R 0 / 2560 [cat]",
-            expect![[
-                r#"Split { new_sector: Sector(2560) } 8:0 read 0x0 sector 0 bytes 0 ioprio None error None comm Some("cat")"#
-            ]],
-        );
-        check(
-            "block_bio_remap",
-            "8,0 WS 3072 + 8 <- (8,1) 1024",
-            expect![
-                "Remap { from_device: DeviceId(8388609), from_sector: Sector(1024) } 8:0 write 0x1 sector 3072 bytes 4096 ioprio None error None comm None"
-            ],
-        );
-        check(
-            "block_rq_remap",
-            "8,16 R 64 + 8 <- (253,2) 64 1",
-            expect![
-                "RequestRemap { from_device: DeviceId(265289730), from_sector: Sector(64) } 8:16 read 0x0 sector 64 bytes 4096 ioprio None error None comm None"
-            ],
-        );
-        check(
-            "block_unplug",
-            "[fio [1]] 12",
-            expect![[
-                r#"Unplug { count: 12 } 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("fio [1]")"#
-            ]],
-        );
-        check(
-            "block_plug",
-            "[fio]",
-            expect![[r#"Plug 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("fio")"#]],
-        );
-    }
-
-    #[test]
-    fn as_traceconv_writes_them() {
-        check(
-            "block_rq_issue",
-            "dev=45824 sector=9182248 nr_sector=8 bytes=0 rwbs=WS comm=my a=b app cmd=",
-            expect![[
-                r#"Issue 179:0 write 0x1 sector 9182248 bytes 4096 ioprio None error None comm Some("my a=b app")"#
-            ]],
-        );
-        check(
-            "block_rq_complete",
-            "cmd= dev=1048576 error=-5 nr_sector=0 rwbs=FF sector=18446744073709551615",
-            expect![
-                "Complete 0:256 flush 0x8 sector 18446744073709551615 bytes 0 ioprio None error Some(-5) comm None"
-            ],
-        );
-        check(
-            "block_bio_remap",
-            "dev=2049 nr_sector=8 old_dev=64768 old_sector=64 rwbs=R sector=72",
-            expect![
-                "Remap { from_device: DeviceId(265289728), from_sector: Sector(64) } 8:1 read 0x0 sector 72 bytes 4096 ioprio None error None comm None"
-            ],
-        );
-        check("block_rq_issue", "dev=x sector=1", expect!["Unreadable"]);
-        check(
-            "block_unplug",
-            "nr_rq=3 comm=a",
-            expect![[
-                r#"Unplug { count: 3 } 0:0 other 0x0 sector 0 bytes 0 ioprio None error None comm Some("a")"#
-            ]],
-        );
-    }
-
-    #[test]
-    fn others() {
-        check("block_touch_buffer", "8,0 sector=12 size=4096", expect!["Ignored"]);
-        check("block_rq_error", "8,0 R () 64 + 8 [-5]", expect!["Ignored"]);
-        check("sched_switch", "prev_comm=a", expect!["Ignored"]);
-        for damaged in [
-            "",
-            "8",
-            "8,0",
-            "8,0 ",
-            "8,0 R",
-            "8,0 R x",
-            "8,0 R ()",
-            "8,0 R () 1 + 8",
-            "8,0 R () 1 + 8 [",
-            "8,0 R (12",
-        ] {
-            check("block_rq_complete", damaged, expect!["Unreadable"]);
         }
-        check("block_rq_issue", "8,0 R 4096 () 1 + 99999999999999999999 [a]", expect!["Unreadable"]);
+    }
+
+    #[test]
+    fn texts_of_many_kernels() {
+        check_lines(&expect_file!["blocks.txt"], show);
+        for damaged in ["", "8,0 "] {
+            assert_eq!(parse(b"block_rq_complete", damaged.as_bytes()), Parsed::Unreadable);
+        }
     }
 }

@@ -116,12 +116,13 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect_file;
 
     use super::*;
+    use crate::case_file::check_lines;
 
-    fn check(line: &str, expected: Expect) {
-        let shown = match parse(line.as_bytes()) {
+    fn show(line: &str) -> String {
+        match parse(line.as_bytes()) {
             None => "no event".to_owned(),
             Some(head) => format!(
                 "{:?} tid {} pid {:?} cpu {} at {}{}: {:?} {:?}",
@@ -134,82 +135,12 @@ mod tests {
                 String::from_utf8_lossy(head.event),
                 String::from_utf8_lossy(head.payload),
             ),
-        };
-        expected.assert_eq(&shown);
+        }
     }
 
     #[test]
     fn columns_of_many_kernels() {
-        check(
-            " qemu-system-x86-3377    [000] ...1.  1995.629370: block_rq_insert: 254,0 RA 4096 () 8 + 8 [q]",
-            expect![[
-                r#""qemu-system-x86" tid 3377 pid None cpu 0 at 1995629370000: "block_rq_insert" "254,0 RA 4096 () 8 + 8 [q]""#
-            ]],
-        );
-        check(
-            "          <idle>-0     [001] d.s2 19654.923562001: block_rq_complete: 8,0 FF () 0 + 0 [0]",
-            expect![[
-                r#""<idle>" tid 0 pid None cpu 1 at 19654923562001: "block_rq_complete" "8,0 FF () 0 + 0 [0]""#
-            ]],
-        );
-        check(
-            "     kworker/0:0-13696 [000] 50260.647610: sched_switch: prev_comm=a",
-            expect![[
-                r#""kworker/0:0" tid 13696 pid None cpu 0 at 50260647610000: "sched_switch" "prev_comm=a""#
-            ]],
-        );
-        check(
-            "           mmcqd/0-95    (   95) [003] ...1   123.456789: block_rq_issue: x",
-            expect![[r#""mmcqd/0" tid 95 pid Some(95) cpu 3 at 123456789000: "block_rq_issue" "x""#]],
-        );
-        check(
-            "           <...>-1234  (-------) [1023] .....   123.456789: print: hello: world",
-            expect![[r#""<...>" tid 1234 pid None cpu 1023 at 123456789000: "print" "hello: world""#]],
-        );
-        check(
-            "            bash-77    [000] ..... 88: block_plug: [bash]",
-            expect![[r#""bash" tid 77 pid None cpu 0 at 88 (counter): "block_plug" "[bash]""#]],
-        );
-    }
-
-    #[test]
-    fn names_may_hold_anything() {
-        check(
-            " a [001] b-2 (3)-44 ( 55) [002] d..1. 1.000002: e: [003] 2.0: f: g",
-            expect![[r#""a [001] b-2 (3)" tid 44 pid Some(55) cpu 2 at 1000002000: "e" "[003] 2.0: f: g""#]],
-        );
-        check(
-            " Executor task l-31432   [001] ..s..  1.5: block_rq_complete: p",
-            expect![[r#""Executor task l" tid 31432 pid None cpu 1 at 1500000000: "block_rq_complete" "p""#]],
-        );
-        check("-12 [000] 1.0: e:", expect![[r#""" tid 12 pid None cpu 0 at 1000000000: "e" """#]]);
-    }
-
-    #[test]
-    fn function_tracer_lines_have_no_event() {
-        check(
-            "            bash-16939 [000]  6075.461561: mutex_unlock <-tracing_set_tracer",
-            expect![[
-                r#""bash" tid 16939 pid None cpu 0 at 6075461561000: "" "mutex_unlock <-tracing_set_tracer""#
-            ]],
-        );
-    }
-
-    #[test]
-    fn what_is_no_event() {
-        for line in [
-            "",
-            "# tracer: nop",
-            "CPU:1 [LOST 3 EVENTS]",
-            "bash-1 [000] ....",
-            "bash-1 [000] .... x: y: z",
-            "bash-1 [99999999999] .... 1.0: y: z",
-            "bash-99999999999 [0] .... 1.0: y: z",
-            "bash-1 [000] .... 99999999999999999999.0: y: z",
-            "bash-1 [000] .... 99999999999999.0: y: z",
-            "bash-1 (x) [000] .... 1.0: y: z",
-        ] {
-            check(line, expect!["no event"]);
-        }
+        check_lines(&expect_file!["lines.txt"], show);
+        assert!(parse(b"").is_none());
     }
 }

@@ -18,7 +18,7 @@ use fonio_core::threads::{NameOrigin, SeenThreads};
 use fonio_core::{Batch, BlockEvent, Diagnostic, Flags, KindSet, Severity, Timestamp, TraceReader};
 use memchr::memmem;
 
-use crate::complaints::{Complaints, Place};
+use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::{Line, Lines};
 use block::Parsed;
@@ -282,7 +282,7 @@ impl State {
 
     fn report(&mut self, line: &Line<'_>, code: &'static str, message: impl FnOnce() -> String) {
         let file = self.file.as_deref().unwrap_or_default();
-        let place = Place { file, record: Some(line.number), offset: Some(line.offset) };
+        let place = InputPlace { file, record: Some(line.number), offset: Some(line.offset) };
         self.complaints.add(Severity::Warning, code, place, message);
     }
 }

@@ -115,10 +115,8 @@ fn every_form_holds_the_same_trace() {
         }
         assert!(form == "text" || recognise(&bytes), "{form}");
 
-        let mut reader =
-            SystraceReader::new(Input { name: form.into(), bytes: Box::new(io::Cursor::new(bytes)) });
-        let mut batch = Batch::default();
-        assert!(!reader.next_batch(&mut batch).expect("memory reads"));
+        let mut reader = SystraceReader::new(Input::of(form, bytes));
+        let batch = reader.read_all().expect("memory reads");
         assert_eq!(batch.events.len(), 2, "{form}");
         assert_eq!(batch.events[0].time.0, 812_105_977_000, "{form}");
         assert_eq!(batch.marks[0].name, "</b>");
@@ -134,9 +132,7 @@ fn every_form_holds_the_same_trace() {
 #[test]
 fn html_without_a_trace_is_said_so() {
     let page = b"<html><script>var x = 1;</script><p>Nothing here.</p></html>";
-    let mut reader = SystraceReader::new(Input { name: "x".into(), bytes: Box::new(&page[..]) });
-    let mut batch = Batch::default();
-    assert!(!reader.next_batch(&mut batch).expect("memory reads"));
+    let batch = SystraceReader::new(Input::of("x", page)).read_all().expect("memory reads");
     let codes: Vec<&str> = batch.diagnostics.iter().map(|one| one.code.as_str()).collect();
     assert_eq!(codes, ["no-trace"]);
 }

@@ -168,7 +168,9 @@ impl Cursor {
         let end = self.end.min(page.len());
         while self.offset < end {
             let begin = self.offset;
-            match self.step(&page[..end]) {
+            let step = self.step(&page[..end]);
+            assert!(step.is_none() || self.offset > begin, "each step goes on in the page");
+            match step {
                 Some(Step::Record { from, to }) => {
                     return Some(Ok(Record { time: self.time, data: &page[from..to] }));
                 }

@@ -89,25 +89,15 @@ impl Completions {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector};
+    use fonio_core::{ByteCount, DeviceId, Op};
 
     use super::*;
 
     #[test]
     fn only_completions_before_a_wake_up_are_remembered() {
         let complete = |cpu, time| BlockEvent {
-            time: Timestamp(time),
-            kind: EventKind::Complete,
-            device: DeviceId::new(8, 0),
-            sector: Sector(0),
-            bytes: ByteCount(4096),
-            op: Op::Read,
-            flags: Flags::NONE,
-            flags_known: Flags::NONE,
             cpu: Some(cpu),
-            tid: None,
-            ioprio: None,
-            error: None,
+            ..BlockEvent::new(Timestamp(time), EventKind::Complete, DeviceId::new(8, 0))
         };
         let request = |request_id, time| Request {
             request_id,

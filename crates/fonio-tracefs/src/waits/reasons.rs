@@ -10,268 +10,82 @@ use fonio_core::WaitReason;
 
 type Table = &'static [(WaitReason, &'static [&'static str])];
 
+/// Makes a table for [`Functions::find`], or the names of one row of it.
+#[macro_export]
+macro_rules! functions {
+    ($meaning:ident { $($variant:ident: $($name:ident)+;)+ }) => {
+        &[$(($meaning::$variant, $crate::functions!($($name)+))),+]
+    };
+    ($($name:ident)+) => {
+        &[$(stringify!($name)),+] as &[&str]
+    };
+}
+
 /// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out: only the waker shows what they wait
 /// for.
-const BLOCKED_IN: Table = &[
-    (
-        WaitReason::Storage,
-        &[
-            // The block layer and the page cache.
-            "io_schedule",
-            "io_schedule_timeout",
-            "blk_io_schedule",
-            "bit_wait_io",
-            "folio_wait_bit_common",
-            "folio_put_wait_locked",
-            "folio_wait_writeback",
-            "wait_on_page_bit",
-            "wait_on_page_bit_common",
-            "wait_on_page_bit_killable",
-            "wait_on_page_writeback",
-            "__lock_page",
-            "__lock_page_killable",
-            "__wait_on_buffer",
-            "submit_bio_wait",
-            "blkdev_issue_flush",
-            "rq_qos_wait",
-            "wbt_wait",
-            "blk_mq_get_tag",
-            "wait_for_completion_io",
-            "wait_for_completion_io_timeout",
-            "dio_await_completion",
-            "read_events",
-            // Write-back.
-            "balance_dirty_pages",
-            "balance_dirty_pages_ratelimited",
-            "balance_dirty_pages_ratelimited_flags",
-            "wb_wait_for_completion",
-            "inode_wait_for_writeback",
-            "__inode_wait_for_writeback",
-            // Journals of file systems.
-            "jbd2_log_wait_commit",
-            "jbd2_complete_transaction",
-            "jbd2_journal_stop",
-            "jbd2_journal_lock_updates",
-            "__jbd2_log_wait_for_space",
-            "start_this_handle",
-            "wait_transaction_locked",
-            "wait_transaction_switching",
-            "add_transaction_credits",
-            "do_get_write_access",
-            "xlog_wait_on_iclog",
-            "xlog_grant_head_wait",
-            "xfs_log_force",
-            "xfs_log_force_seq",
-            "xfs_buf_iowait",
-            "btrfs_start_ordered_extent",
-            "btrfs_wait_ordered_range",
-            "btrfs_wait_for_commit",
-            "btrfs_commit_transaction",
-            "wait_log_commit",
-            "wait_current_trans",
-            "f2fs_issue_flush",
-            "f2fs_wait_on_page_writeback",
-            "f2fs_issue_checkpoint",
-            "nilfs_segctor_sync",
-            // FUSE.
-            "request_wait_answer",
-            "fuse_wait_on_page_writeback",
-        ],
-    ),
-    (
-        WaitReason::Network,
-        &[
-            "sk_wait_data",
-            "sk_stream_wait_memory",
-            "sk_stream_wait_connect",
-            "inet_wait_for_connect",
-            "__inet_stream_connect",
-            "inet_stream_connect",
-            "inet_csk_accept",
-            "tcp_recvmsg",
-            "tcp_recvmsg_locked",
-            "tcp_sendmsg_locked",
-            "udp_recvmsg",
-            "udpv6_recvmsg",
-            "__skb_recv_udp",
-            "raw_recvmsg",
-            "rpc_wait_bit_killable",
-        ],
-    ),
-    (
-        WaitReason::Lock,
-        &[
-            "futex_wait",
-            "__futex_wait",
-            "futex_wait_queue",
-            "futex_wait_queue_me",
-            "futex_wait_requeue_pi",
-            "futex_lock_pi",
-            "rwsem_down_read_slowpath",
-            "rwsem_down_write_slowpath",
-            "rwsem_down_read_failed",
-            "rwsem_down_write_failed",
-            "__mutex_lock",
-            "__mutex_lock_slowpath",
-            "__mutex_lock_killable_slowpath",
-            "__mutex_lock_interruptible_slowpath",
-            "__down",
-            "__down_common",
-            "percpu_down_write",
-            "percpu_rwsem_wait",
-            "flock_lock_inode_wait",
-            "locks_lock_inode_wait",
-            "fcntl_setlk",
-            "__do_semtimedop",
-            "do_semtimedop",
-        ],
-    ),
-    (
-        WaitReason::Thread,
-        &[
-            "do_wait",
-            "kernel_wait4",
-            "wait_for_vfork_done",
-            "kernel_clone",
-            "_do_fork",
-            "pipe_read",
-            "pipe_write",
-            "anon_pipe_read",
-            "anon_pipe_write",
-            "pipe_wait",
-            "pipe_wait_readable",
-            "pipe_wait_writable",
-            "wait_for_partner",
-            "unix_stream_data_wait",
-            "unix_stream_read_generic",
-            "unix_dgram_recvmsg",
-            "__unix_dgram_recvmsg",
-            "unix_wait_for_peer",
-            "unix_accept",
-            "eventfd_read",
-            "do_sigtimedwait",
-            "sigsuspend",
-            "__x64_sys_pause",
-            "__arm64_sys_pause",
-            "do_signal_stop",
-            "ptrace_stop",
-            "n_tty_read",
-            "do_msgrcv",
-        ],
-    ),
-    (WaitReason::Timer, &["do_nanosleep", "hrtimer_nanosleep", "common_nsleep", "alarm_timer_nsleep"]),
-];
+const BLOCKED_IN: Table = functions!(WaitReason {
+    Storage:
+        // The block layer and the page cache.
+        io_schedule io_schedule_timeout blk_io_schedule bit_wait_io folio_wait_bit_common
+        folio_put_wait_locked folio_wait_writeback wait_on_page_bit wait_on_page_bit_common
+        wait_on_page_bit_killable wait_on_page_writeback __lock_page __lock_page_killable __wait_on_buffer
+        submit_bio_wait blkdev_issue_flush rq_qos_wait wbt_wait blk_mq_get_tag wait_for_completion_io
+        wait_for_completion_io_timeout dio_await_completion read_events
+        // Write-back.
+        balance_dirty_pages balance_dirty_pages_ratelimited balance_dirty_pages_ratelimited_flags
+        wb_wait_for_completion inode_wait_for_writeback __inode_wait_for_writeback
+        // Journals of file systems.
+        jbd2_log_wait_commit jbd2_complete_transaction jbd2_journal_stop jbd2_journal_lock_updates
+        __jbd2_log_wait_for_space start_this_handle wait_transaction_locked wait_transaction_switching
+        add_transaction_credits do_get_write_access xlog_wait_on_iclog xlog_grant_head_wait xfs_log_force
+        xfs_log_force_seq xfs_buf_iowait btrfs_start_ordered_extent btrfs_wait_ordered_range
+        btrfs_wait_for_commit btrfs_commit_transaction wait_log_commit wait_current_trans f2fs_issue_flush
+        f2fs_wait_on_page_writeback f2fs_issue_checkpoint nilfs_segctor_sync
+        // FUSE.
+        request_wait_answer fuse_wait_on_page_writeback;
+    Network:
+        sk_wait_data sk_stream_wait_memory sk_stream_wait_connect inet_wait_for_connect
+        __inet_stream_connect inet_stream_connect inet_csk_accept tcp_recvmsg tcp_recvmsg_locked
+        tcp_sendmsg_locked udp_recvmsg udpv6_recvmsg __skb_recv_udp raw_recvmsg rpc_wait_bit_killable;
+    Lock:
+        futex_wait __futex_wait futex_wait_queue futex_wait_queue_me futex_wait_requeue_pi futex_lock_pi
+        rwsem_down_read_slowpath rwsem_down_write_slowpath rwsem_down_read_failed rwsem_down_write_failed
+        __mutex_lock __mutex_lock_slowpath __mutex_lock_killable_slowpath
+        __mutex_lock_interruptible_slowpath __down __down_common percpu_down_write percpu_rwsem_wait
+        flock_lock_inode_wait locks_lock_inode_wait fcntl_setlk __do_semtimedop do_semtimedop;
+    Thread:
+        do_wait kernel_wait4 wait_for_vfork_done kernel_clone _do_fork pipe_read pipe_write anon_pipe_read
+        anon_pipe_write pipe_wait pipe_wait_readable pipe_wait_writable wait_for_partner
+        unix_stream_data_wait unix_stream_read_generic unix_dgram_recvmsg __unix_dgram_recvmsg
+        unix_wait_for_peer unix_accept eventfd_read do_sigtimedwait sigsuspend __x64_sys_pause
+        __arm64_sys_pause do_signal_stop ptrace_stop n_tty_read do_msgrcv;
+    Timer: do_nanosleep hrtimer_nanosleep common_nsleep alarm_timer_nsleep;
+});
 
 /// Functions that wake threads.
-const WOKEN_BY: Table = &[
-    (
-        WaitReason::Storage,
-        &[
-            "blk_update_request",
-            "blk_mq_end_request",
-            "bio_endio",
-            "end_bio_bh_io_sync",
-            "end_buffer_read_sync",
-            "end_buffer_write_sync",
-            "iomap_dio_bio_end_io",
-            "iomap_finish_ioend",
-            "folio_end_writeback",
-            "folio_end_read",
-            "end_page_writeback",
-            "mpage_end_io",
-            "mpage_read_end_io",
-            "ext4_end_bio",
-            "ext4_end_io_rsv_work",
-            "dio_complete",
-            "aio_complete_rw",
-            "io_complete_rw",
-            "jbd2_journal_commit_transaction",
-            "kjournald2",
-            "xlog_ioend_work",
-            "xfs_buf_ioend",
-            "issue_flush_thread",
-            "nilfs_segctor_thread",
-            "wb_workfn",
-            "fuse_request_end",
-            "request_end",
-        ],
-    ),
-    (
-        WaitReason::Network,
-        &[
-            "tcp_v4_rcv",
-            "tcp_v6_rcv",
-            "tcp_rcv_established",
-            "tcp_rcv_state_process",
-            "tcp_data_queue",
-            "tcp_ack",
-            "tcp_child_process",
-            "udp_rcv",
-            "__udp4_lib_rcv",
-            "udp_queue_rcv_one_skb",
-            "__udp_enqueue_schedule_skb",
-            "udpv6_rcv",
-            "icmp_rcv",
-            "raw_local_deliver",
-            "packet_rcv",
-            "net_rx_action",
-            "__napi_poll",
-        ],
-    ),
-    (
-        WaitReason::Timer,
-        &[
-            "hrtimer_wakeup",
-            "process_timeout",
-            "timerfd_tmrproc",
-            "timerfd_alarmproc",
-            "it_real_fn",
-            "posix_timer_fn",
-            "alarmtimer_fired",
-        ],
-    ),
-    (
-        WaitReason::Lock,
-        &[
-            "futex_wake",
-            "futex_wake_op",
-            "futex_requeue",
-            "futex_unlock_pi",
-            "rwsem_wake",
-            "up_write",
-            "up_read",
-            "__up_read",
-            "mutex_unlock",
-            "__mutex_unlock_slowpath",
-            "percpu_up_write",
-            "locks_wake_up_blocks",
-            "__locks_wake_up_blocks",
-        ],
-    ),
-    (
-        WaitReason::Thread,
-        &[
-            "do_notify_parent",
-            "mm_release",
-            "exec_mm_release",
-            "exit_mm_release",
-            "pipe_read",
-            "pipe_write",
-            "pipe_release",
-            "anon_pipe_read",
-            "anon_pipe_write",
-            "unix_stream_sendmsg",
-            "unix_dgram_sendmsg",
-            "unix_stream_connect",
-            "unix_release_sock",
-            "eventfd_write",
-            "eventfd_signal_mask",
-            "signal_wake_up_state",
-            "complete_signal",
-            "n_tty_receive_buf_common",
-        ],
-    ),
-];
+const WOKEN_BY: Table = functions!(WaitReason {
+    Storage:
+        blk_update_request blk_mq_end_request bio_endio end_bio_bh_io_sync end_buffer_read_sync
+        end_buffer_write_sync iomap_dio_bio_end_io iomap_finish_ioend folio_end_writeback folio_end_read
+        end_page_writeback mpage_end_io mpage_read_end_io ext4_end_bio ext4_end_io_rsv_work dio_complete
+        aio_complete_rw io_complete_rw jbd2_journal_commit_transaction kjournald2 xlog_ioend_work
+        xfs_buf_ioend issue_flush_thread nilfs_segctor_thread wb_workfn fuse_request_end request_end;
+    Network:
+        tcp_v4_rcv tcp_v6_rcv tcp_rcv_established tcp_rcv_state_process tcp_data_queue tcp_ack
+        tcp_child_process udp_rcv __udp4_lib_rcv udp_queue_rcv_one_skb __udp_enqueue_schedule_skb udpv6_rcv
+        icmp_rcv raw_local_deliver packet_rcv net_rx_action __napi_poll;
+    Timer:
+        hrtimer_wakeup process_timeout timerfd_tmrproc timerfd_alarmproc it_real_fn posix_timer_fn
+        alarmtimer_fired;
+    Lock:
+        futex_wake futex_wake_op futex_requeue futex_unlock_pi rwsem_wake up_write up_read __up_read
+        mutex_unlock __mutex_unlock_slowpath percpu_up_write locks_wake_up_blocks __locks_wake_up_blocks;
+    Thread:
+        do_notify_parent mm_release exec_mm_release exit_mm_release pipe_read pipe_write pipe_release
+        anon_pipe_read anon_pipe_write unix_stream_sendmsg unix_dgram_sendmsg unix_stream_connect
+        unix_release_sock eventfd_write eventfd_signal_mask signal_wake_up_state complete_signal
+        n_tty_receive_buf_common;
+});
 
 /// The symbols of the running kernel, in order of their addresses.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use fonio_core::{BlockEvent, DeviceId, SECTOR_BYTES, Sector};
 use rustc_hash::FxHashSet;
 
-use super::{Attribution, FLUSH, Whose, place};
+use super::{Attribution, BioOwner, FLUSH, place};
 
 /// The maximum number of pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
 const PIECES_MAX: usize = 32 * 1024;
@@ -20,12 +20,12 @@ pub(super) struct PassedOn {
     pub(super) now: (DeviceId, Sector),
     /// The device and sector on which it was queued first.
     pub(super) first: (DeviceId, Sector),
-    /// Whose it is, if it was queued on a device above.
-    pub(super) whose: Option<Whose>,
+    /// Its owner, if it was queued on a device above.
+    pub(super) whose: Option<BioOwner>,
 }
 
 /// The bios on mapped devices, by device and first sector, with the sector after the last one. They do not overlap.
-type Pieces = BTreeMap<(DeviceId, u64), (u64, Whose)>;
+type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 
 /// The bios queued last on the sectors of mapped devices.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Above {
 }
 
 impl Above {
-    pub(super) fn queued(&mut self, event: &BlockEvent, whose: Whose) {
+    pub(super) fn queued(&mut self, event: &BlockEvent, whose: BioOwner) {
         if !self.mapped.contains(&event.device) || event.bytes.0 == 0 {
             return;
         }
@@ -69,7 +69,7 @@ impl Above {
         self.old.clear();
     }
 
-    fn at(&self, device: DeviceId, sector: u64) -> Option<Whose> {
+    fn at(&self, device: DeviceId, sector: u64) -> Option<BioOwner> {
         [&self.young, &self.old].into_iter().find_map(|pieces| {
             let (&(of, _), &(end, whose)) = pieces.range(..=(device, sector)).next_back()?;
             (of == device && sector < end).then_some(whose)
@@ -98,7 +98,7 @@ impl Attribution {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::{ByteCount, EventKind, Flags, Op, Timestamp};
+    use fonio_core::{ByteCount, EventKind, Op, Timestamp};
 
     use super::*;
 
@@ -116,20 +116,12 @@ mod tests {
         for cause in 0..2000 {
             let (of, first) = (random(2) as usize, random(56));
             let sectors = 1 + random(8);
-            let whose = Whose { cause: Some(cause), ..Whose::default() };
+            let whose = BioOwner { cause: Some(cause), ..BioOwner::default() };
             let event = BlockEvent {
-                time: Timestamp(0),
-                kind: EventKind::BioQueue,
-                device: devices[of],
                 sector: Sector(u64::from(first)),
-                bytes: ByteCount(u64::from(sectors) * SECTOR_BYTES),
+                bytes: ByteCount::from_sectors(u64::from(sectors)),
                 op: Op::Write,
-                flags: Flags::default(),
-                flags_known: Flags::default(),
-                cpu: None,
-                tid: None,
-                ioprio: None,
-                error: None,
+                ..BlockEvent::new(Timestamp(0), EventKind::BioQueue, devices[of])
             };
             above.queued(&event, whose);
             plain[of][first as usize..(first + sectors) as usize].fill(Some(whose));

@@ -70,9 +70,9 @@ pub struct FileKey {
     pub after: Timestamp,
 }
 
-/// Whose data a bio carries.
+/// The owner of the data in a bio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Whose {
+pub struct BioOwner {
     /// The file, if it belongs to one.
     pub file: Option<FileKey>,
     /// The thread that caused it.
@@ -152,7 +152,7 @@ struct ThreadState {
 }
 
 /// The bios under one device and sector that wait for their row: when they were queued.
-type WaitingBios = Vec<(Timestamp, Whose)>;
+type WaitingBios = Vec<(Timestamp, BioOwner)>;
 
 /// Finds whose data each bio carries.
 #[derive(Debug)]
@@ -347,13 +347,13 @@ impl Attribution {
     }
 
     /// Returns and forgets whose data a bio carries, by the place and time at which it was queued.
-    pub fn take(&mut self, device: DeviceId, sector: Option<Sector>, queued: Timestamp) -> Whose {
+    pub fn take(&mut self, device: DeviceId, sector: Option<Sector>, queued: Timestamp) -> BioOwner {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
-        let Some(waiting) = self.bios.get_mut(&key) else { return Whose::default() };
+        let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };
         let exact = waiting.iter().position(|(time, _)| *time == queued);
         // Old kernels queue the rest of a split bio again; its row has the time of the complete bio.
         let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
-        let Some(at) = at else { return Whose::default() };
+        let Some(at) = at else { return BioOwner::default() };
         let (_, whose) = waiting.remove(at);
         if waiting.is_empty() {
             self.bios.remove(&key);
@@ -362,11 +362,11 @@ impl Attribution {
         whose
     }
 
-    /// Whose a flush is that `thread` needed at `time`: of the journal, if the thread was writing a commit.
-    pub fn flush_of(&self, thread: u32, time: Timestamp) -> Option<Whose> {
+    /// The owner of a flush that `thread` needed at `time`: the journal, if the thread was writing a commit.
+    pub fn flush_of(&self, thread: u32, time: Timestamp) -> Option<BioOwner> {
         let journal = self.journals.values().find(|journal| journal.thread == thread)?;
         let at = journal.commits.partition_point(|(began, _)| *began <= time).checked_sub(1)?;
-        Some(Whose { cause: journal.commits[at].1, content: Content::FsJournal, file: None })
+        Some(BioOwner { cause: journal.commits[at].1, content: Content::FsJournal, file: None })
     }
 
     /// The number of entries that the tables had no room for: of files, of places of metadata, of threads,
@@ -438,8 +438,8 @@ impl Attribution {
         }
     }
 
-    fn whose(&mut self, event: &BlockEvent) -> Whose {
-        let Some(tid) = event.tid else { return Whose::default() };
+    fn whose(&mut self, event: &BlockEvent) -> BioOwner {
+        let Some(tid) = event.tid else { return BioOwner::default() };
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         let here = (event.device, event.sector);
         if let Some(whose) = state.passed_on.filter(|passed_on| passed_on.now == here).and_then(|it| it.whose)
@@ -448,30 +448,30 @@ impl Attribution {
         }
         let is_read = event.op == Op::Read;
         if event.flags.contains(Flags::SWAP) || self.is_swap(event) {
-            return Whose { cause: Some(tid), content: Content::Swap, file: None };
+            return BioOwner { cause: Some(tid), content: Content::Swap, file: None };
         }
         let is_meta = event.flags.contains(Flags::META);
         if place(event) == FLUSH {
             return self.whose_flush(tid, &state);
         }
         if !is_read && !matches!(event.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend) {
-            return Whose { cause: self.behind(tid), ..Whose::default() };
+            return BioOwner { cause: self.behind(tid), ..BioOwner::default() };
         }
         if let Some(file) = state.writes.filter(|_| !is_meta && !is_read) {
             let cause = self.writer(file).or(state.syncs.map(|_| tid));
-            return Whose { file: Some(file), cause, content: Content::Data };
+            return BioOwner { file: Some(file), cause, content: Content::Data };
         }
         if let Some(fs) = state.log.filter(|_| !is_read) {
             self.threads.entry(tid).log = None;
             let cause = state.syncs.filter(|file| file.inode.fs == fs).map(|_| tid);
-            return Whose { cause, content: Content::FsJournal, file: None };
+            return BioOwner { cause, content: Content::FsJournal, file: None };
         }
         if let Some(file) = state.direct.filter(|_| !is_meta) {
-            return Whose { file: Some(file), cause: Some(tid), content: Content::Data };
+            return BioOwner { file: Some(file), cause: Some(tid), content: Content::Data };
         }
         if let Some(fs) = state.journal.filter(|_| !is_read) {
             let cause = self.journals.get(&fs).and_then(|journal| journal.cause);
-            return Whose { cause, content: Content::FsJournal, file: None };
+            return BioOwner { cause, content: Content::FsJournal, file: None };
         }
         if is_read {
             return self.whose_read(tid, event, is_meta);
@@ -480,13 +480,13 @@ impl Attribution {
         let fs = self.file_systems.get(&place.0).copied().unwrap_or(place.0);
         if let Some(file) = state.maps.filter(|file| !is_meta && file.inode.fs == fs) {
             let cause = self.writer(file).or(state.syncs.map(|_| tid));
-            return Whose { file: Some(file), cause, content: Content::Data };
+            return BioOwner { file: Some(file), cause, content: Content::Data };
         }
         let cause = self.places.get_mut(place).map(|cause| *cause);
         let in_fsync = || state.syncs.filter(|file| is_meta && file.inode.fs == fs).map(|_| tid);
         let cause = cause.or_else(in_fsync);
         let content = if is_meta || cause.is_some() { Content::FsMetadata } else { Content::Unknown };
-        Whose { cause, content, file: None }
+        BioOwner { cause, content, file: None }
     }
 
     fn is_swap(&self, event: &BlockEvent) -> bool {
@@ -497,23 +497,25 @@ impl Attribution {
         last.is_some_and(|last| areas[last].contains(&event.sector.0))
     }
 
-    fn whose_flush(&mut self, tid: u32, state: &ThreadState) -> Whose {
+    fn whose_flush(&mut self, tid: u32, state: &ThreadState) -> BioOwner {
         match state.journal {
-            Some(_) => Whose { cause: self.behind(tid), content: Content::FsJournal, file: None },
-            None => Whose { file: state.syncs, cause: state.syncs.map(|_| tid), content: Content::Unknown },
+            Some(_) => BioOwner { cause: self.behind(tid), content: Content::FsJournal, file: None },
+            None => {
+                BioOwner { file: state.syncs, cause: state.syncs.map(|_| tid), content: Content::Unknown }
+            }
         }
     }
 
-    fn whose_read(&mut self, tid: u32, event: &BlockEvent, is_meta: bool) -> Whose {
+    fn whose_read(&mut self, tid: u32, event: &BlockEvent, is_meta: bool) -> BioOwner {
         if is_meta {
-            return Whose { cause: self.behind(tid), content: Content::FsMetadata, file: None };
+            return BioOwner { cause: self.behind(tid), content: Content::FsMetadata, file: None };
         }
-        let Some(state) = self.threads.get_mut(tid) else { return Whose::default() };
+        let Some(state) = self.threads.get_mut(tid) else { return BioOwner::default() };
         let Some((file, bytes)) = state.cached.as_mut().filter(|(_, bytes)| *bytes > 0) else {
-            return Whose::default();
+            return BioOwner::default();
         };
         *bytes = bytes.saturating_sub(event.bytes.0);
-        Whose { file: Some(*file), cause: Some(tid), content: Content::Data }
+        BioOwner { file: Some(*file), cause: Some(tid), content: Content::Data }
     }
 
     /// The page of a device's page cache in which the bio's data began: that of a partition if the bio came from one.
@@ -524,7 +526,7 @@ impl Attribution {
         (device, sector.0 / PAGE_SECTORS)
     }
 
-    fn wait(&mut self, device: DeviceId, sector: u64, queued: Timestamp, whose: Whose) {
+    fn wait(&mut self, device: DeviceId, sector: u64, queued: Timestamp, whose: BioOwner) {
         if self.bios_count >= BIOS_MAX {
             self.bios_forgotten += self.bios_count as u64;
             self.bios.clear();

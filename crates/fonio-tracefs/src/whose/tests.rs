@@ -44,21 +44,28 @@ impl Trace {
     }
 
     fn block(&mut self, tid: u32, kind: EventKind, rwbs: &str, sector: u64, bytes: u64) -> Timestamp {
+        self.block_on(DISK, tid, kind, rwbs, sector, bytes)
+    }
+
+    fn block_on(
+        &mut self,
+        device: DeviceId,
+        tid: u32,
+        kind: EventKind,
+        rwbs: &str,
+        sector: u64,
+        bytes: u64,
+    ) -> Timestamp {
         let time = self.tick();
         let (op, flags) = parse_rwbs(rwbs.as_bytes());
         self.attribution.block(&BlockEvent {
-            time,
-            kind,
-            device: DISK,
             sector: Sector(sector),
             bytes: ByteCount(bytes),
             op,
             flags,
             flags_known: Flags::KNOWN_FROM_RWBS,
-            cpu: None,
             tid: Some(tid),
-            ioprio: None,
-            error: None,
+            ..BlockEvent::new(time, kind, device)
         });
         time
     }
@@ -69,7 +76,7 @@ impl Trace {
         let queued = self.block(tid, EventKind::BioQueue, rwbs, sector, bytes);
         let place = (bytes > 0).then_some(Sector(sector));
         let whose = self.attribution.take(DISK, place, queued);
-        assert_eq!(self.attribution.take(DISK, place, queued), Whose::default(), "it is taken once");
+        assert_eq!(self.attribution.take(DISK, place, queued), BioOwner::default(), "it is taken once");
         (whose.file.map(|file| file.inode.number), whose.cause, whose.content)
     }
 
@@ -248,23 +255,7 @@ fn a_bio_below_a_mapped_device_is_that_above() {
     let mut trace = Trace::new();
     trace.attribution = Attribution::new([(FS, DISK)]).with_mapped([MAPPED]);
     let queue = |trace: &mut Trace, device, tid, rwbs: &str, (kind, sector): (EventKind, u64)| {
-        let time = trace.tick();
-        let (op, flags) = parse_rwbs(rwbs.as_bytes());
-        trace.attribution.block(&BlockEvent {
-            time,
-            kind,
-            device,
-            sector: Sector(sector),
-            bytes: ByteCount(if rwbs == "F" { 0 } else { 4096 }),
-            op,
-            flags,
-            flags_known: Flags::KNOWN_FROM_RWBS,
-            cpu: None,
-            tid: Some(tid),
-            ioprio: None,
-            error: None,
-        });
-        time
+        trace.block_on(device, tid, kind, rwbs, sector, if rwbs == "F" { 0 } else { 4096 })
     };
     let from = |from_device, sector| EventKind::Remap { from_device, from_sector: Sector(sector) };
     // Two files, whose data workers pass on in another order; the disk below is reached through a partition.

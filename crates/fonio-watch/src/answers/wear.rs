@@ -114,15 +114,16 @@ pub enum Basis {
 pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
     let sum = history.sum_since(since);
     let mut devices: Vec<WornDevice> = Vec::new();
-    for device in sum.devices.iter().filter(|device| device.written_bytes.0 > 0) {
-        let per_day = (sum.watched_s >= WATCHED_MIN_S)
-            .then(|| ByteCount((device.written_bytes.0 as f64 * DAY_S / sum.watched_s as f64) as u64));
+    for device in sum.devices.iter().filter(|device| device.traffic.written_bytes.0 > 0) {
+        let per_day = (sum.watched_s >= WATCHED_MIN_S).then(|| {
+            ByteCount((device.traffic.written_bytes.0 as f64 * DAY_S / sum.watched_s as f64) as u64)
+        });
         let (parties, attributed) = parties(&sum, &device.name);
         devices.push(WornDevice {
             name: device.name.clone(),
             model: device.model.clone(),
             size: device.size,
-            written: device.written_bytes,
+            written: device.traffic.written_bytes,
             written_per_day: per_day,
             health: device.health.clone(),
             parties,
@@ -144,8 +145,8 @@ pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, 
 
 fn parties(sum: &Summary, device: &str) -> (Vec<PartyShare>, u64) {
     let mut written: BTreeMap<String, u64> = BTreeMap::new();
-    for row in sum.parties.iter().filter(|row| row.device == device && row.written_bytes.0 > 0) {
-        *written.entry(party_name(&row.party)).or_default() += row.written_bytes.0;
+    for row in sum.parties.iter().filter(|row| row.device == device && row.traffic.written_bytes.0 > 0) {
+        *written.entry(party_name(&row.party)).or_default() += row.traffic.written_bytes.0;
     }
     let total: u64 = written.values().sum();
     let mut rows: Vec<PartyShare> = written
@@ -264,7 +265,7 @@ fn age_years(made: &str, at: UnixSeconds) -> Option<f64> {
 }
 
 fn used_percent(health: &HealthReading) -> Option<f64> {
-    health.life_used_percent.max(health.life_used_b_percent).map(f64::from)
+    health.used_percent().map(f64::from)
 }
 
 fn readings<'h>(history: &'h History, name: &str) -> Vec<(UnixSeconds, &'h HealthReading)> {
@@ -296,8 +297,7 @@ pub fn wear_sentence(device: &WornDevice) -> String {
 /// Describes a device's health report in words.
 pub fn health_facts(health: &HealthReading) -> Vec<String> {
     let mut facts = Vec::new();
-    let life = health.life_used_percent.max(health.life_used_b_percent);
-    facts.extend(life.map(|used| format!("life used: up to {used} %")));
+    facts.extend(health.used_percent().map(|used| format!("life used: up to {used} %")));
     facts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks: {state}")));
     let degrees = health.temperature_millicelsius.map(|t| Unit::Millicelsius.format(t as f64));
     facts.extend(degrees.map(|degrees| format!("temperature: {degrees}")));
@@ -342,8 +342,7 @@ mod tests {
     use fonio_record::observer::{Party, PartyKind};
 
     use super::*;
-    use crate::histogram::Histogram;
-    use crate::summary::{DeviceFigures, FileFigures, PartyFigures};
+    use crate::summary::{DeviceFigures, FileFigures, PartyFigures, Traffic};
 
     const DAY: i64 = 86_400;
 
@@ -352,11 +351,7 @@ mod tests {
         let row = |name: &str, gib: u64| PartyFigures {
             party: party(name),
             device: "mmcblk0".into(),
-            reads: Histogram::default(),
-            writes: Histogram::default(),
-            flushes: Histogram::default(),
-            read_bytes: ByteCount(0),
-            written_bytes: ByteCount(gib << 30),
+            traffic: Traffic { written_bytes: ByteCount(gib << 30), ..Traffic::default() },
         };
         let file = |target: Target, content: Content, gib: u64| FileFigures {
             target,
@@ -372,7 +367,7 @@ mod tests {
             devices: vec![DeviceFigures {
                 name: "mmcblk0".into(),
                 size: Some(ByteCount(32 << 30)),
-                written_bytes: ByteCount(10 << 30),
+                traffic: Traffic { written_bytes: ByteCount(10 << 30), ..Traffic::default() },
                 health: used.map(|used| HealthReading {
                     life_used_percent: Some(used),
                     made: Some("01/2021".into()),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::histogram::Histogram;
-use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Stall, Target, Why};
+use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Stall, Target, Traffic, Why};
 
 fn party(name: String) -> Party {
     Party { name, kind: PartyKind::Unit }
@@ -17,11 +17,13 @@ fn minute(number: i64, units: u64) -> Summary {
     let row = |unit: u64| PartyFigures {
         party: party(format!("unit-{unit}-{}.service", unit.wrapping_mul(0x9e37_79b9))),
         device: "mmcblk0".into(),
-        reads: writes.clone(),
-        writes: writes.clone(),
-        flushes: Histogram::default(),
-        read_bytes: ByteCount(number as u64 * 7777),
-        written_bytes: ByteCount(4096 * unit),
+        traffic: Traffic {
+            reads: writes.clone(),
+            writes: writes.clone(),
+            read_bytes: ByteCount(number as u64 * 7777),
+            written_bytes: ByteCount(4096 * unit),
+            ..Traffic::default()
+        },
     };
     let file = |unit: u64| FileFigures {
         target: Target::File(format!("/var/lib/unit-{unit}/data-{}", unit.wrapping_mul(0x85eb_ca6b))),
@@ -36,7 +38,7 @@ fn minute(number: i64, units: u64) -> Summary {
         watched_s: 60,
         devices: vec![DeviceFigures {
             name: "mmcblk0".into(),
-            written_bytes: ByteCount(1 << 20),
+            traffic: Traffic { written_bytes: ByteCount(1 << 20), ..Traffic::default() },
             ..DeviceFigures::default()
         }],
         blocked: vec![BlockedFigures { party: party("a".into()), device: None, waits: writes.clone() }],
@@ -47,7 +49,7 @@ fn minute(number: i64, units: u64) -> Summary {
 }
 
 fn written(history: &[Summary]) -> u64 {
-    history.iter().flat_map(|row| &row.devices).map(|device| device.written_bytes.0).sum()
+    history.iter().flat_map(|row| &row.devices).map(|device| device.traffic.written_bytes.0).sum()
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn a_year_fits_and_the_newest_stays() {
     assert!(history.minutes.is_sorted_by_key(|row| row.began));
     // Each day has four minutes of each of its hours.
     assert!(
-        history.days.iter().all(|day| day.devices[0].written_bytes == ByteCount(96 << 20)),
+        history.days.iter().all(|day| day.devices[0].traffic.written_bytes == ByteCount(96 << 20)),
         "{:?}",
         history.days[5]
     );
@@ -89,7 +91,7 @@ fn a_busy_hour_is_made_to_fit() {
     assert!(bytes.0 <= 4 * PAGE + PAGE + PAGE, "{bytes:?}");
     let history = History::read(&path).unwrap();
     assert_eq!((written(&history.minutes), written(&history.hours)), (60 << 20, 60 << 20));
-    let parties: u64 = history.hours[0].parties.iter().map(|row| row.written_bytes.0).sum();
+    let parties: u64 = history.hours[0].parties.iter().map(|row| row.traffic.written_bytes.0).sum();
     assert_eq!(parties, 60 * (1..=60).map(|unit| 4096 * unit).sum::<u64>());
 }
 

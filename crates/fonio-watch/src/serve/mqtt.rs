@@ -160,68 +160,50 @@ impl Publisher {
 
     /// The sensors, each with its key and its description for Home Assistant.
     fn sensors(&self, status: &Status) -> Vec<(String, Value)> {
-        let mut sensors = vec![
-            self.sensor(
+        let measured = |unit: &str, icon: &str| json!({ "unit_of_measurement": unit, "state_class": "measurement", "icon": icon });
+        let with = |mut description: Value, template: &str| {
+            description["json_attributes_topic"] = self.topic("state").into();
+            description["json_attributes_template"] = template.into();
+            description
+        };
+        let last_stall =
+            with(json!({ "device_class": "timestamp" }), "{{ {'what': value_json.last_stall} | tojson }}");
+        let blocked =
+            with(measured("%", "mdi:timer-sand"), "{{ {'unit': value_json.blocked_most} | tojson }}");
+        let longest = json!({
+            "unit_of_measurement": "ms", "device_class": "duration", "state_class": "measurement",
+        });
+        let pressure = measured("%", "mdi:gauge");
+        let mut sensors = Vec::new();
+        for (key, name, description) in [
+            (
                 "stalls",
                 "Stalls",
-                "{{ value_json.stalls }}",
-                json!({"state_class": "total_increasing", "icon": "mdi:timer-alert-outline"}),
+                json!({ "state_class": "total_increasing", "icon": "mdi:timer-alert-outline" }),
             ),
-            self.sensor(
-                "last_stall_at",
-                "Last stall",
-                "{{ value_json.last_stall_at }}",
-                json!({
-                    "device_class": "timestamp",
-                    "json_attributes_topic": self.topic("state"),
-                    "json_attributes_template": "{{ {'what': value_json.last_stall} | tojson }}",
-                }),
-            ),
-            self.sensor(
-                "blocked_most_percent",
-                "Blocked on storage",
-                "{{ value_json.blocked_most_percent }}",
-                json!({
-                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:timer-sand",
-                    "json_attributes_topic": self.topic("state"),
-                    "json_attributes_template": "{{ {'unit': value_json.blocked_most} | tojson }}",
-                }),
-            ),
-            self.sensor(
-                "longest_wait_ms",
-                "Longest wait for storage",
-                "{{ value_json.longest_wait_ms }}",
-                json!({
-                    "unit_of_measurement": "ms", "device_class": "duration", "state_class": "measurement",
-                }),
-            ),
-        ];
-        if status.io_pressure_percent.is_some() {
-            sensors.push(self.sensor(
-                "io_pressure_percent",
-                "I/O pressure",
-                "{{ value_json.io_pressure_percent }}",
-                json!({
-                    "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:gauge",
-                }),
-            ));
+            ("last_stall_at", "Last stall", last_stall),
+            ("blocked_most_percent", "Blocked on storage", blocked),
+            ("longest_wait_ms", "Longest wait for storage", longest),
+            ("io_pressure_percent", "I/O pressure", pressure),
+        ] {
+            if key != "io_pressure_percent" || status.io_pressure_percent.is_some() {
+                let template = format!("{{{{ value_json.{key} }}}}");
+                sensors.push(self.sensor(key, name, &template, description));
+            }
         }
+        let bytes = json!({
+            "unit_of_measurement": "B", "device_class": "data_size", "state_class": "total_increasing",
+        });
         for (device, figures) in &status.devices {
-            let of =
-                |field: &str| format!("{{{{ value_json.devices['{}'].{field} }}}}", device.replace('\'', ""));
-            let key = identifier(device);
-            sensors.push(self.sensor(&format!("{key}_written"), &format!("{device} written"), &of("written_bytes"), json!({
-                "unit_of_measurement": "B", "device_class": "data_size", "state_class": "total_increasing",
-            })));
+            let mut add = |suffix: &str, shown: &str, field: &str, description: Value| {
+                let key = format!("{}_{suffix}", identifier(device));
+                let name = device.replace('\'', "");
+                let template = format!("{{{{ value_json.devices['{name}'].{field} }}}}");
+                sensors.push(self.sensor(&key, &format!("{device} {shown}"), &template, description));
+            };
+            add("written", "written", "written_bytes", bytes.clone());
             if figures.life_used_percent.is_some() {
-                sensors.push(self.sensor(
-                    &format!("{key}_life"),
-                    &format!("{device} life used"),
-                    &of("life_used_percent"),
-                    json!({
-                        "unit_of_measurement": "%", "state_class": "measurement", "icon": "mdi:sd",
-                    }),
-                ));
+                add("life", "life used", "life_used_percent", measured("%", "mdi:sd"));
             }
         }
         sensors

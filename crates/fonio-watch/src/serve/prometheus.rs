@@ -1,14 +1,17 @@
 //! The figures for Prometheus: counters and histograms since the watch began.
 
+use fonio_core::ByteCount;
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 
 use crate::histogram::Histogram;
 use crate::shared::Figures;
+use crate::summary::{DeviceFigures, Traffic};
 
 /// The bounds of the buckets in Prometheus: each second class, from 64 µs to 17 s. All classes would be 32 rows a histogram.
 const FIRST_BUCKET: usize = 6;
 const BUCKET_STEP: usize = 2;
 const LAST_BUCKET: usize = 24;
+const LIFE_USED: &str = "Used life as the device reports it: the upper end of a step.";
 
 pub(super) fn text(figures: &Figures) -> String {
     let mut text = Text::default();
@@ -54,41 +57,32 @@ pub(super) fn text(figures: &Figures) -> String {
 }
 
 fn devices(text: &mut Text, figures: &Figures) {
+    type Value = fn(&DeviceFigures) -> Option<f64>;
     let devices = &figures.total.devices;
-    let mut written = text.metric(
-        "fonio_device_written_bytes_total",
-        Kind::Counter,
-        "Bytes written, by the kernel's counters.",
-    );
-    for device in devices {
-        written.row(&[("device", &device.name)], device.written_bytes.0);
-    }
-    let mut read =
-        text.metric("fonio_device_read_bytes_total", Kind::Counter, "Bytes read, by the kernel's counters.");
-    for device in devices {
-        read.row(&[("device", &device.name)], device.read_bytes.0);
-    }
-    let mut busy = text.metric(
-        "fonio_device_busy_seconds_total",
-        Kind::Counter,
-        "Time in which requests were in flight.",
-    );
-    for device in devices {
-        busy.row(&[("device", &device.name)], device.busy_ms as f64 / 1000.0);
-    }
-    let worn = devices.iter().filter_map(|device| {
-        let health = device.health.as_ref()?;
-        Some((&device.name, health.life_used_percent.max(health.life_used_b_percent)?))
-    });
-    let worn: Vec<_> = worn.collect();
-    if !worn.is_empty() {
-        let mut life = text.metric(
-            "fonio_device_life_used_ratio",
-            Kind::Gauge,
-            "Used life as the device reports it: the upper end of a step.",
-        );
-        for (name, percent) in worn {
-            life.row(&[("device", name)], f64::from(percent) / 100.0);
+    let metrics: [(&str, Kind, &str, Value); 4] = [
+        ("written_bytes_total", Kind::Counter, "Bytes written, by the kernel's counters.", |device| {
+            Some(device.traffic.written_bytes.0 as f64)
+        }),
+        ("read_bytes_total", Kind::Counter, "Bytes read, by the kernel's counters.", |device| {
+            Some(device.traffic.read_bytes.0 as f64)
+        }),
+        ("busy_seconds_total", Kind::Counter, "Time in which requests were in flight.", |device| {
+            Some(device.busy_ms as f64 / 1000.0)
+        }),
+        ("life_used_ratio", Kind::Gauge, LIFE_USED, |device| {
+            Some(f64::from(device.health.as_ref()?.used_percent()?) / 100.0)
+        }),
+    ];
+    for (name, kind, help, value) in metrics {
+        let rows: Vec<_> =
+            devices.iter().filter_map(|device| Some((&*device.name, value(device)?))).collect();
+        if rows.is_empty() && kind == Kind::Gauge {
+            continue;
+        }
+        let name = format!("fonio_device_{name}");
+        let mut metric = text.metric(&name, kind, help);
+        for (device, value) in rows {
+            metric.row(&[("device", device)], value);
         }
     }
     let mut responses = text.metric(
@@ -97,9 +91,8 @@ fn devices(text: &mut Text, figures: &Figures) {
         "Response times of requests: from queue to completion.",
     );
     for device in devices {
-        for (op, durations) in
-            [("read", &device.reads), ("write", &device.writes), ("flush", &device.flushes)]
-        {
+        let Traffic { reads, writes, flushes, .. } = &device.traffic;
+        for (op, durations) in [("read", reads), ("write", writes), ("flush", flushes)] {
             histogram(&mut responses, &[("device", &device.name), ("op", op)], durations);
         }
     }
@@ -107,21 +100,20 @@ fn devices(text: &mut Text, figures: &Figures) {
 
 fn units(text: &mut Text, figures: &Figures) {
     let total = &figures.total;
-    let mut written = text.metric(
-        "fonio_unit_written_bytes_total",
-        Kind::Counter,
-        "Bytes in the write requests of a unit or program.",
-    );
-    for unit in &total.parties {
-        written.row(&[("unit", &unit.party.name), ("device", &unit.device)], unit.written_bytes.0);
-    }
-    let mut read = text.metric(
-        "fonio_unit_read_bytes_total",
-        Kind::Counter,
-        "Bytes in the read requests of a unit or program.",
-    );
-    for unit in &total.parties {
-        read.row(&[("unit", &unit.party.name), ("device", &unit.device)], unit.read_bytes.0);
+    let metrics: [(&str, &str, fn(&Traffic) -> ByteCount); 2] = [
+        ("fonio_unit_written_bytes_total", "Bytes in the write requests of a unit or program.", |traffic| {
+            traffic.written_bytes
+        }),
+        ("fonio_unit_read_bytes_total", "Bytes in the read requests of a unit or program.", |traffic| {
+            traffic.read_bytes
+        }),
+    ];
+    for (name, help, bytes) in metrics {
+        let mut metric = text.metric(name, Kind::Counter, help);
+        for unit in &total.parties {
+            let labels = [("unit", &*unit.party.name), ("device", &*unit.device)];
+            metric.row(&labels, bytes(&unit.traffic).0);
+        }
     }
     let mut blocked =
         text.metric("fonio_unit_blocked_seconds", Kind::Histogram, "Waits of a unit's threads for storage.");

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::answers::stall_sentence;
 use crate::shared::Figures;
-use crate::summary::Summary;
+use crate::summary::{DeviceFigures, HealthReading, Summary};
 use crate::times;
 
 /// The present figures.
@@ -67,21 +67,19 @@ pub(super) fn of(figures: &Figures) -> Status {
     }
 }
 
-fn status(device: &crate::summary::DeviceFigures, figures: &Figures) -> DeviceStatus {
+fn status(device: &DeviceFigures, figures: &Figures) -> DeviceStatus {
     let minute = figures.minute.as_ref();
     let now = minute.and_then(|minute| minute.devices.iter().find(|row| row.name == device.name));
     let busy_s = now.map_or(0.0, |row| row.busy_ms as f64 / 1000.0);
     let seconds = minute.map_or(1, |minute| minute.watched_s.max(1));
     let of_device = figures.total.parties.iter().filter(|row| row.device == device.name);
-    let most = of_device.max_by_key(|row| row.written_bytes).filter(|row| row.written_bytes.0 > 0);
+    let most =
+        of_device.max_by_key(|row| row.traffic.written_bytes).filter(|row| row.traffic.written_bytes.0 > 0);
     DeviceStatus {
-        written_bytes: device.written_bytes.0,
-        read_bytes: device.read_bytes.0,
+        written_bytes: device.traffic.written_bytes.0,
+        read_bytes: device.traffic.read_bytes.0,
         busy_percent: rounded(100.0 * busy_s / seconds as f64),
-        life_used_percent: device
-            .health
-            .as_ref()
-            .and_then(|health| health.life_used_percent.max(health.life_used_b_percent)),
+        life_used_percent: device.health.as_ref().and_then(HealthReading::used_percent),
         writes_most: most.map(|row| row.party.name.clone()),
     }
 }

@@ -11,13 +11,15 @@ use super::*;
 use crate::histogram::Histogram;
 use crate::settings::Mqtt;
 use crate::summary::{
-    BlockedFigures, DeviceFigures, HealthReading, PartyFigures, PressureFigures, Stall, Summary, Why,
+    BlockedFigures, DeviceFigures, HealthReading, PartyFigures, PressureFigures, Stall, Summary, Traffic, Why,
 };
 
 fn minute() -> Summary {
     let party = Party { name: "a \"b\".service".into(), kind: PartyKind::Unit };
     let mut waits = Histogram::default();
     waits.add(Nanos(30_000_000));
+    let traffic =
+        |bytes| Traffic { writes: waits.clone(), written_bytes: ByteCount(bytes), ..Traffic::default() };
     let device = "mmcblk0".to_owned();
     Summary {
         began: 1000,
@@ -25,22 +27,17 @@ fn minute() -> Summary {
         watched_s: 60,
         devices: vec![DeviceFigures {
             name: device.clone(),
-            writes: waits.clone(),
-            written_bytes: ByteCount(8192),
+            traffic: traffic(8192),
             busy_ms: 6000,
             health: Some(HealthReading { life_used_percent: Some(20), ..HealthReading::default() }),
             ..DeviceFigures::default()
         }],
-        parties: vec![PartyFigures {
+        parties: vec![PartyFigures { party: party.clone(), device: device.clone(), traffic: traffic(4096) }],
+        blocked: vec![BlockedFigures {
             party: party.clone(),
-            device: device.clone(),
-            reads: Histogram::default(),
-            writes: waits.clone(),
-            flushes: Histogram::default(),
-            read_bytes: ByteCount(0),
-            written_bytes: ByteCount(4096),
+            device: Some(device.clone()),
+            waits: waits.clone(),
         }],
-        blocked: vec![BlockedFigures { party: party.clone(), device: Some(device.clone()), waits }],
         pressure: Some(PressureFigures { io_some_ms: 1500, ..PressureFigures::default() }),
         stalls: vec![Stall {
             began: 1010,

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use rusqlite::Connection;
 
-use super::{Database, Files, Phase, Sizes, Step, Workload};
+use super::{Database, Files, Phase, Sizes, Step, Thread, Workload};
 use crate::error::WorkloadError;
 
 /// The maximum number of operations of one step, including repeats. At a microsecond each, they take eleven
@@ -72,23 +72,18 @@ impl<'a> Checker<'a> {
         self.defined(&format!("databases.{name}.place"), &database.place, "places", &self.workload.places)?;
         let key = format!("databases.{name}.file");
         self.relative_path(&key, &database.file)?;
-        if !paths.insert((&database.place, &database.file)) {
-            return Err(self.bad_value(
-                &key,
-                &database.file,
-                "another database has this file",
-                "give each database a file of its own",
-            ));
-        }
-        if !database.page_size.is_power_of_two() || !(512..=65_536).contains(&database.page_size) {
-            return Err(self.bad_value(
-                &format!("databases.{name}.page_size"),
-                database.page_size,
-                "SQLite has no such page size",
-                "write a power of two from 512 to 65536",
-            ));
-        }
-        Ok(())
+        self.ensure(
+            paths.insert((&database.place, &database.file)),
+            &key,
+            &database.file,
+            "another database has this file; give each database a file of its own",
+        )?;
+        self.ensure(
+            database.page_size.is_power_of_two() && (512..=65_536).contains(&database.page_size),
+            &format!("databases.{name}.page_size"),
+            database.page_size,
+            "SQLite has no such page size; write a power of two from 512 to 65536",
+        )
     }
 
     fn files<'b>(&self, name: &str, files: &'b Files, paths: &mut BTreeSet<(&'b str, &'b str)>) -> Checked {
@@ -97,79 +92,46 @@ impl<'a> Checker<'a> {
         let key = format!("files.{name}.name");
         self.relative_path(&key, &files.name)?;
         let value = format!("{:?}", files.name);
-        if !files.name.contains("{n}") {
-            return Err(self.bad_value(
-                &key,
-                value,
-                "every file would have this name",
-                "put {n} where the file's number goes",
-            ));
-        }
-        if !paths.insert((&files.place, &files.name)) {
-            return Err(self.bad_value(
-                &key,
-                value,
-                "another [files] table has these names",
-                "give each table names of its own",
-            ));
-        }
-        Ok(())
+        self.ensure(
+            files.name.contains("{n}"),
+            &key,
+            &value,
+            "every file would have this name; put {n} where the file's number goes",
+        )?;
+        self.ensure(
+            paths.insert((&files.place, &files.name)),
+            &key,
+            value,
+            "another [files] table has these names; give each table names of its own",
+        )
     }
 
     /// Checks that there are phases and threads, and checks their names.
     fn phases(&self) -> Checked {
-        if self.workload.phases.is_empty() {
-            return Err(self.bad_value(
-                "phase",
-                "none",
-                "there is nothing to measure",
-                "add [[phase]] with a [[phase.thread]]",
-            ));
-        }
+        let is_empty = self.workload.phases.is_empty();
+        let nothing = "there is nothing to measure; add [[phase]] with a [[phase.thread]]";
+        self.ensure(!is_empty, "phase", "none", nothing)?;
         let mut names = BTreeSet::new();
         for phase in &self.workload.phases {
             self.one_word("phase.name", &phase.name)?;
-            if !names.insert(&phase.name) {
-                return Err(self.bad_value(
-                    "phase.name",
-                    &phase.name,
-                    "two phases have this name",
-                    "give each phase a name of its own",
-                ));
-            }
+            let twice = "two phases have this name; give each phase a name of its own";
+            self.ensure(names.insert(&phase.name), "phase.name", &phase.name, twice)?;
             self.threads(phase)?;
         }
         Ok(())
     }
 
     fn threads(&self, phase: &Phase) -> Checked {
-        if phase.threads.is_empty() {
-            return Err(self.bad_value(
-                &format!("phase \"{}\"", phase.name),
-                "no thread",
-                "there is nothing to do",
-                "add [[phase.thread]]",
-            ));
-        }
+        let key = format!("phase \"{}\"", phase.name);
+        let nothing = "there is nothing to do; add [[phase.thread]]";
+        self.ensure(!phase.threads.is_empty(), &key, "no thread", nothing)?;
         let mut names = BTreeSet::new();
-        for thread in &phase.threads {
-            self.one_word("phase.thread.name", &thread.name)?;
-            if !names.insert(&thread.name) {
-                return Err(self.bad_value(
-                    "phase.thread.name",
-                    &thread.name,
-                    "two threads have this name",
-                    "give each thread a name of its own, or use `instances`",
-                ));
-            }
-            if !(1..=256).contains(&thread.instances) {
-                return Err(self.bad_value(
-                    "phase.thread.instances",
-                    thread.instances,
-                    "out of range",
-                    "write 1 to 256",
-                ));
-            }
+        for Thread { name, instances, .. } in &phase.threads {
+            self.one_word("phase.thread.name", name)?;
+            let twice = "two threads have this name; give each thread a name of its own, or use `instances`";
+            self.ensure(names.insert(name), "phase.thread.name", name, twice)?;
+            let is_valid = (1..=256).contains(instances);
+            self.ensure(is_valid, "phase.thread.instances", instances, "out of range; write 1 to 256")?;
         }
         Ok(())
     }
@@ -206,14 +168,8 @@ impl<'a> Checker<'a> {
     /// Checks a step and the steps in it.
     fn step(&self, step: &Step, key: &str, around: Around<'_>) -> Checked {
         let key = format!("{key} ({})", step.kind());
-        if around.depth > DEPTH_MAX {
-            return Err(self.bad_value(
-                &key,
-                around.depth,
-                "steps are nested too deeply",
-                "put fewer steps inside each other",
-            ));
-        }
+        let deep = "steps are nested too deeply; put fewer steps inside each other";
+        self.ensure(around.depth <= DEPTH_MAX, &key, around.depth, deep)?;
         let repeats = self.operations(step, &key, around.repeats)?;
         self.own_keys(step, &key, around.transaction)?;
         let transaction = match step {
@@ -229,15 +185,14 @@ impl<'a> Checker<'a> {
 
     /// Returns the number of operations of a step that is repeated this often.
     fn operations(&self, step: &Step, key: &str, repeats: u64) -> Result<u64, WorkloadError> {
-        let operations = repeats.checked_mul(step.count());
-        operations.filter(|operations| (1..=OPERATIONS_MAX).contains(operations)).ok_or_else(|| {
-            self.bad_value(
-                &format!("{key}, count"),
-                step.count(),
-                "out of range",
-                "write a whole number from 1, less than 10^12 with all repeats around it",
-            )
-        })
+        let operations = repeats.checked_mul(step.count()).unwrap_or(u64::MAX);
+        self.ensure(
+            (1..=OPERATIONS_MAX).contains(&operations),
+            &format!("{key}, count"),
+            step.count(),
+            "out of range; write a whole number from 1, less than 10^12 with all repeats around it",
+        )?;
+        Ok(operations)
     }
 
     /// Checks the keys of a step, without the steps in it. `transaction` is the database of the transaction around it.
@@ -251,14 +206,8 @@ impl<'a> Checker<'a> {
             }
             Step::Transaction { database, steps, .. } => {
                 self.known_database(key, database)?;
-                if transaction.is_some() {
-                    return Err(self.bad_value(
-                        key,
-                        database,
-                        "it is inside another transaction",
-                        "put one transaction after the other",
-                    ));
-                }
+                let nested = "it is inside another transaction; put one transaction after the other";
+                self.ensure(transaction.is_none(), key, database, nested)?;
                 self.some_steps(key, steps)
             }
             Step::Write { files, size, request, .. } => {
@@ -315,51 +264,33 @@ impl<'a> Checker<'a> {
     fn rename(&self, key: &str, from: &str, to: &str) -> Checked {
         self.known_files(key, from)?;
         self.known_files(key, to)?;
-        if self.workload.files[from].place != self.workload.files[to].place {
-            return Err(self.bad_value(
-                &format!("{key}, to"),
-                to,
-                "its files are in another place",
-                "rename within one place",
-            ));
-        }
-        Ok(())
+        let is_same = self.workload.files[from].place == self.workload.files[to].place;
+        let elsewhere = "its files are in another place; rename within one place";
+        self.ensure(is_same, &format!("{key}, to"), to, elsewhere)
     }
 
     fn batch(&self, key: &str, batch: Option<u64>, in_transaction: bool) -> Checked {
-        if batch == Some(0) || (batch.is_some() && in_transaction) {
-            return Err(self.bad_value(
-                &format!("{key}, batch"),
-                batch.unwrap_or(0),
-                "no transaction of its own",
-                "leave `batch` out, or take the step out of the transaction",
-            ));
-        }
-        Ok(())
+        let is_valid = batch.is_none_or(|batch| batch > 0 && !in_transaction);
+        self.ensure(
+            is_valid,
+            &format!("{key}, batch"),
+            batch.unwrap_or(0),
+            "no transaction of its own; leave `batch` out, or take the step out of the transaction",
+        )
     }
 
     fn seconds(&self, key: &str, seconds: f64) -> Checked {
-        if !(0.0..=86_400.0).contains(&seconds) {
-            let key = format!("{key}, seconds");
-            return Err(self.bad_value(&key, seconds, "out of range", "write 0 to 86400"));
-        }
-        Ok(())
+        let is_valid = (0.0..=86_400.0).contains(&seconds);
+        self.ensure(is_valid, &format!("{key}, seconds"), seconds, "out of range; write 0 to 86400")
     }
 
-    fn bad_value(
-        &self,
-        key: &str,
-        value: impl ToString,
-        problem: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> WorkloadError {
-        WorkloadError::Value {
-            origin: self.origin.to_owned(),
-            key: key.to_owned(),
-            value: value.to_string(),
-            problem: problem.into(),
-            remedy: remedy.into(),
+    /// Refuses a value that is not valid. `problem` is the reason and the remedy.
+    fn ensure(&self, is_valid: bool, key: &str, value: impl ToString, problem: &str) -> Checked {
+        if is_valid {
+            return Ok(());
         }
+        let (origin, key, value) = (self.origin.to_owned(), key.to_owned(), value.to_string());
+        Err(WorkloadError::Value { origin, key, value, problem: problem.to_owned() })
     }
 
     fn refused(&self, key: &str, statement: &str, source: rusqlite::Error) -> WorkloadError {
@@ -368,87 +299,49 @@ impl<'a> Checker<'a> {
     }
 
     fn one_word(&self, key: &str, value: &str) -> Checked {
-        if value.is_empty()
-            || !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
-        {
-            return Err(self.bad_value(
-                key,
-                format!("{value:?}"),
-                "not one word",
-                "write letters, digits, `_` and `-` only",
-            ));
-        }
-        Ok(())
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let is_valid = !value.is_empty() && value.bytes().all(is_word);
+        self.ensure(
+            is_valid,
+            key,
+            format!("{value:?}"),
+            "not one word; write letters, digits, `_` and `-` only",
+        )
     }
 
     /// Checks that the table `kind` of the definition has an entry of this name.
     fn defined<T>(&self, key: &str, value: &str, kind: &str, names: &BTreeMap<String, T>) -> Checked {
-        if names.contains_key(value) {
-            return Ok(());
-        }
         let known = names.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let known = if known.is_empty() { "none".to_owned() } else { known };
-        Err(self.bad_value(
-            key,
-            format!("{value:?}"),
-            format!("no such {kind}"),
-            format!("define [{kind}.{value}] or name one of: {known}"),
-        ))
+        let unknown = format!("no such {kind}; define [{kind}.{value}] or name one of: {known}");
+        self.ensure(names.contains_key(value), key, format!("{value:?}"), &unknown)
     }
 
     fn relative_path(&self, key: &str, value: &str) -> Checked {
-        let path = Path::new(value);
-        if value.is_empty()
-            || value.contains('\0')
-            || path.components().any(|part| !matches!(part, Component::Normal(_)))
-        {
-            return Err(self.bad_value(
-                key,
-                format!("{value:?}"),
-                "the path leaves its place",
-                "write a relative path without `..`",
-            ));
-        }
-        Ok(())
+        let is_inside = Path::new(value).components().all(|part| matches!(part, Component::Normal(_)));
+        let is_valid = is_inside && !value.is_empty() && !value.contains('\0');
+        let leaves = "the path leaves its place; write a relative path without `..`";
+        self.ensure(is_valid, key, format!("{value:?}"), leaves)
     }
 
     fn some_steps(&self, key: &str, steps: &[Step]) -> Checked {
-        if steps.is_empty() {
-            return Err(self.bad_value(
-                &format!("{key}, steps"),
-                "[]",
-                "there is nothing to do",
-                "add steps",
-            ));
-        }
-        Ok(())
+        let key = format!("{key}, steps");
+        self.ensure(!steps.is_empty(), &key, "[]", "there is nothing to do; add steps")
     }
 
     fn request(&self, key: &str, bytes: u64, direct: bool) -> Checked {
-        if bytes == 0 {
-            return Err(self.bad_value(key, "0B", "a call would transfer nothing", "write a size above 0"));
-        }
-        if direct && !bytes.is_multiple_of(4096) {
-            return Err(self.bad_value(
-                key,
-                format!("{bytes} bytes"),
-                "not a multiple of 4 KiB, which direct I/O needs",
-                "write a size such as 4KiB or 8KiB",
-            ));
-        }
-        Ok(())
+        self.ensure(bytes > 0, key, "0B", "a call would transfer nothing; write a size above 0")?;
+        self.ensure(
+            !direct || bytes.is_multiple_of(4096),
+            key,
+            format!("{bytes} bytes"),
+            "not a multiple of 4 KiB, which direct I/O needs; write a size such as 4KiB or 8KiB",
+        )
     }
 
     fn largest(&self, key: &str, bytes: u64) -> Checked {
-        if bytes > REQUEST_BYTES_MAX {
-            return Err(self.bad_value(
-                key,
-                format!("{bytes} bytes"),
-                "too large for one request",
-                "write at most 1GiB, and a higher count",
-            ));
-        }
-        Ok(())
+        let large = "too large for one request; write at most 1GiB, and a higher count";
+        self.ensure(bytes <= REQUEST_BYTES_MAX, key, format!("{bytes} bytes"), large)
     }
 
     /// Checks an SQL statement on the empty database. A statement that changes the schema is run there, so that later
@@ -459,25 +352,22 @@ impl<'a> Checker<'a> {
             let statement = connection.prepare(text).map_err(|source| self.refused(&key, text, source))?;
             statement.parameter_count()
         };
-        if in_statement != params {
-            return Err(self.bad_value(
-                &format!("{key} and params"),
-                text,
-                format!("{in_statement} parameters in the statement, {params} in `params`"),
-                "list one for each `?`",
-            ));
-        }
+        self.ensure(
+            in_statement == params,
+            &format!("{key} and params"),
+            text,
+            &format!(
+                "{in_statement} parameters in the statement, {params} in `params`; list one for each `?`"
+            ),
+        )?;
         let first = text.split_whitespace().next().unwrap_or("").to_ascii_uppercase();
-        if ["BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "ATTACH", "DETACH"]
-            .contains(&first.as_str())
-        {
-            return Err(self.bad_value(
-                &key,
-                text,
-                "a step cannot begin or end a transaction, or attach a database",
-                "use `do = \"transaction\"` or `batch`",
-            ));
-        }
+        let foreign = ["BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "ATTACH", "DETACH"];
+        self.ensure(
+            !foreign.contains(&first.as_str()),
+            &key,
+            text,
+            "a step cannot begin or end a transaction, or attach a database; use `do = \"transaction\"` or `batch`",
+        )?;
         if ["CREATE", "DROP", "ALTER"].contains(&first.as_str()) {
             connection.execute_batch(text).map_err(|source| self.refused(&key, text, source))?;
         }

@@ -20,7 +20,7 @@ pub use quantity::{Bytes, Sizes};
 pub use step::{Order, Step, SyncPolicy, Work};
 
 /// A workload: the state before it starts, and the steps of the app.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// One word: letters, digits and `_`.
@@ -116,7 +116,7 @@ impl Journal {
     }
 }
 
-/// When SQLite waits for the device.
+/// When SQLite waits for the device, in the order of SQLite's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronous {
@@ -145,12 +145,7 @@ impl Synchronous {
 
     /// Returns the number that the pragma returns.
     pub(crate) fn number(self) -> i64 {
-        match self {
-            Synchronous::Off => 0,
-            Synchronous::Normal => 1,
-            Synchronous::Full => 2,
-            Synchronous::Extra => 3,
-        }
+        self as i64
     }
 }
 
@@ -185,14 +180,10 @@ pub struct Thread {
     /// One word.
     pub name: String,
     /// Number of threads that do this work; each has its own random numbers.
-    #[serde(default = "one")]
+    #[serde(default = "step::one")]
     pub instances: u64,
     /// The steps of each thread.
     pub steps: Vec<Step>,
-}
-
-fn one() -> u64 {
-    1
 }
 
 /// A study's figures for the app that a workload stands for.

@@ -204,7 +204,7 @@ pub enum Step {
     },
 }
 
-fn one() -> u64 {
+pub(super) fn one() -> u64 {
     1
 }
 

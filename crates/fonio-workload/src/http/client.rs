@@ -44,11 +44,8 @@ impl Client {
                 self.stream.insert(BufReader::with_capacity(64 * 1024, stream))
             }
         };
-        let kind = match content {
-            Content::Random => "random",
-            Content::Text => "text",
-            Content::Deflated => "deflated",
-        };
+        let kind = Content::NAMES.into_iter().find(|(known, _)| *known == content);
+        let (_, kind) = kind.expect("each kind has a name");
         let method = if send > 0 { "POST" } else { "GET" };
         let mut request = format!(
             "{method} /{kind}/{seed}/{bytes} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {send}\r\n\r\n"

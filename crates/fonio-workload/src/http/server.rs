@@ -116,12 +116,8 @@ fn object(first: &str) -> Option<(Content, u64, u64)> {
         return None;
     }
     let mut parts = words.next()?.strip_prefix('/')?.split('/');
-    let content = match parts.next()? {
-        "random" => Content::Random,
-        "text" => Content::Text,
-        "deflated" => Content::Deflated,
-        _ => return None,
-    };
+    let kind = parts.next()?;
+    let (content, _) = Content::NAMES.into_iter().find(|(_, name)| *name == kind)?;
     let seed = parts.next()?.parse().ok()?;
     let bytes = parts.next()?.parse().ok().filter(|&bytes| bytes <= OBJECT_BYTES_MAX)?;
     parts.next().is_none().then_some((content, seed, bytes))

@@ -179,11 +179,11 @@ impl Worker<'_, '_> {
         };
         let entry = Entry { number, bytes, seed };
         let path = self.path(files, number);
-        let mut beside = path.clone().into_os_string();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        self.write_new(files, &beside, entry, 8192, sync)?;
-        fs::rename(&beside, &path).map_err(file_error("rename a file to", &path))?;
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        self.write_new(files, &new, entry, 8192, sync)?;
+        fs::rename(&new, &path).map_err(file_error("rename a file to", &path))?;
         self.group(files, |group| group.add(entry));
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Databases: opened with the settings of the workload and the fix; every setting is read back.
 
+use std::time::Duration;
+
 use fonio_core::Random;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
@@ -12,7 +14,7 @@ use crate::error::WorkloadError;
 use crate::scale::scaled;
 
 /// How long a thread waits for another thread of the app that holds the database.
-const BUSY_MS: u32 = 30_000;
+const BUSY: Duration = Duration::from_secs(30);
 
 /// The number of prepared statements that are kept; more than any workload has for one database.
 const STATEMENTS_KEPT: usize = 64;
@@ -33,11 +35,8 @@ fn failed<'a>(
 /// Makes the database and its tables.
 pub(super) fn create(runner: &Runner, name: &str) -> Result<(), WorkloadError> {
     let connection = open(runner, name)?;
-    connection.execute_batch(&runner.workload.databases[name].schema).map_err(failed(
-        runner,
-        name,
-        "make its tables",
-    ))?;
+    let made = connection.execute_batch(&runner.workload.databases[name].schema);
+    made.map_err(failed(runner, name, "make its tables"))?;
     close(runner, name, connection)
 }
 
@@ -48,27 +47,19 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&path, flags).map_err(failed(runner, name, "open it"))?;
-    connection.busy_timeout(std::time::Duration::from_millis(BUSY_MS.into())).map_err(failed(
-        runner,
-        name,
-        "set a timeout",
-    ))?;
+    connection.busy_timeout(BUSY).map_err(failed(runner, name, "set a timeout"))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
 
     let setting = |pragma: &'static str, wanted: String, expected: &str| {
-        let set: Option<Value> = connection
-            .pragma_update_and_check(None, pragma, &wanted, |row| row.get(0))
-            .map(Some)
-            .or_else(|error| {
-                if matches!(error, rusqlite::Error::QueryReturnedNoRows) { Ok(None) } else { Err(error) }
-            })
-            .map_err(failed(runner, name, pragma))?;
+        let set = connection.pragma_update_and_check(None, pragma, &wanted, |row| row.get(0));
         let got = match set {
-            Some(value) => value,
-            None => connection
-                .pragma_query_value(None, pragma, |row| row.get(0))
-                .map_err(failed(runner, name, pragma))?,
+            // Some pragmas return their value only when they are asked for it.
+            Err(rusqlite::Error::QueryReturnedNoRows) => {
+                connection.pragma_query_value(None, pragma, |row| row.get(0))
+            }
+            set => set,
         };
+        let got = got.map_err(failed(runner, name, pragma))?;
         let got = match got {
             Value::Text(text) => text,
             Value::Integer(number) => number.to_string(),
@@ -123,11 +114,8 @@ fn connect(worker: &mut Worker<'_, '_>, name: &str) -> Result<(), WorkloadError>
 pub(super) fn begin(worker: &mut Worker<'_, '_>, name: &str) -> Result<(), WorkloadError> {
     connect(worker, name)?;
     let runner = worker.shared.runner;
-    worker.connections[name].execute_batch("BEGIN IMMEDIATE").map_err(failed(
-        runner,
-        name,
-        "begin a transaction",
-    ))
+    let begun = worker.connections[name].execute_batch("BEGIN IMMEDIATE");
+    begun.map_err(failed(runner, name, "begin a transaction"))
 }
 
 pub(super) fn commit(worker: &mut Worker<'_, '_>, name: &str) -> Result<(), WorkloadError> {

@@ -27,7 +27,7 @@ use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The least number of slices that must hold compared requests of each side. Fewer give no meaningful interval.
+/// Minimum number of slices with compared requests of each side. Fewer give no meaningful interval.
 pub const SLICES_LEAST: u32 = 8;
 
 /// Slowdown in the wild.
@@ -99,9 +99,9 @@ use crate::question::context::Ending;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// The most slices; once time has passed, there are at least half as many.
+/// Maximum number of slices; once time has passed, there are at least half as many.
 const SLICES: usize = 32;
-/// The most requests held back until all that arrived before them are known, because rows come in the order of issue. A
+/// Maximum number of requests held back until all that arrived before them are known, because rows come in the order of issue. A
 /// request that a scheduler lets this many others overtake is left out of the comparison. Queues of the block layer
 /// hold 256.
 const HELD: usize = 512;
@@ -109,14 +109,14 @@ const HELD: usize = 512;
 const DEEP: u64 = 256;
 
 /// Compares requests that met the other op with those that did not.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InterferenceTally {
     /// In the order of arrival.
     held: VecDeque<Arrival>,
     devices: Vec<Found>,
     /// Reads and writes, without and with the other op.
     sides: [[Side; 2]; 2],
-    slices: Bins<Slice>,
+    slices: Bins<Slice, SLICES>,
 }
 
 /// A request at its arrival.
@@ -202,17 +202,6 @@ impl Fold for Slice {
             for (stratum, pair) in later {
                 strata.entry(stratum).or_default().fold(&pair);
             }
-        }
-    }
-}
-
-impl Default for InterferenceTally {
-    fn default() -> InterferenceTally {
-        InterferenceTally {
-            held: VecDeque::new(),
-            devices: Vec::new(),
-            sides: Default::default(),
-            slices: Bins::new(SLICES),
         }
     }
 }
@@ -319,7 +308,7 @@ impl Question for InterferenceTally {
             // Only a comparison at equal depth gives a figure.
             let Some(equal) = &slowdown.equal_depth else { continue };
             let name = |figure: &str| format!("interference.{op}.{figure}");
-            let label = |part: &str| format!("slowdown of {ops} beside {others}, {part}");
+            let label = |part: &str| format!("slowdown of {ops} with {others} outstanding, {part}");
             facts.put(name("slowdown"), label("at equal depth"), Unit::Ratio, equal.slowdown);
             facts.put(name("slowdown_low"), label("lower end of its interval"), Unit::Ratio, equal.low);
             facts.put(name("slowdown_high"), label("upper end of its interval"), Unit::Ratio, equal.high);

@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use super::receipt::{MeanCost, Sums};
 use super::slots::{Outcome, Slot};
 
-/// The most runs of statements that are kept: 42 MB at 40 bytes each.
+/// Maximum number of runs of statements that are kept: 42 MB at 40 bytes each.
 const RUNS_MAX: usize = 1 << 20;
-/// The most different texts; the recorder keeps as many.
+/// Maximum number of different texts; the recorder has the same maximum.
 const TEXTS_MAX: usize = 4096;
-/// How far back BEGIN is looked for, in runs of statements.
+/// Maximum number of runs of statements between BEGIN and COMMIT.
 const BACK_MAX: usize = 4096;
-/// The most statements of a transaction that are listed. Transactions with the same list are one group.
+/// Maximum number of statements of a transaction that are listed. Transactions with the same list are one group.
 const NAMED_MAX: usize = 4;
-/// The most groups of transactions of a database.
+/// Maximum number of groups of transactions of a database.
 const GROUPS_MAX: usize = 256;
 /// A transaction that begins within this time after the one before follows without a pause (our bound).
 const PAUSE_MAX_NS: u64 = 1_000_000;

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use super::super::{Sqlite, SqliteTally};
 use super::*;
-use crate::question::Question;
-use crate::question::context::Ending;
+use crate::question::context::{Context, Ending};
+use crate::question::options::AnalysisOptions;
+use crate::question::{Question, Row};
 
 /// A row from `thread connection from-until text`; the text `?` is unknown, and `until` can be missing.
 fn row(line: &str) -> Statement {
@@ -125,9 +126,10 @@ fn a_commit_belongs_to_the_statements_since_begin() {
 /// Autocommits in a WAL: thread, beginning and end in microseconds. Each has one sync that takes half of the time.
 fn with_commits(rows: &[String], commits: &[(u32, u64, u64)]) -> Sqlite {
     let mut tally = SqliteTally::default();
+    let mut context = Context::new(&AnalysisOptions::default());
     for (file_id, path, content) in [(1, "/a.db", Content::SqliteDb), (2, "/a.db-wal", Content::SqliteWal)] {
-        let (path, device) = (Some(path.to_owned()), Some(DeviceId::new(8, 1)));
-        tally.file(&File { file_id, from: Timestamp(0), device, inode: Some(7), path, content });
+        let (path, device, from) = (Some(path.to_owned()), Some(DeviceId::new(8, 1)), Timestamp(0));
+        tally.row(Row::File(&File { file_id, from, device, inode: Some(7), path, content }), &mut context);
     }
     for (number, (tid, from, until)) in (0..).zip(commits) {
         let (from, until) = (from * 1000, until * 1000);
@@ -144,10 +146,11 @@ fn with_commits(rows: &[String], commits: &[(u32, u64, u64)]) -> Sqlite {
             sqlite_write,
             file_flags: None,
         };
-        tally.call(&call("pwrite64", from, from + 10, Some(SqliteWrite::WalCommit), 24));
-        tally.call(&call("fdatasync", from + (until - from) / 2, until, None, 0));
+        let wrote = call("pwrite64", from, from + 10, Some(SqliteWrite::WalCommit), 24);
+        let synced = call("fdatasync", from + (until - from) / 2, until, None, 0);
+        [wrote, synced].iter().for_each(|call| tally.row(Row::Call(call), &mut context));
     }
-    rows.iter().for_each(|line| tally.statement(&row(line)));
+    rows.iter().for_each(|line| tally.row(Row::Statement(&row(line)), &mut context));
     let mut meta = Meta::default();
     meta.source.shows = [SHOWS_CALLS, SHOWS_BLOCKED, "statements"].map(str::to_owned).to_vec();
     tally.finish(&mut Ending::without_requests(&meta)).unwrap()

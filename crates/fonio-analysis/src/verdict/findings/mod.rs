@@ -1,5 +1,6 @@
 //! Findings: ranked sentences that explain the figures, made by rules that are data (`findings.toml`).
 
+use fonio_core::Relation;
 use serde::Deserialize;
 
 use super::facts::facts;
@@ -77,15 +78,6 @@ struct Condition {
     value: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Relation {
-    Less,
-    AtMost,
-    Equal,
-    AtLeast,
-    More,
-}
-
 impl TryFrom<String> for Condition {
     type Error = String;
 
@@ -94,14 +86,8 @@ impl TryFrom<String> for Condition {
         let &[figure, relation, value] = parts.as_slice() else {
             return Err(format!("{text:?} is not `figure relation value`"));
         };
-        let relation = match relation {
-            "<" => Relation::Less,
-            "<=" => Relation::AtMost,
-            "==" => Relation::Equal,
-            ">=" => Relation::AtLeast,
-            ">" => Relation::More,
-            _ => return Err(format!("{relation:?} is not a relation")),
-        };
+        let known = Relation::at_start(relation).filter(|(_, sign)| *sign == relation);
+        let (relation, _) = known.ok_or_else(|| format!("{relation:?} is not a relation"))?;
         let value = value.replace('_', "");
         let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
         Ok(Condition { figure: figure.to_owned(), relation, value })
@@ -110,13 +96,7 @@ impl TryFrom<String> for Condition {
 
 impl Condition {
     fn holds(&self, facts: &Facts) -> bool {
-        facts.value(&self.figure).is_some_and(|value| match self.relation {
-            Relation::Less => value < self.value,
-            Relation::AtMost => value <= self.value,
-            Relation::Equal => value == self.value,
-            Relation::AtLeast => value >= self.value,
-            Relation::More => value > self.value,
-        })
+        facts.value(&self.figure).is_some_and(|value| self.relation.holds(value, self.value))
     }
 }
 
@@ -160,7 +140,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     // The recording of a launch has the waits of its threads, and a verdict of its own on them.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
     let is_low = |condition: &Condition| {
-        WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Less
+        WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Below
     };
     let is_sampled = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled);
     let is_partial = analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_partial);

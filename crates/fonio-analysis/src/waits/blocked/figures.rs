@@ -20,11 +20,9 @@ impl Blocked {
     pub(super) fn figures(&self, facts: &mut Facts) {
         let worst = self.worst(Role::OfInterest);
         let share = |program: Option<&BlockedProgram>| program.map_or(0.0, |program| program.worst.share);
-        let label = "blocked on storage, the program that waited longest";
-        facts.put("blocked.worst", label, Unit::Share, share(worst));
+        facts.share("blocked.worst", "blocked on storage, the program that waited longest", share(worst));
         let bulk = self.worst(Role::BulkWork);
-        let label = "blocked on storage, the bulk work that waited longest";
-        facts.put("blocked.bulk", label, Unit::Share, share(bulk));
+        facts.share("blocked.bulk", "blocked on storage, the bulk work that waited longest", share(bulk));
         if let Some(bulk) = bulk {
             facts.word("blocked.bulk.program", &bulk.full_name());
         }
@@ -45,9 +43,9 @@ impl BlockedProgram {
     fn figures(&self, behind: &[Behind], facts: &mut Facts) {
         facts.word("blocked.program", &self.full_name());
         let label = "blocked on storage, time of that program's thread";
-        facts.put("blocked.time", label, Unit::Ns, self.worst.ns as f64);
-        let longest = self.longest_ns.map(|ns| ns as f64);
-        facts.put("blocked.longest", "longest wait for storage of that program", Unit::Ns, longest);
+        facts.amount("blocked.time", label, Unit::Ns, self.worst.ns);
+        let label = "longest wait for storage of that program";
+        facts.amount("blocked.longest", label, Unit::Ns, self.longest_ns);
         for (name, label, operations) in [
             (
                 "blocked.fsync_share",
@@ -68,7 +66,7 @@ impl BlockedProgram {
         ] {
             let of = self.operations.iter().filter(|row| operations.contains(&row.blocked_in.as_str()));
             let share = ratio(of.map(|row| row.time_ns).sum(), self.time_ns);
-            facts.put(name, label, Unit::Share, share);
+            facts.share(name, label, share);
         }
         if let Some(operation) = self.operations.first() {
             let file = self.file.as_ref().filter(|file| file.share >= 0.5).map(|file| file.path.as_str());
@@ -86,7 +84,7 @@ impl BlockedProgram {
         }
         if let Some(other) = first_other(behind) {
             let label = "request time of another program during its waits, share";
-            facts.put("blocked.behind_share", label, Unit::Share, other.share);
+            facts.share("blocked.behind_share", label, other.share);
             facts.word("blocked.behind_program", &other.full_name());
             if let Some(unit) = &other.unit {
                 facts.word("blocked.behind_unit", unit);
@@ -104,8 +102,8 @@ impl LongWaits {
         let waits = if self.count == 1 { "wait" } else { "waits" };
         facts.word("blocked.long.waits", &format!("{} {waits}", Unit::Count.format(self.count as f64)));
         let Some(longest) = self.longest.first() else { return };
-        facts.put("blocked.long.longest", "longest wait", Unit::Ns, longest.time_ns as f64);
-        facts.put("blocked.long.at", "longest wait, begins at", Unit::Ns, longest.at_ns as f64);
+        facts.amount("blocked.long.longest", "longest wait", Unit::Ns, longest.time_ns);
+        facts.amount("blocked.long.at", "longest wait, begins at", Unit::Ns, longest.at_ns);
         facts.word("blocked.long.program", &longest.program);
         let doing = doing(&longest.blocked_in, longest.file.as_deref(), longest.through.as_ref());
         facts.word("blocked.long.doing", &doing);

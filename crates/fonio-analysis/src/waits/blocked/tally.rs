@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
-use fonio_core::{BlockedCount, Request, Thread, Timestamp, Wait};
+use fonio_core::{Request, Timestamp, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{Owner, Owners, Watch};
@@ -13,11 +13,11 @@ use super::program::{Program, through};
 use super::{Blocked, BlockedFile, BlockedProgram, Interval, LongWait, LongWaits, Role, is_felt, named};
 use crate::figures::facts::{Facts, Frame};
 use crate::filter::FilterOptions;
-use crate::question::Question;
 use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 use crate::question::threads::Threads;
+use crate::question::{Question, Row};
 use crate::waits::outstanding::LONG;
 
 /// Maximum number of threads followed.
@@ -68,35 +68,28 @@ impl Question for BlockedTally {
         BlockedTally { is_filtered, ..BlockedTally::default() }
     }
 
-    fn thread(&mut self, row: &Thread) {
-        if let Some(pid) = row.pid
-            && (self.pids.len() < THREADS_MAX || self.pids.contains_key(&row.tid))
-        {
-            self.pids.insert(row.tid, pid);
-            if let Some(parent) = row.parent_pid {
-                self.parents.insert(pid, parent);
-            }
-        }
-    }
-
-    /// Takes a wait, as far as it lies in the span; waits come before requests.
-    fn wait(&mut self, row: &Wait, context: &mut Context) {
-        self.take(row, context.span_of_waits(), &mut context.threads, true);
-    }
-
-    /// Takes a wait that a filter leaves out. It counts only for threads that waited for this one.
-    fn wait_left_out(&mut self, row: &Wait, context: &mut Context) {
-        self.take(row, context.span_of_waits(), &mut context.threads, false);
-    }
-
-    fn blocked_count(&mut self, row: &BlockedCount, context: &mut Context) {
+    /// Takes a row; waits come before requests.
+    fn row(&mut self, row: Row, context: &mut Context) {
+        let span = context.span_of_waits();
         let threads = &mut context.threads;
-        self.is_known = true;
-        if row.blocked_in.is_for_storage(row.reason) {
-            let key = (row.tid, threads.name_at(Some(row.tid), row.from));
-            if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
-                count.add(row.blocked_in, row.count, row.total.0);
+        match row {
+            Row::Wait(row) => self.take(row, span, threads, true),
+            // It counts only for threads that waited for this one.
+            Row::WaitLeftOut(row) => self.take(row, span, threads, false),
+            Row::BlockedCount(row) => {
+                self.is_known = true;
+                if row.blocked_in.is_for_storage(row.reason) {
+                    let key = (row.tid, threads.name_at(Some(row.tid), row.from));
+                    if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
+                        count.add(row.blocked_in, row.count, row.total.0);
+                    }
+                }
             }
+            Row::Thread(row) if self.pids.len() < THREADS_MAX || self.pids.contains_key(&row.tid) => {
+                self.pids.extend(row.pid.map(|pid| (row.tid, pid)));
+                self.parents.extend(row.pid.zip(row.parent_pid));
+            }
+            _ => {}
         }
     }
 
@@ -253,6 +246,7 @@ impl BlockedTally {
         Some(count)
     }
 
+    /// Takes a wait, as far as it lies in the span.
     fn take(&mut self, row: &Wait, span: (Timestamp, Timestamp), threads: &mut Threads, is_counted: bool) {
         // A wait of a launch does not show the operation.
         let Some(operation) = row.blocked_in else { return };

@@ -18,15 +18,24 @@ use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
-use fonio_system::{MountTable, state};
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use fonio_system::{MountTable, chain, state};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountAttrFlags, OpenTreeFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
+};
 
 use self::holders::{Use, holders, named, what_to_do};
-use self::survey::survey;
-use crate::HostError;
-use crate::error::chain;
+use self::mirror::{Mirrored, mirror};
+use self::survey::{Survey, survey};
+use crate::error::HostError;
+use crate::files::lock_private_folder;
+use crate::kernel::not_in_kernel;
+use crate::unmount;
+
+/// How often a folder that changes while it is copied is copied again.
+const TRIES: u32 = 3;
 
 /// The value of a folder without the setting.
 pub(super) const NONE: &str = "none";
@@ -136,7 +145,7 @@ pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
 }
 
 /// The error of a folder that cannot be unmounted because programs use it.
-pub(super) fn in_use(dir: &Path, how: Use) -> HostError {
+fn in_use(dir: &Path, how: Use) -> HostError {
     let found = holders(dir, device_of(dir), how);
     let by = if found.is_empty() {
         "by a program that fonio does not see, or by a mount in it".to_owned()
@@ -146,14 +155,102 @@ pub(super) fn in_use(dir: &Path, how: Use) -> HostError {
     HostError::InUse { path: dir.to_owned(), by }
 }
 
-/// Names the programs if unmounting failed because of them.
-pub(super) fn or_in_use(error: HostError, dir: &Path) -> HostError {
-    match &error {
+/// Refuses to unmount a folder while programs use it.
+pub(super) fn check_unused(dir: &Path) -> Result<(), HostError> {
+    if holders(dir, device_of(dir), Use::Any).is_empty() { Ok(()) } else { Err(in_use(dir, Use::Any)) }
+}
+
+/// Unmounts a folder; the error names the programs that use it.
+pub(super) fn unmount(dir: &Path) -> Result<(), HostError> {
+    unmount::unmount(dir).map_err(|error| match &error {
         HostError::System(system) if system.source.kind() == std::io::ErrorKind::ResourceBusy => {
             in_use(dir, Use::Any)
         }
         _ => error,
+    })
+}
+
+/// The result of making a mount read-only, before its content is copied.
+pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), HostError> {
+    match outcome {
+        Err(Errno::BUSY) => Err(in_use(dir, Use::Writes)),
+        outcome => outcome.map_err(failed("make read-only", dir)),
     }
+}
+
+/// Copies the content that is mounted on a folder to the folder below.
+pub(super) fn copy_back(dir: &Path) -> Result<Mirrored, HostError> {
+    let from = visible(dir).map_err(failed("open", dir))?;
+    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+    mirror(&from, &below, dir)
+}
+
+/// Makes a mount of a file system that is on no folder yet, with the flags of the mount that holds `dir`, and opens its
+/// root.
+pub(super) fn detached_mount(
+    filesystem: &str,
+    settings: &[(&str, &str)],
+    dir: &Path,
+) -> Result<(OwnedFd, OwnedFd), HostError> {
+    let flags = attributes_around(dir)?;
+    let make = || {
+        let context = fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC)?;
+        for (name, value) in settings {
+            fsconfig_set_string(&context, *name, *value)?;
+        }
+        fsconfig_create(&context)?;
+        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
+        let root = rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())?;
+        Ok((mount, root))
+    };
+    make().map_err(failed("make a mount for", dir))
+}
+
+/// Puts a mount on a folder.
+pub(super) fn put_on(mount: &OwnedFd, dir: &Path) -> Result<(), HostError> {
+    move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mount on", dir))
+}
+
+/// Copies a folder; again if it changes meanwhile. The error is the reason why it cannot be copied.
+pub(super) fn copy_unchanged(
+    from: &OwnedFd,
+    to: &OwnedFd,
+    dir: &Path,
+) -> Result<Option<&'static str>, HostError> {
+    for _ in 0..TRIES {
+        let before = survey(from, dir)?;
+        mirror(from, to, dir)?;
+        if survey(from, dir)?.is_same_as(&before) {
+            return Ok(None);
+        }
+    }
+    Ok(Some("programs change it all the time: stop them first"))
+}
+
+/// Surveys a folder that is to be copied; the error is the reason why it cannot be copied.
+pub(super) fn copyable(dir: &Path) -> Result<Survey, String> {
+    let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| chain(&error))?;
+    match found.obstacle {
+        Some((path, reason)) => Err(format!("{}: {reason}", path.display())),
+        None => Ok(found),
+    }
+}
+
+/// The error of a folder that cannot be restored without losing data.
+pub(super) fn not_restorable(dir: &Path, reason: String) -> HostError {
+    HostError::NotSettable { setting: "its content from before".to_owned(), path: dir.to_owned(), reason }
+}
+
+/// Refuses to copy the content of a folder back while programs use it, or if there is no room for it.
+pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
+    check_unused(dir)?;
+    let (needs, has) = needs(dir)?;
+    if needs <= has {
+        return Ok(());
+    }
+    let (needs, has) = (words(needs), words(has));
+    let reason = format!("to copy it back needs {needs} of free space below it, and there are {has}");
+    Err(not_restorable(dir, reason))
 }
 
 /// Opens a folder.
@@ -168,7 +265,7 @@ pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
 }
 
 /// Returns the maximum space that copying back needs on the folder's own device, and the free space there.
-pub(super) fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
+fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
     // A new file is complete before it replaces the old one, so both need space.
     let needs = survey(&own, dir)?.bytes;
@@ -198,12 +295,7 @@ pub(super) fn device_of(dir: &Path) -> u64 {
 
 /// Only one process at a time copies folders. The kernel ends the lock with the process.
 pub(super) fn lock() -> Result<File, HostError> {
-    let dir = state::folder().join("folders");
-    crate::ledger::make_private_dir(&dir)?;
-    let lock = File::open(&dir).map_err(HostError::system("open", &dir))?;
-    rustix::fs::flock(&lock, FlockOperation::LockExclusive)
-        .map_err(|error| HostError::system("lock", &dir)(error.into()))?;
-    Ok(lock)
+    lock_private_folder(&state::folder().join("folders"))
 }
 
 pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -216,7 +308,7 @@ pub(super) fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens the folder with the mount on it, but without the mounts in it.
-pub(super) fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
+fn visible(dir: &Path) -> Result<OwnedFd, Errno> {
     let mount = copy_of_mount(dir)?;
     rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())
 }
@@ -245,7 +337,7 @@ pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError>
 }
 
 /// The flags of [`options_around`].
-pub(super) fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
+fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
     let names = options_around(dir)?;
     let flags = ATTRIBUTES.iter().filter(|(name, _)| names.contains(name)).map(|(_, flag)| *flag);
     Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
@@ -254,10 +346,7 @@ pub(super) fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError>
 /// The error of a system call on a folder. Copies of mounts need Linux 5.2.
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
-        Errno::NOSYS => HostError::NotInKernel {
-            release: rustix::system::uname().release().to_string_lossy().into_owned(),
-            what: "call open_tree, which Linux 5.2 or later has".to_owned(),
-        },
+        Errno::NOSYS => not_in_kernel("call open_tree, which Linux 5.2 or later has"),
         _ => HostError::system(action, dir)(error.into()),
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, IFlags, Stat};
 
 use super::copy;
 use super::mirror::{is_beside, names};
-use crate::HostError;
+use crate::error::HostError;
 
 /// The minimum memory that a tmpfs uses for an object besides its pages (an inode and a name of mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;

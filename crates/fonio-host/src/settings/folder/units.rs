@@ -9,8 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::super::kept::own::{HEADER, OwnFile};
-use super::super::{files, systemd};
-use crate::HostError;
+use super::super::systemd;
+use crate::error::HostError;
+use crate::files;
 
 /// The units of a folder.
 pub(in crate::settings) struct Units {
@@ -87,8 +88,7 @@ pub(in crate::settings) fn take(units: &Units) -> Result<(), HostError> {
         }
     }
     for (name, _) in &units.units {
-        let file = Units::file(name);
-        files::remove(&file).map_err(HostError::system("remove", &file))?;
+        files::remove(&Units::file(name))?;
     }
     systemd::systemctl(&["daemon-reload"]).map(drop)
 }

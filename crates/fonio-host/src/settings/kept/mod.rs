@@ -12,15 +12,15 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use self::files::KeptFiles;
 use self::own::{HEADER, OwnFiles, body};
 use super::applied::{Applied, Undone};
-use super::files::{read, remove, replace, sync_folder};
+
 use super::target::Target;
-use crate::HostError;
+use crate::error::HostError;
+use crate::files::{lock_private_folder, read, read_record, remove, replace, sync_folder};
 
 /// A setting that is kept, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +78,6 @@ impl Keeper {
     /// Opens the record. No file is created until a setting is kept.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`], also if the record cannot be parsed.
     pub fn open(files: KeptFiles) -> Result<Keeper, HostError> {
         let mut keeper = Keeper { files, kept: Vec::new(), _lock: None };
@@ -91,15 +90,9 @@ impl Keeper {
     /// Reads the record without locking it, to show it.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`] if it cannot be read or parsed.
     pub fn on_record(files: &KeptFiles) -> Result<Vec<Kept>, HostError> {
-        let record = files.record();
-        match read(&record)? {
-            text if text.is_empty() => Ok(Vec::new()),
-            text => serde_json::from_str(&text)
-                .map_err(|error| HostError::system("understand", record)(error.into())),
-        }
+        read_record(&files.record())
     }
 
     fn record(&self) -> PathBuf {
@@ -111,11 +104,7 @@ impl Keeper {
         if self._lock.is_some() {
             return Ok(());
         }
-        let state = self.files.state.clone();
-        crate::ledger::make_private_dir(&state)?;
-        let lock = File::open(&state).map_err(HostError::system("open", &state))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)
-            .map_err(|error| HostError::system("lock", &state)(error.into()))?;
+        let lock = lock_private_folder(&self.files.state)?;
         self.kept = Keeper::on_record(&self.files)?;
         self._lock = Some(lock);
         // A user has removed these from the files, or a process was killed before it wrote them there or
@@ -161,10 +150,10 @@ impl Keeper {
         let is_in_fstab =
             |kept: &Kept| matches!(kept.change, Change::MountOption { .. } | Change::Mount { .. });
         if !self.kept.iter().any(is_in_fstab) {
-            crate::ledger::remove_file(&self.backup())?;
+            remove(&self.backup())?;
         }
         if self.kept.is_empty() {
-            return crate::ledger::remove_file(&self.record());
+            return remove(&self.record());
         }
         let is_first = |at: usize| {
             self.kept[..at].iter().all(|other| other.applied.target != self.kept[at].applied.target)
@@ -192,7 +181,6 @@ impl Keeper {
     /// Keeps a setting. If it is kept already, with this value or another, this value replaces it.
     ///
     /// # Errors
-    ///
     /// Those of [`Keeper::plan`], and [`HostError::System`].
     pub fn keep(&mut self, applied: &Applied) -> Result<Kept, HostError> {
         self.lock()?;
@@ -249,7 +237,6 @@ impl Keeper {
     /// Takes a setting out of the files. Does nothing if it is not kept.
     ///
     /// # Errors
-    ///
     /// [`HostError::System`]; it stays on record.
     pub fn forget(&mut self, target: &Target) -> Result<Undone, HostError> {
         let Some(at) = self.kept.iter().position(|kept| kept.applied.target == *target) else {
@@ -342,7 +329,7 @@ fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     }
     let left = left.concat();
     if body(&left).is_empty() {
-        remove(file).map_err(HostError::system("remove", file))?;
+        remove(file)?;
         if !text.is_empty() {
             sync_folder(file)?;
         }

@@ -4,13 +4,12 @@
 //! files that have fonio's content, and only empty folders.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::files;
-use crate::HostError;
+use crate::error::HostError;
+use crate::files;
 
 /// The first line of files that are fonio's own.
 pub(in crate::settings) const HEADER: &str =
@@ -98,24 +97,17 @@ impl OwnFiles {
         let mut were_there = true;
         for OwnFile { path, .. } in &self.files {
             // A killed process can have left it.
-            files::remove(&files::beside(path)).map_err(HostError::system("remove", path))?;
+            files::remove(&files::beside(path))?;
         }
         for file in &self.files {
             if file.is_there()? {
-                files::remove(&file.path).map_err(HostError::system("remove", &file.path))?;
+                files::remove(&file.path)?;
                 files::sync_folder(&file.path)?;
             } else {
                 were_there = false;
             }
         }
-        for folder in self.folders.iter().rev() {
-            match fs::remove_dir(folder) {
-                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
-                    return Err(HostError::system("remove", folder)(error));
-                }
-                _ => {}
-            }
-        }
+        self.folders.iter().rev().try_for_each(|folder| files::remove_empty_folder(folder))?;
         Ok(were_there)
     }
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use super::fstab::{self, NoEntry};
 use super::own::OwnFiles;
 use super::{Change, Keeper, Kept};
-use crate::HostError;
+use crate::error::HostError;
+use crate::files;
 use crate::settings::applied::Applied;
-use crate::settings::files;
 use crate::settings::kind::KeptAs;
 use crate::settings::refusal::Refusal;
 
@@ -17,7 +17,6 @@ impl Keeper {
     /// Returns how a setting would be kept; changes nothing.
     ///
     /// # Errors
-    ///
     /// [`HostError::NotKept`] with the reason.
     pub fn plan(&self, applied: &Applied) -> Result<Kept, HostError> {
         let target = &applied.target;

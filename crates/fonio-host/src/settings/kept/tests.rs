@@ -49,8 +49,8 @@ fn records_of_earlier_builds_are_read() {
     let text = serde_json::to_string_pretty(&all_changes()).expect("JSON");
     expect_test::expect_file!["../testdata/settings.json"].assert_eq(&text);
     for (line, setting) in include_str!("../testdata/borrowed.jsonl").lines().zip(all_changes()) {
-        let step: crate::Step = serde_json::from_str(line).expect("a step");
-        assert_eq!(step, crate::Step::Borrowed { setting });
+        let step: crate::ledger::Step = serde_json::from_str(line).expect("a step");
+        assert_eq!(step, crate::ledger::Step::Borrowed { setting });
         assert_eq!(serde_json::to_string(&step).expect("JSON"), line);
     }
 }
@@ -123,169 +123,13 @@ fn kept_settings_are_in_these_files() {
     for setting in settings() {
         keeper.keep(&setting).expect("kept");
     }
-    expect_test::expect![[r##"
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/scheduler}="bfq"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/read_ahead_kb}="512"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/nr_requests}="8"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/max_sectors_kb}="64"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", ATTR{queue/discard_max_bytes}="134217728"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_read_requests_max", ATTR{queue/iosched/seq_read_requests_max}="1"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_read_requests_max", ATTR{queue/iosched/rand_read_requests_max}="8"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/seq_write_requests_max", ATTR{queue/iosched/seq_write_requests_max}="1"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", TEST=="queue/iosched/rand_write_requests_max", ATTR{queue/iosched/rand_write_requests_max}="3"
-        ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="mmcblk0", RUN+="/bin/sh -c 'echo %M:%m enable=1 >/sys/fs/cgroup/io.cost.qos'"
-    "##]]
-    .assert_eq(&fs::read_to_string(&files.udev_rules).expect("rules"));
-    expect_test::expect![[r#"
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        vm.dirty_background_bytes = 33554432
-        vm.dirty_bytes = 67108864
-        vm.swappiness = 10
-    "#]]
-    .assert_eq(&fs::read_to_string(&files.sysctl).expect("sysctl"));
-    expect_test::expect![[r#"
-        # mounts
-        UUID=1-2 /	ext4	defaults,noatime   0	1
-        /dev/sdb1 /data ext4 rw,noatime,commit=30,lazytime 0 2
-        /usr/lib /usr/share none bind,nofail,x-systemd.requires-mounts-for=/usr/lib,x-systemd.before=sysinit.target 0 0
-        /.fonio-hot-range/app-7.ext4 /proc/sys/vm ext4 loop,nofail,X-fstrim.notrim,x-systemd.requires-mounts-for=/.fonio-hot-range/app-7.ext4,x-systemd.before=sysinit.target 0 0
-    "#]]
-    .assert_eq(
-        &without_options_of_proc(&fs::read_to_string(&files.fstab).expect("fstab")),
-    );
     assert_eq!(fs::read_to_string(keeper.backup()).expect("backup"), FSTAB);
-    let systemd = contents(&files.systemd);
-    let below =
-        |path: &PathBuf| path.strip_prefix(&files.systemd).expect("it is below").display().to_string();
-    let listing: Vec<String> =
-        systemd.iter().map(|(path, text)| format!("{}:\n{text}", below(path))).collect();
-    expect_test::expect![[r#"
-        journald.conf.d/90-fonio-journald-in-ram.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Journal]
-        Storage=volatile
-        RuntimeMaxUse=67108864
-
-        journald.conf.d/90-fonio-journald-sync.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Journal]
-        SyncIntervalSec=300s
-
-        system/backup.service.d/90-fonio-io-class.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Service]
-        IOSchedulingClass=idle
-
-        system/backup.service.d/90-fonio-io-max.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Service]
-        IOReadBandwidthMax=/dev/sda 5242880
-        IOWriteBandwidthMax=/dev/sda 5242880
-
-        system/backup.service.d/90-fonio-io-weight.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Service]
-        IOWeight=50
-
-        system/backup.service.d/90-fonio-sync-policy.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Service]
-        Environment=LD_PRELOAD=/usr/lib/fonio/libfonio_sqlite_sync.so FONIO_SYNC_POLICY=/etc/fonio/sync-policy.toml
-        [Unit]
-        Wants=fonio-sync-policy.service
-        After=fonio-sync-policy.service
-
-        system/fonio-bfuse-srv-app.service:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Description=/srv/app with fonio's write buffer
-        DefaultDependencies=no
-        RequiresMountsFor=/srv/app /bin/sh
-        Wants=modprobe@fuse.service
-        After=local-fs.target modprobe@fuse.service
-        Before=sysinit.target shutdown.target
-        Conflicts=shutdown.target
-        [Service]
-        Type=forking
-        ExecStart=/bin/sh mount --mount-options mode=buffered -- /srv/app /srv/app
-        KillSignal=SIGTERM
-        TimeoutStopSec=15min
-        Restart=on-failure
-        RestartSec=1s
-        NoNewPrivileges=yes
-        CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_MKNOD CAP_SETUID CAP_SETGID CAP_SETFCAP CAP_LINUX_IMMUTABLE CAP_SYS_RESOURCE CAP_SYS_NICE CAP_IPC_LOCK
-        LockPersonality=yes
-        MemoryDenyWriteExecute=yes
-        RestrictAddressFamilies=AF_UNIX
-        RestrictNamespaces=yes
-        RestrictRealtime=yes
-        SystemCallArchitectures=native
-
-        system/fonio-folder-in-ram-var-log-write-out.service:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Description=Write /var/log out of memory, by fonio
-        [Service]
-        Type=oneshot
-        ExecStart=/bin/sh folder write-out /var/log
-
-        system/fonio-folder-in-ram-var-log.service:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Description=/var/log in memory, by fonio
-        DefaultDependencies=no
-        RequiresMountsFor=/var/log /bin/sh
-        After=local-fs.target
-        Before=sysinit.target systemd-journal-flush.service systemd-tmpfiles-setup.service shutdown.target
-        Conflicts=shutdown.target
-        Wants=fonio-folder-in-ram-var-log.timer
-        [Service]
-        Type=oneshot
-        RemainAfterExit=yes
-        ExecStart=/bin/sh folder start 64MiB /var/log
-        ExecReload=/bin/sh folder write-out /var/log
-        ExecStop=/bin/sh folder write-out /var/log
-        TimeoutStopSec=15min
-
-        system/fonio-folder-in-ram-var-log.timer:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Description=Write /var/log out of memory, by fonio
-        PartOf=fonio-folder-in-ram-var-log.service
-        [Timer]
-        OnActiveSec=1h
-        OnUnitInactiveSec=1h
-        Unit=fonio-folder-in-ram-var-log-write-out.service
-
-        system/fonio-swap-in-ram.service:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Description=Swap in compressed memory, by fonio
-        DefaultDependencies=no
-        After=systemd-modules-load.service
-        Before=swap.target
-        [Service]
-        Type=oneshot
-        RemainAfterExit=yes
-        ExecStart=/bin/sh -c 'modprobe zram && node=$$(zramctl --find --size 536870912) && mkswap --label fonio-zram $$node && swapon --priority 100 $$node'
-
-        system/swap.target.d/90-fonio-swap-in-ram.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Wants=fonio-swap-in-ram.service
-
-        system/sysinit.target.d/90-fonio-bfuse-srv-app.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Wants=fonio-bfuse-srv-app.service
-
-        system/sysinit.target.d/90-fonio-folder-in-ram-var-log.conf:
-        # Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.
-        [Unit]
-        Wants=fonio-folder-in-ram-var-log.service
-    "#]]
-    .assert_eq(&listing.join("\n"));
+    let shown = contents(dir.path()).into_iter().filter_map(|(path, text)| {
+        let below = path.strip_prefix(dir.path()).expect("it is below").display().to_string();
+        let is_kept = !["udev", "fstab.before-fonio", "state/kept.json"].contains(&below.as_str());
+        is_kept.then(|| format!("{below}:\n{}", without_options_of_proc(&text)))
+    });
+    expect_test::expect_file!["../testdata/kept_files.txt"].assert_eq(&shown.collect::<Vec<_>>().join("\n"));
 }
 
 #[test]

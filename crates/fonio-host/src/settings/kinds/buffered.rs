@@ -8,10 +8,8 @@ use std::process::{Command, Stdio};
 
 use fonio_system::MountTable;
 
-use crate::mount;
-use crate::settings::folder::holders::{Use, holders};
 use crate::settings::folder::units::{self, Units, argument, escape, lines, quote};
-use crate::settings::folder::{self, NONE, check_place, device_of, folder_at, in_use, or_in_use};
+use crate::settings::folder::{self, NONE, check_place, check_unused, folder_at};
 use crate::settings::kind::*;
 
 /// The values: `mounted` or `none`.
@@ -68,10 +66,7 @@ impl Kind for Buffered {
 
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
-        if is_mounted(dir)? && !holders(dir, device_of(dir), Use::Any).is_empty() {
-            return Err(in_use(dir, Use::Any));
-        }
-        Ok(())
+        if is_mounted(dir)? { check_unused(dir) } else { Ok(()) }
     }
 
     fn kept_as(&self, on: &Object, _value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
@@ -102,7 +97,7 @@ fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     let unit = unit(&program, dir);
     if value == NONE {
         if is_mounted(dir)? {
-            mount::unmount(dir).map_err(|error| or_in_use(error, dir))?;
+            folder::unmount(dir)?;
         }
         return units::take(&unit);
     }

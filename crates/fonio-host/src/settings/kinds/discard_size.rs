@@ -154,8 +154,9 @@ mod tests {
     use fonio_testing::{Need, has};
 
     use super::*;
-    use crate::settings::Undone;
-    use crate::{Ledger, LoopDevice, LoopOptions, Setting, Settings};
+    use crate::ledger::Ledger;
+    use crate::loop_device::{LoopDevice, LoopOptions};
+    use crate::settings::{Setting, Settings, Undone};
 
     #[test]
     fn a_limit_is_fitted_to_the_device() {

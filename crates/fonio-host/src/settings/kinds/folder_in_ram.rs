@@ -4,27 +4,17 @@
 //! when it is undone, at shutdown and hourly by units of systemd, and on request. A power cut loses the data
 //! written since it was last written out.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use fonio_core::ByteCount;
-use fonio_system::{MountPoint, MountTable, procfs};
-use rustix::fs::{CWD, Mode};
-use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    move_mount,
-};
+use fonio_system::{MountPoint, MountTable, chain, procfs};
 
-use crate::error::chain;
-use crate::mount;
-use crate::settings::folder::holders::{Use, holders};
-use crate::settings::folder::mirror::{Mirrored, mirror};
+use crate::settings::folder::mirror::Mirrored;
 use crate::settings::folder::survey::survey;
 use crate::settings::folder::units::{self, Units};
 use crate::settings::folder::{
-    self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, device_of, failed, folder_at,
-    in_use, lock, uncovered, visible, words,
+    self, NONE, check_place, check_unused, check_writers, copy_back, copy_unchanged, copyable,
+    detached_mount, failed, folder_at, lock, open, put_on, read_only, words,
 };
 use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
@@ -88,10 +78,7 @@ impl Kind for FolderInRam {
     /// Refuses while programs have files in the tmpfs open.
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
-        if mounted(dir)?.is_none() || holders(dir, device_of(dir), Use::Any).is_empty() {
-            return Ok(());
-        }
-        Err(in_use(dir, Use::Any))
+        if mounted(dir)?.is_some() { check_unused(dir) } else { Ok(()) }
     }
 
     fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
@@ -109,8 +96,6 @@ impl Kind for FolderInRam {
 const SOURCE: &str = "fonio-folder-in-ram";
 /// The interval between two write-outs.
 const INTERVAL: &str = "1h";
-/// How often a folder that changes while it is copied is copied again.
-const TRIES: u32 = 3;
 
 /// Fonio's tmpfs over a folder.
 fn mounted(dir: &Path) -> Result<Option<MountPoint>, HostError> {
@@ -146,11 +131,7 @@ fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), Strin
 }
 
 fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
-    let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(|error| chain(&error))?;
-    let found = survey(&open, dir).map_err(|error| chain(&error))?;
-    if let Some((path, reason)) = found.obstacle {
-        return Err(format!("{}: {reason}", path.display()));
-    }
+    let found = copyable(dir)?;
     if found.memory > size {
         let (needs, has) = (words(found.memory), size.to_exact_text());
         return Err(format!(
@@ -171,7 +152,6 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
 /// Puts a folder into memory, or changes its size there. Units of systemd call this at each start of the machine.
 ///
 /// # Errors
-///
 /// [`HostError::NotSettable`] with the reason; then the folder is unchanged.
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
@@ -189,32 +169,11 @@ pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
         };
     }
     check_place(dir).and_then(|()| check_size(dir, size)).map_err(refused)?;
-    let below = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))?;
-    for _ in 0..TRIES {
-        let before = survey(&below, dir)?;
-        let (filled, root) = tmpfs(dir, size)?;
-        mirror(&below, &root, dir)?;
-        if survey(&below, dir)?.is_same_as(&before) {
-            return move_mount(&filled, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-                .map_err(failed("mount on", dir));
-        }
+    let (filled, root) = detached_mount("tmpfs", &[("source", SOURCE), ("size", &size.0.to_string())], dir)?;
+    match copy_unchanged(&open(dir)?, &root, dir)? {
+        None => put_on(&filled, dir),
+        Some(reason) => Err(refused(reason.to_owned())),
     }
-    Err(refused("programs change it all the time: stop them first".to_owned()))
-}
-
-/// Makes an empty tmpfs that is not mounted yet, with the flags of the mount that holds the folder.
-fn tmpfs(dir: &Path, size: ByteCount) -> Result<(OwnedFd, OwnedFd), HostError> {
-    let flags = attributes_around(dir)?;
-    let make = || {
-        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&context, "source", SOURCE)?;
-        fsconfig_set_string(&context, "size", size.0.to_string())?;
-        fsconfig_create(&context)?;
-        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
-        let root = rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())?;
-        Ok((mount, root))
-    };
-    make().map_err(failed("make a tmpfs for", dir))
 }
 
 /// Writes the content out, and unmounts. No program can write meanwhile.
@@ -238,30 +197,16 @@ fn unmount(dir: &Path) -> Result<(), HostError> {
     if mounted(dir)?.is_none() {
         return Ok(());
     }
-    match reconfigure(dir, "ro", None) {
-        Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),
-        outcome => outcome.map_err(failed("make read-only", dir))?,
-    }
-    let leave = || {
-        copy_out(dir)?;
-        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))
-    };
-    leave().inspect_err(|_| {
+    read_only(dir, reconfigure(dir, "ro", None))?;
+    copy_back(dir).and_then(|_| folder::unmount(dir)).inspect_err(|_| {
         // The first error is the one to report.
         let _ = reconfigure(dir, "rw", None);
     })
 }
 
-fn copy_out(dir: &Path) -> Result<Mirrored, HostError> {
-    let from = visible(dir).map_err(failed("open", dir))?;
-    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
-    mirror(&from, &below, dir)
-}
-
 /// Writes a folder in memory out to the disk; `None` if it is not in memory.
 ///
 /// # Errors
-///
 /// [`HostError::NotCopied`] if a part could not be written.
 pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     let _lock = lock()?;
@@ -270,15 +215,14 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
         // A process was killed while it unmounted it.
         reconfigure(dir, "rw", None).map_err(failed("make writable", dir))?;
     }
-    copy_out(dir).map(Some)
+    copy_back(dir).map(Some)
 }
 
 /// Returns the steps for the user after the folder was put into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and what they write there is lost"));
-    let open = rustix::fs::open(dir, AS_FOLDER, Mode::empty()).ok()?;
-    let sockets = survey(&open, dir).map(|found| found.sockets).unwrap_or_default();
+    let sockets = survey(&open(dir).ok()?, dir).map(|found| found.sockets).unwrap_or_default();
     if let Some(first) = sockets.first() {
         let more = if sockets.len() > 1 { format!(" and {} more", sockets.len() - 1) } else { String::new() };
         sentences.push(format!(

@@ -9,20 +9,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fonio_system::MountTable;
+use fonio_system::{MountTable, chain};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
 
-use crate::error::chain;
-use crate::mount;
 use crate::settings::folder::copy::times;
-use crate::settings::folder::holders::{Use, holders};
 use crate::settings::folder::mirror::{COPY, mirror, names, remove};
-use crate::settings::folder::survey::survey;
 use crate::settings::folder::{
-    self, NONE, check_place, check_writers, copying_back, device_of, failed, folder_at, free, in_use, lock,
-    needs, open, uncovered, visible, words,
+    self, NONE, check_copying_back, check_place, check_writers, copy_back, copyable, copying_back, device_of,
+    failed, folder_at, free, lock, not_restorable, open, read_only, words,
 };
 use crate::settings::kept::fstab;
 use crate::settings::kind::*;
@@ -167,10 +163,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     if !is_free(&there).map_err(|error| chain(&error))? {
         return Err(format!("{} is not empty", to.display()));
     }
-    let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| chain(&error))?;
-    if let Some((path, reason)) = found.obstacle {
-        return Err(format!("{}: {reason}", path.display()));
-    }
+    let found = copyable(dir)?;
     let free = free(&there).map_err(|error| chain(&error))?;
     if found.bytes > free {
         let (needs, has) = (words(found.bytes), words(free));
@@ -222,38 +215,25 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
 
 /// Refuses to undo a change if that would lose data, before anything is changed.
 fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
-    let refused = |reason: String| HostError::NotSettable {
-        setting: "its content from before".to_owned(),
-        path: dir.to_owned(),
-        reason,
-    };
     if current(dir, to)?.as_deref() != Some(BOUND) {
         let content = match open(to) {
             Ok(there) => !is_free(&there).map_err(failed("list", to))?,
             // Its device may be absent now.
             Err(_) => true,
         };
-        let (dir, to) = (dir.display(), to.display());
+        let (from, dir, to) = (dir, dir.display(), to.display());
         return if content {
-            Err(refused(format!(
-                "its content is in {to}, which is not mounted on it now: `mount --bind {to} {dir}`, and undo it then"
-            )))
+            Err(not_restorable(
+                from,
+                format!(
+                    "its content is in {to}, which is not mounted on it now: `mount --bind {to} {dir}`, and undo it then"
+                ),
+            ))
         } else {
             Ok(())
         };
     }
-    if !holders(dir, device_of(dir), Use::Any).is_empty() {
-        return Err(in_use(dir, Use::Any));
-    }
-    let (needs, has) = needs(dir)?;
-    if needs > has {
-        return Err(refused(format!(
-            "it has grown: to copy it back needs {} of free space, and there are {}",
-            words(needs),
-            words(has)
-        )));
-    }
-    Ok(())
+    check_copying_back(dir)
 }
 
 fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
@@ -272,17 +252,10 @@ fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
     let options = table.at(dir).map(|mount| mount.options.clone()).unwrap_or_default();
     // Unknown options belong only to mounts that are never bound.
     let flags = MountFlags::BIND | mount_flags(&options).unwrap_or(MountFlags::empty());
-    match mount_remount(dir, flags | MountFlags::RDONLY, c"") {
-        Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),
-        outcome => outcome.map_err(failed("make read-only", dir))?,
-    }
+    read_only(dir, mount_remount(dir, flags | MountFlags::RDONLY, c""))?;
     let leave = || {
-        {
-            let from = visible(dir).map_err(failed("open", dir))?;
-            let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
-            mirror(&from, &below, dir)?;
-        }
-        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))?;
+        copy_back(dir)?;
+        folder::unmount(dir)?;
         mark(&open(to)?, to)
     };
     leave().inspect_err(|_| {

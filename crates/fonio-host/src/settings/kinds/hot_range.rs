@@ -13,31 +13,24 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
-use fonio_system::{MountPoint, MountTable};
-use rustix::fs::{CWD, FallocateFlags, Mode, OFlags};
+use fonio_machine::{Machine, read_number, read_text};
+use fonio_system::{MountPoint, MountTable, chain};
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-    move_mount,
-};
 
-use crate::error::chain;
+use crate::files::{remove, remove_empty_folder, sync_folder};
 use crate::kernel::check_filesystem;
-use crate::loop_device::{attach_while_used, is_backing};
-use crate::mount;
+use crate::loop_device::driver::{attach_while_used, is_backing};
 use crate::program::run;
-use crate::settings::files::{remove, sync_folder};
-use crate::settings::folder::holders::{Use, holders};
-use crate::settings::folder::mirror::mirror;
 use crate::settings::folder::survey::{Survey, survey};
 use crate::settings::folder::{
-    self, AS_FOLDER, NONE, attributes_around, check_place, check_writers, copying_back, device_of, failed,
-    folder_at, free, in_use, lock, needs, open, options_around, uncovered, visible, words,
+    self, NONE, check_copying_back, check_place, check_writers, copy_back, copy_unchanged, copyable,
+    copying_back, detached_mount, folder_at, free, lock, not_restorable, open, options_around, put_on,
+    read_only, uncovered, words,
 };
 use crate::settings::kept::fstab;
 use crate::settings::kind::*;
@@ -103,14 +96,33 @@ impl Kind for HotRange {
         Ok(check(dir, image, wanted.value.size(), wanted.despite_writers)?)
     }
 
+    /// The size of the image over a folder, or `none`; `None` if the folder is gone.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let (dir, image) = on.with_content();
-        current(dir, image)
+        let Some(mount) = mounted(dir, image)? else {
+            return Ok(dir.is_dir().then(|| NONE.to_owned()));
+        };
+        let sectors = read_number(&of_device(&mount, "size")).unwrap_or(0);
+        Ok(Some(ByteCount::from_sectors(sectors).to_exact_text()))
     }
 
+    /// Puts a folder's content into an image, or brings it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, image) = on.with_content();
-        set(dir, image, value)
+        let _lock = lock()?;
+        if value == NONE {
+            return take_down(dir, image);
+        }
+        let refused = |reason: &str| HostError::NotSettable {
+            setting: format!("hot-range={value}"),
+            path: dir.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
+        put(dir, image, size, refused).inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = remove_copy(image);
+        })
     }
 
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
@@ -156,8 +168,6 @@ const REST_BYTES: u64 = 512 << 10;
 const SPARE_BYTES: u64 = 1 << 20;
 /// File systems that write a file's data to the same place again.
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// How often a folder that changes while it is copied is copied again.
-const TRIES: u32 = 3;
 /// An image in more pieces is reported.
 const FEW_PIECES: usize = 4;
 /// Maximum length of the part of a folder's name that is in its image's name.
@@ -194,27 +204,15 @@ fn copy_of(image: &Path) -> PathBuf {
 fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     let table = MountTable::read()?;
     let is_own = |mount: &&MountPoint| {
-        let file = fs::read_to_string(on_block(mount).join("loop/backing_file")).unwrap_or_default();
-        let file = file.trim_end_matches('\n');
-        is_backing(file, image) || is_backing(file, &copy_of(image))
+        let file = read_text(&of_device(mount, "loop/backing_file")).unwrap_or_default();
+        is_backing(&file, image) || is_backing(&file, &copy_of(image))
     };
     Ok(table.at(dir).filter(is_own).cloned())
 }
 
-/// The folder of sysfs of the device that a mount is on.
-fn on_block(mount: &MountPoint) -> PathBuf {
-    Path::new("/sys/dev/block").join(mount.device.to_string())
-}
-
-/// The size of the image over a folder, or `none`; `None` if the folder is gone.
-fn current(dir: &Path, image: &Path) -> Result<Option<String>, HostError> {
-    let Some(mount) = mounted(dir, image)? else {
-        return Ok(dir.is_dir().then(|| NONE.to_owned()));
-    };
-    let path = on_block(&mount).join("size");
-    let text = fs::read_to_string(&path).map_err(HostError::system("read", &path))?;
-    let sectors: u64 = text.trim().parse().unwrap_or(0);
-    Ok(Some(ByteCount(sectors * 512).to_exact_text()))
+/// A file of sysfs of the device that a mount is on.
+fn of_device(mount: &MountPoint, name: &str) -> PathBuf {
+    Machine::here().device_dir(mount.device).join(name)
 }
 
 /// Refuses a change that could not be made, or undone.
@@ -232,11 +230,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     }
     check_filesystem(FILESYSTEM).map_err(|error| chain(&error))?;
     run("mkfs.ext4", "e2fsprogs", &["-V"]).map_err(|error| chain(&error))?;
-    let own = open(dir).map_err(|error| chain(&error))?;
-    let found = survey(&own, dir).map_err(|error| chain(&error))?;
-    if let Some((path, reason)) = found.obstacle {
-        return Err(format!("{}: {reason}", path.display()));
-    }
+    let found = copyable(dir)?;
     let needs = size_needed(&found, size);
     if needs > size {
         return Err(format!(
@@ -245,6 +239,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
             ByteCount(needs.0.next_multiple_of(1 << 20)).to_exact_text()
         ));
     }
+    let own = open(dir).map_err(|error| chain(&error))?;
     let free = free(&own).map_err(|error| chain(&error))?;
     if size.0 + SPARE_BYTES > free.0 {
         return Err(format!(
@@ -305,24 +300,6 @@ fn stranded(dir: &Path, image: &Path) -> String {
     )
 }
 
-/// Puts a folder's content into an image, or brings it back.
-fn set(dir: &Path, image: &Path, value: &str) -> Result<(), HostError> {
-    let _lock = lock()?;
-    if value == NONE {
-        return take_down(dir, image);
-    }
-    let refused = |reason: &str| HostError::NotSettable {
-        setting: format!("hot-range={value}"),
-        path: dir.to_owned(),
-        reason: reason.to_owned(),
-    };
-    let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
-    put(dir, image, size, refused).inspect_err(|_| {
-        // The first error is the one to report.
-        let _ = remove_copy(image);
-    })
-}
-
 fn put(
     dir: &Path,
     image: &Path,
@@ -335,22 +312,19 @@ fn put(
     let file = allocate(&copy, size)?;
     format(&copy, inodes(&survey(&below, dir)?, size))?;
     settle(&file, &copy, size)?;
-    let (filled, root) = attach(&file, dir)?;
-    drop(file);
-    for _ in 0..TRIES {
-        let before = survey(&below, dir)?;
-        mirror(&below, &root, dir)?;
-        if survey(&below, dir)?.is_same_as(&before) {
-            fs::rename(&copy, image).map_err(HostError::system("rename", &copy))?;
-            move_mount(&filled, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(|error| {
-                // Nothing was written to it as the folder.
-                let _ = fs::rename(image, &copy);
-                failed("mount on", dir)(error)
-            })?;
-            return sync_folder(image);
-        }
+    // The loop device goes with the mount.
+    let (device, node) = attach_while_used(&file)?;
+    let (filled, root) = detached_mount(FILESYSTEM, &[("source", &node.to_string_lossy())], dir)?;
+    drop((device, file));
+    if let Some(reason) = copy_unchanged(&below, &root, dir)? {
+        return Err(refused(reason));
     }
-    Err(refused("programs change it all the time: stop them first"))
+    fs::rename(&copy, image).map_err(HostError::system("rename", &copy))?;
+    put_on(&filled, dir).inspect_err(|_| {
+        // Nothing was written to it as the folder.
+        let _ = fs::rename(image, &copy);
+    })?;
+    sync_folder(image)
 }
 
 /// Makes a file with all its blocks allocated.
@@ -415,58 +389,21 @@ fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     run("mkfs.ext4", "e2fsprogs", &[&words[..], &[image.as_os_str()]].concat()).map(drop)
 }
 
-/// Makes a mount of an image that is not attached to a folder yet, and opens its root. Both disappear with
-/// this process.
-fn attach(file: &File, dir: &Path) -> Result<(OwnedFd, OwnedFd), HostError> {
-    let (device, node) = attach_while_used(file)?;
-    let flags = attributes_around(dir)?;
-    let make = || {
-        let context = fsopen(FILESYSTEM, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        fsconfig_set_string(&context, "source", node.as_path())?;
-        fsconfig_create(&context)?;
-        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags)?;
-        let root = rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())?;
-        Ok((mount, root))
-    };
-    let made = make().map_err(failed("mount the image for", dir));
-    drop(device);
-    made
-}
-
 /// Removes an image that is only a copy, and the folder of the images if it is empty.
 fn remove_copy(image: &Path) -> Result<(), HostError> {
     let copy = copy_of(image);
     let Some(folder) = image.parent() else { return Ok(()) };
-    remove(&copy).map_err(HostError::system("remove", &copy))?;
-    match fs::remove_dir(folder) {
-        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
-            Err(HostError::system("remove", folder)(error))
-        }
-        _ => Ok(()),
-    }
+    remove(&copy)?;
+    remove_empty_folder(folder)
 }
 
 /// Refuses to undo a change if that would lose data, before anything is changed.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
-    let refused = |reason: String| HostError::NotSettable {
-        setting: "its content from before".to_owned(),
-        path: dir.to_owned(),
-        reason,
-    };
-    if mounted(dir, image)?.is_none() {
-        return if image.exists() { Err(refused(stranded(dir, image))) } else { Ok(()) };
+    match mounted(dir, image)? {
+        Some(_) => check_copying_back(dir),
+        None if image.exists() => Err(not_restorable(dir, stranded(dir, image))),
+        None => Ok(()),
     }
-    if !holders(dir, device_of(dir), Use::Any).is_empty() {
-        return Err(in_use(dir, Use::Any));
-    }
-    let (needs, has) = needs(dir)?;
-    if needs > has {
-        let (needs, has) = (words(needs), words(has));
-        return Err(refused(format!(
-            "to copy it back needs {needs} of free space below it, and there are {has}"
-        )));
-    }
-    Ok(())
 }
 
 fn take_down(dir: &Path, image: &Path) -> Result<(), HostError> {
@@ -478,22 +415,15 @@ fn take_down(dir: &Path, image: &Path) -> Result<(), HostError> {
 }
 
 fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
-    match reconfigure(dir, "ro", None) {
-        Err(Errno::BUSY) => return Err(in_use(dir, Use::Writes)),
-        outcome => outcome.map_err(failed("make read-only", dir))?,
-    }
+    read_only(dir, reconfigure(dir, "ro", None))?;
     let copy = copy_of(image);
     let leave = || {
-        {
-            let from = visible(dir).map_err(failed("open", dir))?;
-            let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
-            mirror(&from, &below, dir)?;
-        }
+        copy_back(dir)?;
         if image.exists() {
             fs::rename(image, &copy).map_err(HostError::system("rename", image))?;
             sync_folder(image)?;
         }
-        mount::unmount(dir).map_err(|error| folder::or_in_use(error, dir))
+        folder::unmount(dir)
     };
     leave().inspect_err(|_| {
         // The first error is the one to report.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fonio_machine::Machine;
+
 use crate::settings::cgroup;
 use crate::settings::kind::*;
 
@@ -38,7 +40,7 @@ impl Kind for IoClass {
     }
 
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
-        Ok(cgroup::check_class()?)
+        Ok(cgroup::check_class(&Machine::here())?)
     }
 
     fn remains_to_do(&self, path: &Path) -> Option<String> {

@@ -8,6 +8,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use fonio_machine::Machine;
+
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
@@ -55,9 +57,9 @@ impl Kind for IoCost {
 
     /// Returns `None` also if the machine was started with a kernel without io.cost.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
-        let Some(number) = number(on.disk())? else { return Ok(None) };
+        let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(None) };
         match fs::read_to_string(QOS) {
-            Ok(text) => Ok(Some(if is_on(&text, &number) { ON } else { OFF }.to_owned())),
+            Ok(text) => Ok(Some(if is_on(&text, &number.to_string()) { ON } else { OFF }.to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(HostError::system("read", QOS)(error)),
         }
@@ -65,23 +67,13 @@ impl Kind for IoCost {
 
     /// Switches it; all other parameters of the device stay.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
-        let Some(number) = number(on.disk())? else { return Ok(()) };
+        let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(()) };
         let line = format!("{number} enable={}", u8::from(value == ON));
         fs::write(QOS, line).map_err(HostError::system("write", QOS))
     }
 
     fn kept_as(&self, _on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
         Ok(KeptAs::Rules(vec![format!("RUN+=\"/bin/sh -c 'echo %M:%m enable=1 >{QOS}'\"")]))
-    }
-}
-
-/// The major and minor number of a device.
-fn number(device: &str) -> Result<Option<String>, HostError> {
-    let file = Path::new("/sys/block").join(device).join("dev");
-    match fs::read_to_string(&file) {
-        Ok(text) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(HostError::system("read", &file)(error)),
     }
 }
 

@@ -1,8 +1,7 @@
 //! The bytes per second that a unit may read and, apart from that, write on each disk.
 
-use std::path::Path;
-
 use fonio_core::ByteCount;
+use fonio_machine::Machine;
 
 use crate::settings::cgroup;
 use crate::settings::kind::*;
@@ -38,11 +37,12 @@ impl Kind for IoMax {
     }
 
     fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
-        Ok(limits(&cgroup::disks(Path::new("/sys/block")), wanted.size()))
+        let disks: Vec<String> = Machine::here().disks().into_iter().filter_map(|disk| disk.name).collect();
+        Ok(limits(&disks, wanted.size()))
     }
 
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
-        Ok(cgroup::check_controller()?)
+        Ok(cgroup::check_controller(&Machine::here())?)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fonio_machine::Machine;
+
 use crate::settings::cgroup;
 use crate::settings::drop_in::DropIn;
 use crate::settings::kind::*;
@@ -48,7 +50,7 @@ impl Kind for IoWeight {
     }
 
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
-        Ok(cgroup::check_weight()?)
+        Ok(cgroup::check_weight(&Machine::here())?)
     }
 
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {

@@ -1,9 +1,11 @@
 //! Tells a device which parts of it a file system does not use: once, or weekly by systemd.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use fonio_core::ByteCount;
+use fonio_machine::mounts::block_device;
+use fonio_machine::{Machine, read_number};
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode, Updater};
 
@@ -103,26 +105,17 @@ pub struct Trim {
 /// Returns what [`trim`] would do with the file system that holds `path`, with the free bytes; changes nothing.
 ///
 /// # Errors
-///
 /// [`HostError::NotSettable`] with the reason.
 pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     let mounted = mount_of(path)?;
     let refused =
         |reason| HostError::NotSettable { setting: "fstrim".to_owned(), path: mounted.dir.clone(), reason };
-    let number = fs::metadata(&mounted.source).map(|node| std::os::unix::fs::MetadataExt::rdev(&node));
-    let number = match number {
-        Ok(number) if number > 0 => format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number)),
-        _ => mounted.device.to_string(),
-    };
-    let Ok(mut device) = fs::canonicalize(Path::new("/sys/dev/block").join(number)) else {
+    let machine = Machine::here();
+    let Some(disk) = block_device(&mounted).map(|id| machine.disk_of(id)) else {
         return Err(refused(format!("it is {}, which is not on a device", mounted.filesystem)));
     };
-    if device.join("partition").exists() {
-        device.pop();
-    }
-    let largest = fs::read_to_string(device.join("queue/discard_max_bytes")).unwrap_or_default();
-    if largest.trim() == "0" {
-        let name = device.file_name().unwrap_or_default().to_string_lossy();
+    if read_number(&machine.device_dir(disk).join("queue/discard_max_bytes")) == Some(0) {
+        let name = machine.name_of(disk).unwrap_or_default();
         return Err(refused(format!(
             "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not pass it on"
         )));
@@ -139,7 +132,6 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
 /// Trims the file system that holds `path`. This cannot be undone, and need not be: no data are lost.
 ///
 /// # Errors
-///
 /// [`HostError::NotSettable`] with the reason.
 pub fn trim(path: &Path) -> Result<Trim, HostError> {
     let planned = trim_plan(path)?;

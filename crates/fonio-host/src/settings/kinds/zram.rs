@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fonio_core::ByteCount;
+use fonio_machine::{Machine, read_number};
 
 use crate::program::run;
+use crate::settings::folder::units::{Units, lines};
 use crate::settings::kept::own::OwnFile;
 use crate::settings::kind::*;
 
@@ -56,8 +58,39 @@ impl Kind for SwapInRam {
         Ok(Some(own.map_or(NONE.to_owned(), |device| device.size.to_exact_text())))
     }
 
+    /// Makes the swap in memory with this size, or takes it away.
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
-        set(value)
+        for own in devices()?.iter().filter(|device| device.is_ours) {
+            remove(own)?;
+        }
+        if value == NONE {
+            return Ok(());
+        }
+        let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
+            setting: value.to_owned(),
+            path: "/dev/zram".into(),
+            reason: "it is not a size".to_owned(),
+        })?;
+        if !Path::new("/sys/class/zram-control").exists() {
+            run("modprobe", "kmod", &["zram"])?;
+        }
+        let before = devices()?;
+        let node = find(size)?;
+        let node = node.trim();
+        let was_there = before.iter().any(|device| device.node() == Path::new(node));
+        let label = if was_there { LABEL } else { LABEL_ADDED };
+        let use_it = || {
+            run("mkswap", "util-linux", &["--label", label, node])?;
+            run("swapon", "mount", &["--priority", PRIORITY, node])
+        };
+        match use_it() {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let name = node.trim_start_matches("/dev/").to_owned();
+                remove(&Zram { name, is_ours: true, is_added: !was_there, is_swap: false, size })?;
+                Err(error)
+            }
+        }
     }
 
     fn kept_as(&self, _on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
@@ -106,23 +139,19 @@ impl Zram {
 
 /// All zram devices.
 fn devices() -> Result<Vec<Zram>, HostError> {
-    let swaps = fs::read_to_string("/proc/swaps").map_err(HostError::system("read", "/proc/swaps"))?;
-    let names = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let swaps = Machine::here().swap_areas();
+    let names = fs::read_dir("/sys/block").map_err(HostError::system("list", "/sys/block"))?.flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut found = Vec::new();
-    for name in names.filter(|name| name.starts_with("zram")) {
+    let device = |name: String| {
         let mut device = Zram { name, is_ours: false, is_added: false, is_swap: false, size: ByteCount(0) };
-        let size = fs::read_to_string(device.attribute("disksize")).unwrap_or_default();
-        device.size = ByteCount(size.trim().parse().unwrap_or(0));
+        device.size = ByteCount(read_number(&device.attribute("disksize")).unwrap_or(0));
         let label = if device.size.0 > 0 { label(&device.node()) } else { String::new() };
         device.is_added = label == LABEL_ADDED;
         device.is_ours = device.is_added || label == LABEL;
-        let node = device.node();
-        device.is_swap =
-            swaps.lines().any(|line| line.split_whitespace().next().map(Path::new) == Some(&node));
-        found.push(device);
-    }
-    Ok(found)
+        device.is_swap = swaps.iter().any(|area| area.path == device.node());
+        device
+    };
+    Ok(names.filter(|name| name.starts_with("zram")).map(device).collect())
 }
 
 /// The label of a swap area; empty without a label.
@@ -135,10 +164,8 @@ fn label(node: &Path) -> String {
 
 /// Half of the memory, in full MiB.
 fn default_size() -> ByteCount {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    ByteCount((kib.unwrap_or(0) / 2 / 1024).max(1) << 20)
+    let total = Machine::here().host().memory_bytes.map_or(0, |total| total.0);
+    ByteCount((total / 2 >> 20).max(1) << 20)
 }
 
 /// Refuses the setting if the kernel has no zram, or if swap is in memory already.
@@ -153,41 +180,6 @@ fn check() -> Result<(), String> {
         return Ok(());
     }
     Err("the kernel has no module zram here".to_owned())
-}
-
-/// Makes the swap in memory with this size, or takes it away.
-fn set(value: &str) -> Result<(), HostError> {
-    for own in devices()?.iter().filter(|device| device.is_ours) {
-        remove(own)?;
-    }
-    if value == NONE {
-        return Ok(());
-    }
-    let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
-        setting: value.to_owned(),
-        path: "/dev/zram".into(),
-        reason: "it is not a size".to_owned(),
-    })?;
-    if !Path::new("/sys/class/zram-control").exists() {
-        run("modprobe", "kmod", &["zram"])?;
-    }
-    let before = devices()?;
-    let node = find(size)?;
-    let node = node.trim();
-    let was_there = before.iter().any(|device| device.node() == Path::new(node));
-    let label = if was_there { LABEL } else { LABEL_ADDED };
-    let use_it = || {
-        run("mkswap", "util-linux", &["--label", label, node])?;
-        run("swapon", "mount", &["--priority", PRIORITY, node])
-    };
-    match use_it() {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let name = node.trim_start_matches("/dev/").to_owned();
-            remove(&Zram { name, is_ours: true, is_added: !was_there, is_swap: false, size })?;
-            Err(error)
-        }
-    }
 }
 
 /// Makes a device of this size. udev opens a new device, and the kernel does not change the size of an open
@@ -229,14 +221,14 @@ fn remove(own: &Zram) -> Result<(), HostError> {
     fs::write(control, number).map_err(HostError::system("remove", &node))
 }
 
-/// The files that make the swap at each start: a unit, and the wish of `swap.target` for it.
+/// The files that make the swap at each start.
 fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
     let size = value.parse().map_or(0, |ByteCount(bytes)| bytes);
     // systemd replaces `$`; the shell gets it from `$$`.
     let script = format!(
         "modprobe zram && node=$$(zramctl --find --size {size}) && mkswap --label {LABEL} $$node && swapon --priority {PRIORITY} $$node"
     );
-    let unit = [
+    let unit = lines(&[
         "[Unit]",
         "Description=Swap in compressed memory, by fonio",
         "DefaultDependencies=no",
@@ -246,14 +238,6 @@ fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
         "Type=oneshot",
         "RemainAfterExit=yes",
         &format!("ExecStart=/bin/sh -c '{script}'"),
-    ];
-    let wish = ["[Unit]", &format!("Wants={UNIT}")];
-    let file = |path: PathBuf, lines: &[&str]| OwnFile {
-        path,
-        lines: lines.iter().map(|line| (*line).to_owned()).collect(),
-    };
-    vec![
-        file(systemd.join("system").join(UNIT), &unit),
-        file(systemd.join("system/swap.target.d/90-fonio-swap-in-ram.conf"), &wish),
-    ]
+    ]);
+    Units::new(vec![(UNIT.to_owned(), unit)], "swap.target").kept_files(systemd)
 }

@@ -4,7 +4,7 @@ use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
 use fonio_machine::Machine;
 
 use super::layout::{IOWAIT, ShortKey};
-use super::{BlockedProbe, BlockedWait, place, short};
+use super::{BlockedProbe, BlockedWait, judgement, short};
 use crate::attribution::thread_names::ThreadNames;
 use crate::probes::bpf::Unavailable;
 
@@ -87,7 +87,7 @@ impl BlockedProbe {
             let is_iowait = u32::from(key.flags) & IOWAIT != 0;
             give(BlockedCount {
                 tid: key.tid,
-                blocked_in: place::operation_of_call(key.call),
+                blocked_in: judgement::operation_of_call(key.call),
                 reason: if is_iowait { WaitReason::Storage } else { WaitReason::Unknown },
                 from,
                 until,

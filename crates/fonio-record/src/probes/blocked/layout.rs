@@ -27,7 +27,7 @@ pub(super) const NO_WAKER: u32 = 128;
 /// The settings that the program reads at each event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct ProbeSettings {
     pub threshold_ns: u64,
     pub began_ns: u64,
     pub period: u32,
@@ -102,13 +102,14 @@ pub(super) struct LongWait {
     waker_stack: [u64; WAKER_STACK_MAX],
 }
 
-const _: () = assert!(size_of::<Settings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
+const _: () =
+    assert!(size_of::<ProbeSettings>() == 24 && size_of::<Counters>() == 56 && size_of::<Slot>() == 16);
 const _: () = assert!(size_of::<ShortKey>() == 16 && size_of::<ShortSum>() == 40);
 const _: () = assert!(size_of::<LongWait>() == 80 + 8 * (STACK_MAX + WAKER_STACK_MAX));
 const _: () = assert!(offset_of!(LongWait, stack) == 80);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
-unsafe impl aya::Pod for Settings {}
+unsafe impl aya::Pod for ProbeSettings {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Counters {}
 // SAFETY: as above.
@@ -117,17 +118,10 @@ unsafe impl aya::Pod for ShortKey {}
 unsafe impl aya::Pod for ShortSum {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Slot {}
+// SAFETY: as above.
+unsafe impl aya::Pod for LongWait {}
 
 impl LongWait {
-    /// Reads a record of the ring buffer; `None` if it has another size.
-    pub(super) fn read(bytes: &[u8]) -> Option<LongWait> {
-        if bytes.len() != size_of::<LongWait>() {
-            return None;
-        }
-        // SAFETY: the size is right, `LongWait` consists of integers without padding, and the read needs no alignment.
-        Some(unsafe { bytes.as_ptr().cast::<LongWait>().read_unaligned() })
-    }
-
     /// The thread's stack, innermost address first; empty without a stack.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
@@ -179,12 +173,5 @@ pub(super) mod tests {
         assert_eq!((wait.stack(), wait.waker_stack()), (&[1, 2][..], &[3][..]));
         (wait.stack_bytes, wait.waker_stack_bytes) = (-14, i32::MAX);
         assert_eq!((wait.stack().len(), wait.waker_stack().len()), (0, WAKER_STACK_MAX));
-    }
-
-    #[test]
-    fn a_record_of_another_size_is_refused() {
-        assert!(LongWait::read(&[0; size_of::<LongWait>()]).is_some());
-        assert!(LongWait::read(&[0; size_of::<LongWait>() - 1]).is_none());
-        assert!(LongWait::read(&[]).is_none());
     }
 }

@@ -18,9 +18,9 @@
 
 mod always;
 mod calls;
+mod judgement;
 mod layout;
 mod open;
-mod place;
 mod probe;
 mod recorded;
 mod shedding;
@@ -38,10 +38,10 @@ use rustc_hash::FxHashMap;
 
 use crate::attribution::thread_names::ThreadNames;
 use crate::probes::bpf::{self, Unavailable};
-use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, Settings, ShortKey, ShortSum, Slot};
-pub(crate) use open::{blocked_threads as blocked_in_procfs, place as place_in_procfs};
-pub(crate) use place::Place;
-use place::Places;
+pub(crate) use judgement::Judgement;
+use judgement::StackFunctions;
+use layout::{BEGAN_BEFORE, Counters, LongWait, MAYBE_WOKEN, ProbeSettings, ShortKey, ShortSum, Slot};
+pub(crate) use open::{blocked_threads as blocked_in_procfs, judgement as judged_in_procfs};
 pub(crate) use probe::{NotRecorded, Probe};
 pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
@@ -97,7 +97,7 @@ pub(crate) struct Lost {
 
 /// The results of a finished probe.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedProbe {
     pub short: ShortWaits,
     pub names: ThreadNames,
     /// The parent of each process that was started.
@@ -115,15 +115,15 @@ pub(crate) struct Finished {
 pub(crate) struct BlockedProbe {
     programs: Ebpf,
     links: Vec<BtfTracePointLink>,
-    settings: Array<MapData, Settings>,
+    settings: Array<MapData, ProbeSettings>,
     counters: Array<MapData, Counters>,
     open_slots: Array<MapData, Slot>,
     open_beyond: HashMap<MapData, u32, u64>,
     started_by: HashMap<MapData, u32, u32>,
     short_waits: HashMap<MapData, ShortKey, ShortSum>,
     long_waits: RingBuf<MapData>,
-    places: Places,
-    now_set: Settings,
+    functions: StackFunctions,
+    now_set: ProbeSettings,
     short: ShortWaits,
     /// The threads seen.
     pub(crate) names: ThreadNames,
@@ -170,8 +170,10 @@ impl BlockedProbe {
             started_by,
             short_waits,
             long_waits,
-            places: Places::from_kallsyms(&read_text(&machine.proc("kallsyms")).unwrap_or_default()),
-            now_set: Settings::default(),
+            functions: StackFunctions::from_kallsyms(
+                &read_text(&machine.proc("kallsyms")).unwrap_or_default(),
+            ),
+            now_set: ProbeSettings::default(),
             short: ShortWaits::default(),
             names: ThreadNames::default(),
             period_began: Timestamp(0),
@@ -183,7 +185,7 @@ impl BlockedProbe {
 
     /// Begins to record at `began`.
     pub(crate) fn attach(&mut self, began: Timestamp) -> Result<(), Unavailable> {
-        self.now_set = Settings {
+        self.now_set = ProbeSettings {
             threshold_ns: shedding::THRESHOLD_MIN_NS,
             began_ns: began.0,
             period: 0,
@@ -234,10 +236,10 @@ impl BlockedProbe {
 
     fn take_long(&mut self, give: &mut dyn FnMut(BlockedWait)) {
         while let Some(record) = self.long_waits.next() {
-            if let Some(wait) = LongWait::read(&record) {
+            if let Some(wait) = bpf::read_record::<LongWait>(&record) {
                 self.names.note(wait.tid, (wait.tgid, wait.parent), wait.comm);
-                if let Some(place) = self.places.of(&wait) {
-                    give(blocked_wait(&wait, &place));
+                if let Some(judgement) = self.functions.of(&wait) {
+                    give(blocked_wait(&wait, &judgement));
                 }
             }
         }
@@ -274,12 +276,12 @@ impl BlockedProbe {
         ended: Timestamp,
         machine: &Machine,
         give: &mut dyn FnMut(BlockedWait),
-    ) -> Finished {
+    ) -> FinishedProbe {
         let began = Timestamp(self.now_set.began_ns);
         let noted_before = self.noted();
         let blocked = open::blocked_threads(machine);
-        let places: FxHashMap<u32, Place> =
-            blocked.into_iter().map(|tid| (tid, open::place(machine, tid))).collect();
+        let judged: FxHashMap<u32, Judgement> =
+            blocked.into_iter().map(|tid| (tid, open::judgement(machine, tid))).collect();
         self.links.clear();
         self.take_long(give);
         self.take_short(|_, _| true);
@@ -297,27 +299,27 @@ impl BlockedProbe {
                 let lasted = ended.since(Timestamp(noted_ns)).unwrap_or_default();
                 let what = (tid, BlockedIn::Unknown, WaitReason::Unknown);
                 self.short.add_wait(self.now_set.period, what, lasted);
-            } else if let Some(place) = places.get(&tid) {
-                give(open_wait(tid, Timestamp(noted_ns), false, place));
+            } else if let Some(judgement) = judged.get(&tid) {
+                give(open_wait(tid, Timestamp(noted_ns), false, judgement));
             } else if noted_ns & MAYBE_WOKEN == 0 {
                 lost.end_missed += 1;
             }
         }
         // A thread that was blocked all the time was never seen. If notes are missing, that is not certain.
-        let mut never_seen: Vec<(u32, Place)> =
-            places.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
+        let mut never_seen: Vec<(u32, Judgement)> =
+            judged.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
         never_seen.retain(|(tid, _)| !noted.contains_key(tid) && !is_own(machine, *tid));
         never_seen.retain(|(tid, _)| counters.not_noted == 0 && open::is_blocked(machine, *tid));
-        for (tid, place) in never_seen {
-            give(open_wait(tid, began, true, &place));
+        for (tid, judgement) in never_seen {
+            give(open_wait(tid, began, true, &judgement));
         }
-        Finished {
+        FinishedProbe {
             short: self.short,
             names: self.names,
             started_by: self.started_by.iter().filter_map(Result::ok).collect(),
             lost,
             threshold_max: self.threshold_max,
-            without_symbols: self.places.is_empty(),
+            without_symbols: self.functions.is_empty(),
             unseen: None,
         }
     }
@@ -336,7 +338,7 @@ fn is_own(machine: &Machine, tid: u32) -> bool {
     machine.proc(format!("{}/task/{tid}", std::process::id())).exists()
 }
 
-fn blocked_wait(wait: &LongWait, place: &Place) -> BlockedWait {
+fn blocked_wait(wait: &LongWait, judgement: &Judgement) -> BlockedWait {
     // The kernel's `dev_t` has 20 bits for the minor number.
     let fs = DeviceId::new(wait.device >> 20, wait.device & 0xf_ffff);
     BlockedWait {
@@ -344,22 +346,22 @@ fn blocked_wait(wait: &LongWait, place: &Place) -> BlockedWait {
         began: Timestamp(wait.began_ns),
         began_before: wait.flags & BEGAN_BEFORE != 0,
         ended: Some(Timestamp(wait.ended_ns)),
-        blocked_in: place.blocked_in,
-        reason: place.reason,
-        waker_tid: place.waker_tid,
-        completed_on: place.by_completion.then_some(wait.cpu),
-        inode: place.is_of_file.then_some(Inode { fs, number: wait.inode }),
+        blocked_in: judgement.blocked_in,
+        reason: judgement.reason,
+        waker_tid: judgement.waker_tid,
+        completed_on: judgement.by_completion.then_some(wait.cpu),
+        inode: judgement.is_of_file.then_some(Inode { fs, number: wait.inode }),
     }
 }
 
-fn open_wait(tid: u32, began: Timestamp, began_before: bool, place: &Place) -> BlockedWait {
+fn open_wait(tid: u32, began: Timestamp, began_before: bool, judgement: &Judgement) -> BlockedWait {
     BlockedWait {
         tid,
         began,
         began_before,
         ended: None,
-        blocked_in: place.blocked_in,
-        reason: place.reason,
+        blocked_in: judgement.blocked_in,
+        reason: judgement.reason,
         waker_tid: None,
         completed_on: None,
         inode: None,

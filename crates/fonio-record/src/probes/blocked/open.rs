@@ -7,8 +7,8 @@ use fonio_core::BlockedIn;
 use fonio_machine::{Machine, read_text};
 
 use super::calls;
+use super::judgement::{Judgement, StackFunctions, operation_of_call};
 use super::layout::KERNEL_THREAD;
-use super::place::{Place, Places, operation_of_call};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
@@ -40,7 +40,7 @@ pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
 
 /// Returns what a blocked thread waits for, and whether the first argument of its call is the descriptor of
 /// the file.
-pub(crate) fn place(machine: &Machine, tid: u32) -> Place {
+pub(crate) fn judgement(machine: &Machine, tid: u32) -> Judgement {
     let is_kernel_thread = state(machine, tid).is_some_and(|state| state.is_kernel_thread);
     let text = |name: &str| read_text(&machine.proc(format!("{tid}/{name}"))).unwrap_or_default();
     let call = match is_kernel_thread {
@@ -56,12 +56,12 @@ pub(crate) fn place(machine: &Machine, tid: u32) -> Place {
     if names.is_empty() {
         names.extend(Some(innermost.trim()).filter(|name| !matches!(*name, "" | "0")));
     }
-    let place = Places::of_names(&names, call);
+    let judgement = StackFunctions::of_names(&names, call);
     // Without permission for the stack, the call alone must do.
-    let blocked_in = if names.is_empty() { operation_of_call(call) } else { place.blocked_in };
+    let blocked_in = if names.is_empty() { operation_of_call(call) } else { judgement.blocked_in };
     let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
     let is_of_file = !is_fault && calls::call(call).is_some_and(|call| call.has_file);
-    Place { blocked_in, is_of_file, ..place }
+    Judgement { blocked_in, is_of_file, ..judgement }
 }
 
 fn state(machine: &Machine, tid: u32) -> Option<State> {
@@ -112,8 +112,8 @@ mod tests {
         blocked.sort_unstable();
         assert_eq!(blocked, [5, 7, 8, 9]);
         let found = |tid| {
-            let place = place(&machine, tid);
-            (place.blocked_in, place.reason)
+            let judgement = judgement(&machine, tid);
+            (judgement.blocked_in, judgement.reason)
         };
         #[cfg(target_arch = "x86_64")]
         assert_eq!(found(5), (BlockedIn::Fsync, WaitReason::Storage));

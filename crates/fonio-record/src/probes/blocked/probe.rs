@@ -5,7 +5,7 @@ use fonio_machine::Machine;
 use fonio_tracefs::ring_buffer::PageLayout;
 
 use super::traced::TracedProbe;
-use super::{BlockedProbe, BlockedWait, Finished};
+use super::{BlockedProbe, BlockedWait, FinishedProbe};
 use crate::attribution::thread_names::ThreadNames;
 use crate::error::RecordError;
 use crate::options::BlockedBy;
@@ -105,7 +105,7 @@ impl Probe {
         ended: Timestamp,
         machine: &Machine,
         give: &mut dyn FnMut(BlockedWait),
-    ) -> (Finished, Option<Unavailable>) {
+    ) -> (FinishedProbe, Option<Unavailable>) {
         match self {
             Probe::Bpf(probe) => (probe.finish(ended, machine, give), None),
             Probe::Tracefs { probe, instead } => (probe.finish(ended, machine, give), instead),

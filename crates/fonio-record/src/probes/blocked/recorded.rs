@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use super::shedding::THRESHOLD_MIN_NS;
 use super::so_far::SoFar;
 use super::traced::Unseen;
-use super::{BlockedWait, Finished, NotRecorded, Probe};
+use super::{BlockedWait, FinishedProbe, NotRecorded, Probe};
 use crate::attribution::files::Files;
 use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
@@ -148,7 +148,7 @@ fn row(
 pub(crate) struct CapturedWaits {
     /// In the order of their beginnings.
     pub waits: Vec<BlockedWait>,
-    finished: Finished,
+    finished: FinishedProbe,
     /// Why they were not recorded by BPF, if the user did not want that.
     instead: Option<Unavailable>,
 }
@@ -229,7 +229,7 @@ impl CapturedWaits {
         if let Some(unseen) = &self.finished.unseen {
             remarks.extend(self.unseen(unseen));
         }
-        let Finished { lost, threshold_max: Nanos(threshold_ns), short, .. } = &self.finished;
+        let FinishedProbe { lost, threshold_max: Nanos(threshold_ns), short, .. } = &self.finished;
         let missing = lost.missing + short.beyond();
         if missing > 0 {
             let message = format!(

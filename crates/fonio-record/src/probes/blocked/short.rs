@@ -9,8 +9,8 @@ use fonio_core::statistics::doublings;
 use fonio_core::{BlockedCount, BlockedIn, Nanos, RowSink, Timestamp, WaitReason};
 use rustc_hash::FxHashMap;
 
+use super::judgement;
 use super::layout::{IOWAIT, ShortKey};
-use super::place;
 
 /// Maximum number of sums: 12 MB at 48 bytes each.
 const SUMS_MAX: usize = 1 << 18;
@@ -63,7 +63,7 @@ impl ShortWaits {
     pub(super) fn add(&mut self, key: ShortKey, sum: Sum) {
         let is_iowait = u32::from(key.flags) & IOWAIT != 0;
         let reason = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
-        self.add_to(key.period, (key.tid, place::operation_of_call(key.call), reason, key.class), sum);
+        self.add_to(key.period, (key.tid, judgement::operation_of_call(key.call), reason, key.class), sum);
     }
 
     /// Adds one wait of a period.
@@ -182,26 +182,14 @@ pub(super) fn below(class: u8) -> Nanos {
 
 #[cfg(test)]
 mod tests {
-    use fonio_core::ignore_rows;
+    use fonio_core::CollectedRows;
 
     use super::*;
 
-    #[derive(Default)]
-    struct Rows(Vec<BlockedCount>);
-    impl RowSink for Rows {
-        fn blocked_count(&mut self, row: &BlockedCount) -> io::Result<()> {
-            self.0.push(*row);
-            Ok(())
-        }
-        ignore_rows!(
-            began, request, bio, link, call, statement, wait, file, thread, sample, mark, diagnostic, settled
-        );
-    }
-
     fn rows(short: &ShortWaits) -> Vec<BlockedCount> {
-        let mut rows = Rows::default();
+        let mut rows = CollectedRows::default();
         short.write(Timestamp(99), &mut rows).unwrap();
-        rows.0
+        rows.blocked_counts
     }
 
     #[test]

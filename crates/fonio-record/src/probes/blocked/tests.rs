@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fonio_core::{BlockedCount, RowSink, ignore_rows};
+use fonio_core::{BlockedCount, CollectedRows};
 use fonio_system::device;
 use fonio_testing::{Need, has, skip};
 
@@ -253,23 +253,10 @@ fn without_threshold(probe: &mut BlockedProbe) {
     probe.set().unwrap();
 }
 
-#[derive(Default)]
-struct Counts(Vec<BlockedCount>);
-
-impl RowSink for Counts {
-    fn blocked_count(&mut self, row: &BlockedCount) -> std::io::Result<()> {
-        self.0.push(*row);
-        Ok(())
-    }
-    ignore_rows!(
-        began, request, bio, link, call, statement, wait, file, thread, sample, mark, diagnostic, settled
-    );
-}
-
-fn counts(finished: &Finished) -> Vec<BlockedCount> {
-    let mut counts = Counts::default();
-    finished.short.write(now(), &mut counts).unwrap();
-    counts.0
+fn counts(finished: &FinishedProbe) -> Vec<BlockedCount> {
+    let mut rows = CollectedRows::default();
+    finished.short.write(now(), &mut rows).unwrap();
+    rows.blocked_counts
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(crate) mod uprobe;
 use aya::maps::{Map, MapError};
 use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLink;
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader, Pod};
 
 pub(crate) use unavailable::Unavailable;
 
@@ -86,6 +86,15 @@ pub(crate) fn map<M>(
     open(loaded.take_map(name).ok_or_else(missing)?).map_err(|error| Unavailable::from_map(&error))
 }
 
+/// Reads a record of a ring buffer; `None` if it has another size.
+pub(crate) fn read_record<T: Pod>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() != size_of::<T>() {
+        return None;
+    }
+    // SAFETY: the size is right, every sequence of bytes is a value of a `Pod`, and the read needs no alignment.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
 /// Whether this Linux gives the state of the thread that leaves to `sched_switch`.
 pub(crate) fn switch_has_state() -> bool {
     unavailable::switch_has_state(&release())
@@ -104,4 +113,17 @@ fn release() -> String {
 fn program<'p>(loaded: &'p mut Ebpf, name: &'static str) -> Result<&'p mut BtfTracePoint, Unavailable> {
     let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no program {name}") };
     loaded.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_size_is_refused() {
+        assert_eq!(read_record::<u32>(&[1, 0, 0, 0]), Some(u32::from_ne_bytes([1, 0, 0, 0])));
+        for length in [0, 3, 5] {
+            assert_eq!(read_record::<u32>(&[0; 8][..length]), None);
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::mem::{offset_of, size_of};
 
+use crate::probes::bpf::read_record;
+
 /// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
 /// Maximum number of bytes of a write that are read.
@@ -87,6 +89,10 @@ const _: () = assert!(size_of::<RawPathCall>() == 144 + PATH_MAX && offset_of!(R
 unsafe impl aya::Pod for Counters {}
 // SAFETY: as above.
 unsafe impl aya::Pod for OpenCall {}
+// SAFETY: as above.
+unsafe impl aya::Pod for RawCall {}
+// SAFETY: as above.
+unsafe impl aya::Pod for RawPathCall {}
 
 /// The path of a call, as the program gave it to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,15 +106,10 @@ pub(crate) struct RawPath {
 impl RawCall {
     /// Reads a record of the ring buffer; `None` if it has another size.
     pub(super) fn read(bytes: &[u8]) -> Option<(RawCall, Option<RawPath>)> {
-        if bytes.len() == size_of::<RawCall>() {
-            // SAFETY: the size is right, `RawCall` consists of integers without padding, and the read needs no alignment.
-            return Some((unsafe { bytes.as_ptr().cast::<RawCall>().read_unaligned() }, None));
+        if let Some(call) = read_record(bytes) {
+            return Some((call, None));
         }
-        if bytes.len() != size_of::<RawPathCall>() {
-            return None;
-        }
-        // SAFETY: as above.
-        let record = unsafe { bytes.as_ptr().cast::<RawPathCall>().read_unaligned() };
+        let record: RawPathCall = read_record(bytes)?;
         let length = usize::try_from(record.path_bytes).unwrap_or(0).min(PATH_MAX);
         let path = record.path[..length].split(|byte| *byte == 0).next().unwrap_or_default();
         Some((record.call, Some(RawPath { bytes: path.to_vec(), folder: record.folder })))

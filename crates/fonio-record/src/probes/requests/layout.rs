@@ -61,28 +61,7 @@ pub(super) struct Counters {
 const _: () = assert!(size_of::<Cause>() == 32 && size_of::<Note>() == 72 && size_of::<Completed>() == 112);
 const _: () = assert!(size_of::<Counters>() == 16);
 
-// SAFETY: it is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
+// SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
-
-impl Completed {
-    /// Reads a record of the ring buffer; `None` if it has another size.
-    pub(super) fn read(bytes: &[u8]) -> Option<Completed> {
-        if bytes.len() != size_of::<Completed>() {
-            return None;
-        }
-        // SAFETY: the size is right, `Completed` consists of integers without padding, and the read needs no alignment.
-        Some(unsafe { bytes.as_ptr().cast::<Completed>().read_unaligned() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_of_another_size_is_refused() {
-        assert!(Completed::read(&[0; size_of::<Completed>()]).is_some());
-        assert!(Completed::read(&[0; size_of::<Completed>() + 1]).is_none());
-        assert!(Completed::read(&[]).is_none());
-    }
-}
+// SAFETY: as above.
+unsafe impl aya::Pod for Completed {}

@@ -93,7 +93,7 @@ impl RequestsProbe {
     /// Gives the requests that completed.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(GivenRequest)) {
         while let Some(record) = self.completions.next() {
-            if let Some(completed) = Completed::read(&record) {
+            if let Some(completed) = bpf::read_record::<Completed>(&record) {
                 give(given(&completed));
             }
         }

@@ -2,6 +2,8 @@
 
 use std::mem::{offset_of, size_of};
 
+use crate::probes::bpf::read_record;
+
 /// Maximum number of bytes of a statement that are read, with the zero at its end.
 pub(super) const SQL_MAX: usize = 512;
 
@@ -58,6 +60,10 @@ const _: () = assert!(size_of::<Stepping>() == 72 + SQL_MAX && offset_of!(RawTex
 unsafe impl aya::Pod for Counters {}
 // SAFETY: as above.
 unsafe impl aya::Pod for Stepping {}
+// SAFETY: as above.
+unsafe impl aya::Pod for RawStatement {}
+// SAFETY: as above.
+unsafe impl aya::Pod for RawText {}
 
 /// A record of the ring buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,17 +80,10 @@ pub(super) enum Record {
 impl Record {
     /// Reads a record; `None` if it has another size.
     pub(super) fn read(bytes: &[u8]) -> Option<Record> {
-        if bytes.len() == size_of::<RawStatement>() {
-            // SAFETY: the size is right, the structure consists of integers without padding, and the read needs no alignment.
-            return Some(Record::Statement(unsafe {
-                bytes.as_ptr().cast::<RawStatement>().read_unaligned()
-            }));
+        if let Some(statement) = read_record(bytes) {
+            return Some(Record::Statement(statement));
         }
-        if bytes.len() != size_of::<RawText>() {
-            return None;
-        }
-        // SAFETY: as above.
-        let record = unsafe { bytes.as_ptr().cast::<RawText>().read_unaligned() };
+        let record: RawText = read_record(bytes)?;
         let length = (record.bytes as usize).min(SQL_MAX);
         let text = record.text[..length].split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         Some(Record::Text { hash: record.hash, text, is_cut: length == SQL_MAX })

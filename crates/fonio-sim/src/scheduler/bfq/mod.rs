@@ -7,7 +7,7 @@
 //!   synchronous queue is empty, the device may idle for a moment, because the process may continue. Otherwise a queue
 //!   that gets its first request ends the turn, and the next queue is chosen anew.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights that follow from levels.
-//! - *Budgets.* The first is two thirds of [`Settings::max_budget`]. A queue that used its budget up gets four times as much
+//! - *Budgets.* The first is two thirds of [`Tunables::max_budget`]. A queue that used its budget up gets four times as much
 //!   next, up to `max_budget`; one that became empty gets the sectors that it used, but at least a share of
 //!   `max_budget`.
 //! - *Asynchronous requests* are charged several times.
@@ -31,7 +31,7 @@ use super::{Class, Priority, Request, Scheduler};
 
 /// The tunables, under the kernel's names, and properties of the device.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Tunables {
     /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes
     /// it measure the device, is not modelled.
     pub max_budget: u64,
@@ -45,9 +45,9 @@ pub struct Settings {
     pub device_queues: bool,
 }
 
-impl Settings {
+impl Tunables {
     /// The kernel's defaults for flash without a command queue.
-    pub const DEFAULT: Settings = Settings {
+    pub const DEFAULT: Tunables = Tunables {
         max_budget: BUDGET_DEFAULT,
         timeout_sync: Nanos(124_000_000),
         slice_idle: Nanos(8_000_000),
@@ -58,7 +58,7 @@ impl Settings {
 
 /// The kernel's budget before it has measured the device, in sectors. Observed: first budgets are two thirds of it.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
-/// Turns before budgets follow [`Settings::max_budget`]; before, they follow the default. Observed: 9 to 20 fit.
+/// Turns before budgets follow [`Tunables::max_budget`]; before, they follow the default. Observed: 9 to 20 fit.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
 /// The minimum budget is the maximum budget divided by this number. Observed.
 const BUDGET_MIN_PART: u64 = 32;
@@ -74,7 +74,7 @@ const EXPIRE_ASYNC: Nanos = Nanos(250_000_000);
 /// A scheduler of processes.
 #[derive(Debug)]
 pub struct Bfq {
-    settings: Settings,
+    settings: Tunables,
     queues: Vec<Queue>,
     by_key: BTreeMap<Key, usize>,
     /// The queue of the synchronous process that started last, its priority, and when it did.
@@ -109,7 +109,7 @@ fn charge_of(queue: &Queue) -> u64 {
 
 impl Bfq {
     /// An empty scheduler.
-    pub fn new(settings: Settings) -> Bfq {
+    pub fn new(settings: Tunables) -> Bfq {
         Bfq {
             settings,
             queues: Vec::new(),
@@ -228,12 +228,7 @@ impl Bfq {
             return None;
         }
         let queue = &self.queues[index];
-        let until = match queue.think.last() {
-            _ if queue.in_flight > 0 => ends,
-            Some(completed) => ends.min(completed + self.settings.slice_idle),
-            None => return None,
-        };
-        (until > now).then_some(until)
+        queue.think.idles_until(queue.in_flight, ends, self.settings.slice_idle, now)
     }
 }
 

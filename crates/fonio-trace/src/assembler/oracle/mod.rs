@@ -2,6 +2,7 @@
 //!
 //! Tests and the fuzz target compare the assembler with this oracle, row by row and count by count.
 
+pub mod compare;
 mod flush;
 mod queue;
 mod repeat;
@@ -551,7 +552,7 @@ impl Naive<'_> {
                 self.count("requests_never_issued");
             }
             ("requests_open_at_end", ..) => {
-                let longest = self.shown(item.row.device).longest.max(super::give::PAUSE_MAX);
+                let longest = self.shown(item.row.device).longest.max(super::give::PAUSE_MAX.0);
                 let overdue = self.latest.saturating_sub(item.began()) > longest;
                 self.count(if overdue { "requests_without_completion" } else { why });
             }

@@ -14,7 +14,7 @@ impl Naive<'_> {
         else {
             return Ok(false);
         };
-        let recent = now.time - self.items[place].began() <= REPEAT_WITHIN;
+        let recent = now.time - self.items[place].began() <= REPEAT_WITHIN.0;
         if !recent || now.bytes == 0 && !is_flush {
             return Ok(false);
         }
@@ -114,7 +114,7 @@ impl Naive<'_> {
 
     pub(super) fn give_held_long(&mut self) -> io::Result<()> {
         while let Some(&(completed, number)) = self.held.first() {
-            if self.latest.saturating_sub(completed) <= REPEAT_WITHIN {
+            if self.latest.saturating_sub(completed) <= REPEAT_WITHIN.0 {
                 break;
             }
             self.held.remove(0);

@@ -254,7 +254,7 @@ impl Naive<'_> {
         }
         let held = self.all(now, |item| {
             let whole = exact(item) && item.row.bytes.0 == now.bytes;
-            item.stage == Stage::Held && whole && now.time - item.latest <= REPEAT_WITHIN
+            item.stage == Stage::Held && whole && now.time - item.latest <= REPEAT_WITHIN.0
         });
         if let Some(&place) = held.first() {
             return self.end_repeat(place, now);
@@ -388,7 +388,7 @@ impl Naive<'_> {
         if let Some(place) = self.oldest_of(&flying) {
             return self.end(place, now);
         }
-        let held = |item: &Item| item.stage == Stage::Held && now.time - item.latest <= REPEAT_WITHIN;
+        let held = |item: &Item| item.stage == Stage::Held && now.time - item.latest <= REPEAT_WITHIN.0;
         let held = self.all(now, held);
         if let Some(place) = self.oldest_of(&held) {
             return self.end_repeat(place, now);

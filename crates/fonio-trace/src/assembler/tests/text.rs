@@ -7,14 +7,14 @@
 use std::fmt::{self, Write as _};
 use std::io;
 
-use expect_test::Expect;
 use fonio_core::event::LostEvents;
 use fonio_core::{
-    Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Link, LinkEnd, Op, Request, RowSink,
-    SECTOR_BYTES, Sector, Timestamp, ignore_rows, parse_rwbs,
+    Batch, Bio, BlockEvent, ByteCount, DeviceId, EventKind, Flags, Link, LinkEnd, Nanos, Op, Request,
+    RowSink, SECTOR_BYTES, Sector, Timestamp, ignore_rows, parse_rwbs,
 };
 
-use crate::assembler::{Assembler, AssemblerOptions};
+use crate::assembler::AssemblerOptions;
+use crate::assembler::oracle::compare::assemble;
 
 const DISK: DeviceId = DeviceId(8 << 20);
 
@@ -26,19 +26,12 @@ fn device(text: &str) -> DeviceId {
 fn event(line: &str) -> BlockEvent {
     let mut words = line.split_whitespace();
     let letter = words.next().expect("an event has a letter");
+    let time = Timestamp(words.next().expect("an event has a time").parse().unwrap());
     let mut event = BlockEvent {
-        time: Timestamp(words.next().expect("an event has a time").parse().unwrap()),
-        kind: EventKind::Plug,
-        device: DISK,
-        sector: Sector(0),
         bytes: ByteCount(8 * SECTOR_BYTES),
         op: Op::Write,
-        flags: Flags::NONE,
         flags_known: Flags::KNOWN_FROM_RWBS,
-        cpu: None,
-        tid: None,
-        ioprio: None,
-        error: None,
+        ..BlockEvent::new(time, EventKind::Plug, DISK)
     };
     let mut new_sector = Sector(0);
     let mut from = (DeviceId(0), Sector(0));
@@ -83,7 +76,7 @@ fn event(line: &str) -> BlockEvent {
 }
 
 /// Batches of events.
-pub(super) fn batches(text: &str) -> Vec<Batch> {
+fn batches(text: &str) -> Vec<Batch> {
     let mut batches = vec![Batch::default()];
     for line in text.trim().lines().map(str::trim) {
         let batch = batches.last_mut().expect("there is one at the start");
@@ -103,9 +96,9 @@ pub(super) fn batches(text: &str) -> Vec<Batch> {
 
 /// Formats rows as text.
 #[derive(Default)]
-pub(super) struct Text {
-    pub text: String,
-    pub settled: bool,
+struct Text {
+    text: String,
+    settled: bool,
 }
 
 fn place(
@@ -197,22 +190,29 @@ impl RowSink for Text {
     ignore_rows!(began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }
 
-/// Assembles with `options` and formats the rows and counts.
-pub(super) fn show(events: &str, options: AssemblerOptions, settled: bool) -> String {
-    let mut assembler = Assembler::new(options);
-    let mut sink = Text { settled, ..Text::default() };
-    for batch in batches(events) {
-        assembler.batch(&batch, &mut sink).unwrap();
+/// Assembles events, after a line of `options` if there is one, and formats the rows and counts. With options, the
+/// settled instants are shown too.
+pub(super) fn show(case: &str) -> String {
+    let mut options = AssemblerOptions::default();
+    let mut sink = Text::default();
+    let mut events: Vec<&str> = case.lines().skip(1).filter(|line| !line.starts_with("//")).collect();
+    if let Some(given) = events[0].strip_prefix("options ") {
+        for (name, value) in given.split(' ').map(|option| option.split_once('=').unwrap()) {
+            match name {
+                "horizon" => options.horizon = Nanos(value.parse().unwrap()),
+                "disorder" => options.disorder = Nanos(value.parse().unwrap()),
+                "open_max" => options.open_max = value.parse().unwrap(),
+                other => panic!("{other} is not an option"),
+            }
+        }
+        sink.settled = true;
+        events.remove(0);
     }
-    let counts = assembler.finish(&mut sink).unwrap();
+    let counts = assemble(&batches(&events.join("\n")), options, &mut sink).unwrap();
     for (name, count) in counts {
         writeln!(sink.text, "{name} {count}").unwrap();
     }
     sink.text
-}
-
-pub(super) fn check(events: &str, expected: Expect) {
-    expected.assert_eq(&show(events, AssemblerOptions::default(), false));
 }
 
 /// Formats an event, for failures of the property tests.

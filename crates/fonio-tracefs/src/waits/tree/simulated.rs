@@ -1,9 +1,8 @@
 //! Simulates threads whose intervals are known; the tree must find the same intervals from the events.
 
 use std::collections::BTreeSet;
-use std::io;
 
-use fonio_core::{RowSink, Wait, ignore_rows};
+use fonio_core::{CollectedRows, Wait};
 use proptest::prelude::*;
 
 use super::*;
@@ -153,23 +152,12 @@ impl Simulation {
                 tree.event(*time, *cpu as u32, &record, &mut Vec::new());
             }
         }
-        let mut rows = Rows::default();
+        let mut rows = CollectedRows::default();
         tree.finish(&Completions::default(), &mut rows).expect("memory takes everything");
-        rows.0
-    }
-}
-
-#[derive(Default)]
-struct Rows(Vec<(u32, u64, Option<u64>, bool)>);
-
-impl RowSink for Rows {
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        self.0.push((row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == WaitReason::Cpu));
-        Ok(())
-    }
-    ignore_rows! {
-        began, request, bio, link, call, statement, blocked_count, file, thread, sample, mark, diagnostic,
-        settled
+        let interval = |row: &Wait| {
+            (row.tid, row.began.0, row.ended.map(|ended| ended.0), row.reason == WaitReason::Cpu)
+        };
+        rows.waits.iter().map(interval).collect()
     }
 }
 

@@ -1,7 +1,5 @@
-use std::io;
-
 use expect_test::{Expect, expect};
-use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Request, Sector, ignore_rows};
+use fonio_core::{BlockEvent, ByteCount, CollectedRows, DeviceId, EventKind, Op, Request};
 
 use super::*;
 
@@ -20,20 +18,8 @@ fn rows(script: &str) -> String {
             "wake" => SchedEvent::Waking { tid: number(4) as u32 },
             "ran" => SchedEvent::Ran { tid: number(4) as u32, ns: number(5) },
             "complete" => {
-                let event = BlockEvent {
-                    time: Timestamp(time),
-                    kind: EventKind::Complete,
-                    device: DeviceId(0),
-                    sector: Sector(0),
-                    bytes: ByteCount(0),
-                    op: Op::Read,
-                    flags: Flags::NONE,
-                    flags_known: Flags::NONE,
-                    cpu: Some(cpu),
-                    tid: None,
-                    ioprio: None,
-                    error: None,
-                };
+                let event = BlockEvent::new(Timestamp(time), EventKind::Complete, DeviceId(0));
+                let event = BlockEvent { cpu: Some(cpu), ..event };
                 completions.event(&event);
                 let request = Request::new(DeviceId(0), Op::Read, ByteCount(0));
                 completions.request(&Request {
@@ -76,32 +62,19 @@ fn rows(script: &str) -> String {
         tree.event(time, cpu, &record, &mut named);
     }
     let span = tree.span();
-    let mut sink = Shown::default();
-    tree.finish(&completions, &mut sink).expect("memory takes everything");
+    let mut rows = CollectedRows::default();
+    tree.finish(&completions, &mut rows).expect("memory takes everything");
     let at = |time: Option<Timestamp>| time.map_or_else(|| "?".to_owned(), |time| time.0.to_string());
-    format!("{}command {}..{}", sink.0, at(span.began), at(span.ended))
+    let waits: String = rows.waits.iter().map(show).collect();
+    format!("{waits}command {}..{}", at(span.began), at(span.ended))
 }
 
-#[derive(Default)]
-struct Shown(String);
-
-impl RowSink for Shown {
-    fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        let ended = row.ended.map_or_else(|| "?".to_owned(), |ended| ended.0.to_string());
-        self.0 += &format!("{} {}..{ended} {}", row.tid, row.began.0, row.reason.name());
-        if let Some(request) = row.request_id {
-            self.0 += &format!(" request {request}");
-        }
-        if let Some(waker) = row.waker_tid {
-            self.0 += &format!(" by {waker}");
-        }
-        self.0 += "\n";
-        Ok(())
-    }
-    ignore_rows! {
-        began, request, bio, link, call, statement, blocked_count, file, thread, sample, mark, diagnostic,
-        settled
-    }
+fn show(row: &Wait) -> String {
+    let ended = row.ended.map_or_else(|| "?".to_owned(), |ended| ended.0.to_string());
+    let request = row.request_id.map(|request| format!(" request {request}"));
+    let waker = row.waker_tid.map(|waker| format!(" by {waker}"));
+    let (request, waker) = (request.unwrap_or_default(), waker.unwrap_or_default());
+    format!("{} {}..{ended} {}{request}{waker}\n", row.tid, row.began.0, row.reason.name())
 }
 
 fn check(script: &str, expected: Expect) {

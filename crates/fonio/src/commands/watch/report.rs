@@ -232,9 +232,9 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             out,
             "  {:<12} {busy:>6} {:>26} {:>26} {:>26}",
             device.name,
-            responses(&device.reads),
-            responses(&device.writes),
-            responses(&device.flushes)
+            responses(&device.traffic.reads),
+            responses(&device.traffic.writes),
+            responses(&device.traffic.flushes)
         )?;
     }
     let mut blocked: Vec<_> = load.blocked.iter().filter(|row| row.waits.total() > Nanos(0)).collect();

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use super::copy::{self, times};
-use crate::HostError;
+use crate::error::HostError;
 
 /// The beginning of the names of incomplete objects.
 const BESIDE: &[u8] = b".fonio-write-out-";
@@ -41,7 +41,6 @@ pub struct Mirrored {
 /// Makes the content of the folder `to` that of the folder `from`. `place` is the target's path for errors.
 ///
 /// # Errors
-///
 /// [`HostError::NotCopied`] if a part could not be written. Everything else was, and nothing was removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,

@@ -3,7 +3,7 @@
 use fonio_tracefs::waits::{Functions, Symbols};
 
 use crate::probes::blocked::calls;
-use crate::probes::blocked::place::Caller;
+use crate::probes::blocked::judgement::Caller;
 
 /// The prefixes of a system call's name in the names of the functions that begin it: for 64-bit and 32-bit
 /// programs, on x86 and ARM, before Linux 4.17 and since.

@@ -18,9 +18,9 @@ use fonio_tracefs::ring_buffer::{Interrupt, PageLayout, SchedDecoder};
 use fonio_tracefs::waits::{BlockedThread, BlockedThreads};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::judgement::{Judgement, StackFunctions};
 use super::layout::COMM_MAX;
-use super::place::{Place, Places};
-use super::{BlockedWait, Finished, Lost, PERIOD_NS, ShortWaits, open, shedding};
+use super::{BlockedWait, FinishedProbe, Lost, PERIOD_NS, ShortWaits, open, shedding};
 use crate::attribution::thread_names::ThreadNames;
 use crate::clock::now;
 use crate::error::RecordError;
@@ -76,11 +76,11 @@ pub(crate) struct TracedProbe {
 /// Turns threads that were blocked into waits, and counts the short ones.
 #[derive(Debug)]
 struct Judge {
-    places: Places,
+    functions: StackFunctions,
     calls: CallFunctions,
-    /// The places that procfs shows for threads without a stack, by their number and the time at which they
+    /// The judgements by procfs of threads without a stack, by their number and the time at which they
     /// were blocked.
-    looked_up: FxHashMap<(u32, Timestamp), Place>,
+    looked_up: FxHashMap<(u32, Timestamp), Judgement>,
     /// The threads of this process.
     own: FxHashSet<u32>,
     short: ShortWaits,
@@ -107,7 +107,7 @@ impl TracedProbe {
             page: vec![0; layout.page_bytes()],
             threads: BlockedThreads::default(),
             judge: Judge {
-                places: Places::from_kallsyms(&kallsyms),
+                functions: StackFunctions::from_kallsyms(&kallsyms),
                 calls: CallFunctions::from_kallsyms(&kallsyms),
                 looked_up: FxHashMap::default(),
                 own: FxHashSet::default(),
@@ -134,7 +134,7 @@ impl TracedProbe {
         // except for a few that were blocked twice; for these, an event follows.
         for tid in before {
             if open::is_blocked(machine, tid) && !self.judge.own.contains(&tid) {
-                self.judge.looked_up.insert((tid, began), open::place(machine, tid));
+                self.judge.looked_up.insert((tid, began), open::judgement(machine, tid));
                 self.threads.was_blocked(tid, began);
             }
         }
@@ -221,7 +221,7 @@ impl TracedProbe {
         new.sort_unstable_by_key(|(tid, began)| (*began, *tid));
         for (tid, began) in new.into_iter().take(LOOKUPS_PER_ROUND) {
             if open::is_blocked(machine, tid) {
-                judge.looked_up.insert((tid, began), open::place(machine, tid));
+                judge.looked_up.insert((tid, began), open::judgement(machine, tid));
             }
         }
     }
@@ -269,7 +269,7 @@ impl TracedProbe {
         ended: Timestamp,
         machine: &Machine,
         give: &mut dyn FnMut(BlockedWait),
-    ) -> Finished {
+    ) -> FinishedProbe {
         self.look_up(machine);
         let blocked: FxHashSet<u32> = open::blocked_threads(machine).into_iter().collect();
         let looked = now();
@@ -297,13 +297,13 @@ impl TracedProbe {
             }
         }
         self.unseen.no_stacks |= self.threads.stacks() == 0;
-        Finished {
+        FinishedProbe {
             short: self.judge.short,
             names: self.judge.names,
             started_by: FxHashMap::default(),
             lost,
             threshold_max: self.threshold_max,
-            without_symbols: self.judge.places.is_empty(),
+            without_symbols: self.judge.functions.is_empty(),
             unseen: Some(self.unseen),
         }
     }
@@ -330,24 +330,24 @@ impl Judge {
         if comm != [0; COMM_MAX] {
             self.names.note(thread.tid, (0, 0), comm);
         }
-        let mut place = match looked_up {
-            Some(place) if thread.stack.is_empty() => place,
-            _ => self.places.of_stack(&thread.stack, self.calls.of(&thread.stack), thread.is_io),
+        let mut judgement = match looked_up {
+            Some(judgement) if thread.stack.is_empty() => judgement,
+            _ => self.functions.of_stack(&thread.stack, self.calls.of(&thread.stack), thread.is_io),
         };
         let by = thread.woken_by;
         // The idle thread of a processor wakes others only in interrupts.
         let by_interrupt = |interrupt: Option<Interrupt>, current| interrupt.is_some() || current == 0;
-        place.by_completion = by.is_some_and(|by| by_interrupt(by.interrupt, by.current));
-        place.waker_tid = by.filter(|_| !place.by_completion).map(|by| by.current);
+        judgement.by_completion = by.is_some_and(|by| by_interrupt(by.interrupt, by.current));
+        judgement.waker_tid = by.filter(|_| !judgement.by_completion).map(|by| by.current);
         Some(BlockedWait {
             tid: thread.tid,
             began: thread.began,
             began_before: thread.began_before,
             ended: thread.ended,
-            blocked_in: place.blocked_in,
-            reason: place.reason,
-            waker_tid: place.waker_tid,
-            completed_on: by.filter(|_| place.by_completion).map(|by| by.cpu),
+            blocked_in: judgement.blocked_in,
+            reason: judgement.reason,
+            waker_tid: judgement.waker_tid,
+            completed_on: by.filter(|_| judgement.by_completion).map(|by| by.cpu),
             inode: None,
         })
     }

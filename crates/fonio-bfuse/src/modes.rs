@@ -1,0 +1,179 @@
+//! The modes: how files are served.
+//!
+//! A mode decides twice. When the kernel connects, it becomes a [`ChosenMode`] for the whole mount. When an inode is opened
+//! that is not open yet, this chooses a [`Serving`] for the inode, which all later opens share: the kernel does not mix
+//! passthrough with its page cache, and we do not mix passthrough with our buffer.
+
+use crate::protocol::HEADER_IN;
+
+/// The modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Passthrough if the kernel supports it, otherwise write-back. If the kernel refuses passthrough for single files, such
+    /// as those of a stacked file system that is mounted inside the source, these use our buffer.
+    Auto,
+    /// FUSE as phones had it in 2012, the baseline of the study (section 2.3: 7 of 39 MB/s): each request has at most 4 KiB
+    /// and is executed as one call below. Use it for measurements only.
+    Stock,
+    /// Larger requests, each executed as one call below. The first step of the study (section 4.1); it only helps
+    /// applications that write in large pieces.
+    Extended,
+    /// Large requests, and a buffer that collects consecutive writes of an inode until an entry is full, the interval is
+    /// over, or the data are needed below (`crate::buffer`). The second and third step of the study.
+    Buffered,
+    /// The kernel caches written pages and sends them later, in large requests. It then maintains size and times itself, so
+    /// it may not notice that other programs change an open file in the source.
+    Writeback,
+    /// The kernel reads, writes and maps the file below itself; the daemon only serves opens, names and attributes. Needs
+    /// Linux 6.9, root, and a source that is not on a stacked file system.
+    Passthrough,
+}
+
+/// The features that the machine and the user's privilege make available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// Whether the kernel and our privilege allow passthrough.
+    pub(crate) passthrough: bool,
+    /// Whether the source is on a stacked file system (FUSE or overlay), for which the kernel refuses passthrough.
+    pub(crate) source_is_stacked: bool,
+}
+
+/// The mode of a mount, and its consequences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChosenMode {
+    /// Never [`Mode::Auto`].
+    pub(crate) mode: Mode,
+    /// Largest size of a request.
+    pub(crate) io_bytes: u32,
+    /// Whether files may be passed through.
+    pub(crate) passthrough: bool,
+    /// How inodes are served that are not passed through.
+    pub(crate) otherwise: Serving,
+}
+
+/// `XATTR_SIZE_MAX`.
+pub(crate) const XATTR_BYTES_MAX: usize = 64 << 10;
+
+impl ChosenMode {
+    /// Whether the kernel caches writes and maintains sizes and times.
+    pub(crate) fn writeback(&self) -> bool {
+        self.otherwise == Serving::Writeback
+    }
+
+    /// Size of the buffer for a request or an answer: enough for a write, and for the largest extended attribute with its
+    /// name.
+    pub(crate) fn request_bytes(&self) -> usize {
+        const OTHER: usize = 4096;
+        (self.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + HEADER_IN
+    }
+}
+
+/// How an open inode is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// Each request is executed as a call below.
+    Through,
+    /// Our buffer collects writes.
+    Buffered,
+    /// The kernel's page cache collects writes.
+    Writeback,
+    /// The kernel reads and writes the file below.
+    Passthrough,
+}
+
+impl Serving {
+    pub(crate) const ALL: [(Self, &str); 4] = [
+        (Self::Through, "through"),
+        (Self::Buffered, "buffered"),
+        (Self::Writeback, "writeback"),
+        (Self::Passthrough, "passthrough"),
+    ];
+}
+
+/// The size of a request in FUSE of 2012, one page: the limit of libfuse before `big_writes`.
+const STOCK_BYTES: u32 = 4096;
+/// The size of a request in the study.
+const STUDY_BYTES: u32 = 512 << 10;
+/// The size of a request in all other modes: the maximum of a kernel with default limits.
+const LARGE_BYTES: u32 = 1 << 20;
+
+impl Mode {
+    const ALL: [(Self, &str); 6] = [
+        (Self::Auto, "auto"),
+        (Self::Stock, "stock"),
+        (Self::Extended, "extended"),
+        (Self::Buffered, "buffered"),
+        (Self::Writeback, "writeback"),
+        (Self::Passthrough, "passthrough"),
+    ];
+
+    /// The mode with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(mode, _)| *mode)
+    }
+
+    /// Its name in mount options.
+    ///
+    /// # Panics
+    /// Never: each mode has a name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(mode, _)| *mode == self).expect("each mode is in the table").1
+    }
+
+    /// Chooses the mode of a mount on this machine, with requests of at most `io_bytes` if the user set a size.
+    ///
+    /// # Errors
+    /// A sentence that names the missing feature.
+    pub(crate) fn choose(self, io_bytes: Option<u32>, offers: Offers) -> Result<ChosenMode, &'static str> {
+        let can_pass = offers.passthrough && !offers.source_is_stacked;
+        let (mode, bytes, passthrough, otherwise) = match self {
+            Self::Stock => (Self::Stock, STOCK_BYTES, false, Serving::Through),
+            Self::Extended => (Self::Extended, STUDY_BYTES, false, Serving::Through),
+            Self::Buffered => (Self::Buffered, LARGE_BYTES, false, Serving::Buffered),
+            Self::Auto if can_pass => (Self::Passthrough, LARGE_BYTES, true, Serving::Buffered),
+            Self::Auto | Self::Writeback => (Self::Writeback, LARGE_BYTES, false, Serving::Writeback),
+            Self::Passthrough if can_pass => (Self::Passthrough, LARGE_BYTES, true, Serving::Through),
+            Self::Passthrough if offers.source_is_stacked => {
+                return Err(
+                    "the source is a FUSE or overlay file system, to which the kernel does not pass through; \
+                     use mode=writeback",
+                );
+            }
+            Self::Passthrough => {
+                return Err("passthrough needs Linux 6.9 or later and root; use mode=writeback");
+            }
+        };
+        Ok(ChosenMode { mode, io_bytes: io_bytes.unwrap_or(bytes), passthrough, otherwise })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_needs_what_the_machine_offers() {
+        for (mode, passthrough, source_is_stacked, expected) in [
+            (Mode::Auto, true, false, Some(Mode::Passthrough)),
+            (Mode::Auto, true, true, Some(Mode::Writeback)),
+            (Mode::Auto, false, false, Some(Mode::Writeback)),
+            (Mode::Passthrough, false, false, None),
+            (Mode::Passthrough, true, true, None),
+        ] {
+            let chosen = mode.choose(None, Offers { passthrough, source_is_stacked }).ok();
+            assert_eq!(chosen.map(|chosen| chosen.mode), expected, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_never_gets_both_passthrough_and_writeback() {
+        for (mode, name) in Mode::ALL {
+            assert_eq!(Mode::from_name(name), Some(mode));
+            let chosen = mode.choose(None, Offers { passthrough: true, source_is_stacked: false });
+            let chosen = chosen.expect("everything is offered");
+            assert!(!(chosen.passthrough && chosen.writeback()), "{name}");
+            assert_ne!(chosen.mode, Mode::Auto);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Rows in memory.
+
+use std::io;
+
+use crate::rows::{
+    Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Request, Sample, Statement, Thread, Wait,
+};
+use crate::sink::RowSink;
+use crate::units::Timestamp;
+
+macro_rules! collected {
+    ($($rows:ident: $method:ident $row:ident,)*) => {
+        /// Keeps the rows of a small recording, each kind in the order in which it came.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[allow(missing_docs)]
+        pub struct CollectedRows {
+            $(pub $rows: Vec<$row>,)*
+        }
+
+        impl CollectedRows {
+            /// Gives the rows to another sink, one kind after the other.
+            ///
+            /// # Errors
+            /// Errors of the sink.
+            pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
+                $(self.$rows.iter().try_for_each(|row| sink.$method(row))?;)*
+                Ok(())
+            }
+        }
+
+        impl RowSink for CollectedRows {
+            $(fn $method(&mut self, row: &$row) -> io::Result<()> {
+                self.$rows.push(row.to_owned());
+                Ok(())
+            })*
+            fn began(&mut self, _: Timestamp) -> io::Result<()> {
+                Ok(())
+            }
+            fn settled(&mut self, _: Timestamp) -> io::Result<()> {
+                Ok(())
+            }
+        }
+    };
+}
+
+collected! {
+    requests: request Request,
+    bios: bio Bio,
+    links: link Link,
+    calls: call Call,
+    statements: statement Statement,
+    waits: wait Wait,
+    blocked_counts: blocked_count BlockedCount,
+    files: file File,
+    threads: thread Thread,
+    samples: sample Sample,
+    marks: mark Mark,
+    diagnostics: diagnostic Diagnostic,
+}

@@ -1,0 +1,46 @@
+//! Relations between two numbers.
+
+/// A relation between two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Relation {
+    Below,
+    AtMost,
+    Equal,
+    AtLeast,
+    Above,
+}
+
+/// A sign comes before those that it begins with.
+const SIGNS: [(&str, Relation); 5] = [
+    ("<=", Relation::AtMost),
+    ("<", Relation::Below),
+    ("==", Relation::Equal),
+    (">=", Relation::AtLeast),
+    (">", Relation::Above),
+];
+
+impl Relation {
+    /// The relation whose sign begins the text, and the sign.
+    pub fn at_start(text: &str) -> Option<(Relation, &'static str)> {
+        SIGNS.iter().find(|(sign, _)| text.starts_with(sign)).map(|(sign, relation)| (*relation, *sign))
+    }
+
+    /// Whether the relation holds.
+    pub fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Relation::Below => left < right,
+            Relation::AtMost => left <= right,
+            Relation::Equal => left == right,
+            Relation::AtLeast => left >= right,
+            Relation::Above => left > right,
+        }
+    }
+}
+
+impl std::fmt::Display for Relation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = SIGNS.iter().find(|(_, relation)| relation == self).map(|(sign, _)| *sign);
+        f.write_str(sign.expect("each relation has a sign"))
+    }
+}

@@ -1,0 +1,155 @@
+//! Small files of configuration and records: each is always either the old or the new one. Folders for them.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use fonio_system::state;
+use serde::de::DeserializeOwned;
+
+use crate::error::HostError;
+
+/// Reads a text; an absent file is empty.
+pub(crate) fn read(path: &Path) -> Result<String, HostError> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        text => text.map_err(HostError::system("read", path)),
+    }
+}
+
+/// The file next to `path` in which its next content is written. A killed process can leave it; the next one overwrites
+/// it.
+pub(crate) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".fonio-new");
+    path.with_file_name(name)
+}
+
+/// Writes the next content of `path`, with the same owner and mode, and calls `check` on it. If `check`
+/// accepts the content, it replaces the file.
+pub(crate) fn replace(
+    path: &Path,
+    text: &str,
+    check: impl FnOnce(&Path) -> Result<(), HostError>,
+) -> Result<(), HostError> {
+    // Replacing a symbolic link would leave the file that it names as it is.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let new = beside(path);
+    let write = || {
+        let known = fs::metadata(path).ok();
+        let mode = known.as_ref().map_or(0o644, |known| known.mode() & 0o7777);
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::options().write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        if let Some(known) = known {
+            std::os::unix::fs::fchown(&file, Some(known.uid()), Some(known.gid()))?;
+        }
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+        file.sync_all()
+    };
+    let put = || {
+        write().map_err(HostError::system("write", &new))?;
+        check(&new)?;
+        fs::rename(&new, path).map_err(HostError::system("replace", path))?;
+        sync_folder(path)
+    };
+    put().inspect_err(|_| {
+        let _ = fs::remove_file(&new);
+    })
+}
+
+/// Removes a file, if it is there.
+pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a folder, if it is there and empty.
+pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
+    match fs::remove_dir(path) {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+            Err(HostError::system("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a folder to which no other user can write, because root does what its files say.
+pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
+    state::make(dir).map_err(HostError::system("make", dir))?;
+    let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        let reason = "it is another user's, or others can write to it";
+        let source = std::io::Error::new(ErrorKind::PermissionDenied, reason);
+        return Err(HostError::system("keep a ledger in", dir)(source));
+    }
+    Ok(())
+}
+
+/// Makes a private folder, and waits until no other process has it locked. The lock ends with the returned file, or with the
+/// process.
+pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
+    make_private_folder(dir)?;
+    let lock = File::open(dir).map_err(HostError::system("open", dir))?;
+    lock.lock().map_err(HostError::system("lock", dir))?;
+    Ok(lock)
+}
+
+/// Reads a record; an absent one is empty.
+pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
+    match read(path)? {
+        text if text.is_empty() => Ok(Vec::new()),
+        text => {
+            serde_json::from_str(&text).map_err(|error| HostError::system("understand", path)(error.into()))
+        }
+    }
+}
+
+/// Makes the names in the folder of a file durable.
+pub(crate) fn sync_folder(path: &Path) -> Result<(), HostError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::system("sync", folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_its_link() {
+        let dir = tempfile::tempdir().expect("dir");
+        let (file, link) = (dir.path().join("fstab"), dir.path().join("link"));
+        fs::write(&file, "old").expect("write");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("chmod");
+        std::os::unix::fs::symlink(&file, &link).expect("link");
+        fs::write(beside(&file), "left by a killed process").expect("write");
+        replace(&link, "new", |new| {
+            assert_eq!(fs::read_to_string(new).expect("it is written"), "new");
+            assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
+            Ok(())
+        })
+        .expect("replaced");
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "new");
+        assert_eq!(file.metadata().expect("it is there").permissions().mode() & 0o777, 0o640);
+        assert!(link.is_symlink() && !beside(&file).exists());
+    }
+
+    #[test]
+    fn a_text_that_does_not_pass_the_check_is_not_put_there() {
+        let dir = tempfile::tempdir().expect("dir");
+        let file = dir.path().join("fstab");
+        fs::write(&file, "old").expect("write");
+        let refused = || HostError::system("check", "x")(ErrorKind::InvalidData.into());
+        assert!(replace(&file, "new", |_| Err(refused())).is_err());
+        assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
+        assert!(!beside(&file).exists());
+    }
+}

@@ -1,0 +1,112 @@
+//! Makes loop devices.
+//!
+//! It never uses an existing device: a depth that was set through `nr_requests` stays after a loop device is detached,
+//! until it is removed, so a used device can differ from what sysfs shows.
+
+pub(crate) mod driver;
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use fonio_machine::read_number;
+use rustix::io::Errno;
+
+use self::driver::{CONTROL, FLAG_DIRECT_IO, FLAG_READ_ONLY, configure, control, open_node, sysfs};
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
+use crate::numbered;
+use crate::queue::Queue;
+
+/// How a loop device is set up.
+#[derive(Clone, Debug, Default)]
+pub struct LoopOptions {
+    /// The device refuses writes.
+    pub read_only: bool,
+    /// The device sends requests to the backing file without the page cache, many at a time.
+    pub direct_io: bool,
+    /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
+    pub block_bytes: Option<u32>,
+}
+
+/// A loop device that we added. Undoing its ledger removes it.
+#[derive(Debug)]
+pub struct LoopDevice {
+    number: u32,
+    path: PathBuf,
+    entry: Entry,
+}
+
+impl LoopDevice {
+    /// Adds a loop device and binds it to the file `backing`.
+    ///
+    /// # Errors
+    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], also if `options` ask for direct
+    /// I/O and the backing file does not support it.
+    pub fn attach(
+        ledger: &mut Ledger,
+        backing: &Path,
+        options: &LoopOptions,
+    ) -> Result<LoopDevice, HostError> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(HostError::NotRoot { needs: "a loop device" });
+        }
+        let backing = fs::canonicalize(backing).map_err(HostError::system("find", backing))?;
+        let mut file_options = OpenOptions::new();
+        file_options.read(true).write(!options.read_only);
+        if options.direct_io {
+            use std::os::unix::fs::OpenOptionsExt;
+            let direct = rustix::fs::OFlags::DIRECT.bits();
+            file_options.custom_flags(direct.cast_signed());
+        }
+        let file = file_options.open(&backing).map_err(HostError::system("open", &backing))?;
+        let control = control()?;
+        let step = |number| Step::Loop { number, backing: backing.clone() };
+        let (number, entry) =
+            numbered::add(ledger, "loop", CONTROL, sysfs, step, |number| driver::add(&control, number))?;
+        let bound = bind(number, &file, options);
+        if bound.is_err() {
+            // The first error is returned. If this fails too, the ledger keeps the device.
+            let _ = ledger.undo(entry);
+        }
+        let device = LoopDevice { number, path: bound?, entry };
+        if options.direct_io && read_number(&sysfs(number).join("loop/dio")) != Some(1) {
+            let source = std::io::Error::from(Errno::OPNOTSUPP);
+            let path = device.path.clone();
+            device.detach(ledger)?;
+            return Err(HostError::system("have direct I/O below", path)(source));
+        }
+        Ok(device)
+    }
+
+    /// The device's node, such as `/dev/loop700`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The device's name in sysfs, such as `loop700`.
+    pub fn name(&self) -> String {
+        format!("loop{}", self.number)
+    }
+
+    /// The device's queue.
+    pub fn queue(&self) -> Queue {
+        Queue::of(&self.name())
+    }
+
+    /// Detaches and removes the device.
+    ///
+    /// # Errors
+    /// [`HostError::System`], also if it is still mounted.
+    pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
+        ledger.undo(self.entry)
+    }
+}
+
+fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, HostError> {
+    let path = PathBuf::from(format!("/dev/loop{number}"));
+    let flags = if options.read_only { FLAG_READ_ONLY } else { 0 }
+        | if options.direct_io { FLAG_DIRECT_IO } else { 0 };
+    configure(&open_node(&path)?, file, options.block_bytes.unwrap_or(512), flags)
+        .map_err(|error| HostError::system("bind", &path)(error.into()))?;
+    Ok(path)
+}

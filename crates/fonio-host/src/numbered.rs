@@ -1,0 +1,38 @@
+//! Adds devices with numbers of our own: loop devices, ublk devices and md arrays.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
+
+/// The first number of our devices. `losetup` and `mdadm`, which take the lowest free number, do not reach it on ordinary
+/// machines.
+const FIRST: u32 = 700;
+const LAST: u32 = 1699;
+
+/// Calls `add` with a number that is free by `sysfs`, the folder of the device with a number. Notes its `step` before.
+/// `through` is the kernel's file that `add` uses.
+pub(crate) fn add(
+    ledger: &mut Ledger,
+    device: &'static str,
+    through: &'static str,
+    sysfs: fn(u32) -> PathBuf,
+    step: impl Fn(u32) -> Step,
+    mut add: impl FnMut(u32) -> Result<(), Errno>,
+) -> Result<(u32, Entry), HostError> {
+    for number in (FIRST..=LAST).filter(|number| !sysfs(*number).exists()) {
+        let entry = ledger.begin(step(number))?;
+        match add(number) {
+            Ok(()) => return Ok((number, entry)),
+            Err(error) => {
+                ledger.end(entry)?;
+                if error != Errno::EXIST {
+                    return Err(HostError::system("add a device through", through)(error.into()));
+                }
+            }
+        }
+    }
+    Err(HostError::NoNumber { device, from: FIRST, to: LAST })
+}

@@ -1,0 +1,63 @@
+//! Changes of settings that a ledger undoes.
+
+use std::path::Path;
+
+use super::applied::Applied;
+use super::only::OnlyChanger;
+use super::places::disk_of;
+use super::setting::Setting;
+use crate::error::HostError;
+use crate::ledger::{Entry, Ledger, Step};
+use crate::queue::Queue;
+
+impl Applied {
+    /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
+    /// another one.
+    ///
+    /// # Errors
+    /// [`HostError::System`], and [`HostError::NotSettable`] if the kernel kept another value, or if the old value is not in
+    /// force any more: then nothing is changed.
+    pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
+        let Applied { target, old, new } = self;
+        target.expect_still(old, new)?;
+        let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
+        if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
+            target.restore(old)?;
+            ledger.end(entry)?;
+            return Err(error);
+        }
+        Ok(entry)
+    }
+}
+
+/// Applies a setting to `path` until the ledger undoes it, which restores the previous value. The lock, in
+/// the ledger's folder, must last until then.
+///
+/// # Errors
+/// Those of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
+pub fn borrow_setting(
+    setting: &Setting,
+    path: &Path,
+    ledger: &mut Ledger,
+) -> Result<(Entry, OnlyChanger), HostError> {
+    let only = OnlyChanger::begin(ledger.dir(), &setting.target(path)?)?;
+    let entry = setting.plan(path)?.borrow(ledger)?;
+    Ok((entry, only))
+}
+
+/// Sets the scheduler of the disk whose node or partition `path` is, and notes the old one in the ledger; undoing the
+/// entry restores it.
+///
+/// # Errors
+/// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise those of [`Queue::set_scheduler`].
+pub fn borrow_scheduler(path: &Path, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
+    let queue = Queue::of(&disk_of(path).map_err(|refusal| refusal.of(name, path))?);
+    let (was, _) = queue.schedulers()?;
+    let entry = ledger.begin(Step::Setting { path: queue.path("scheduler"), was })?;
+    if let Err(error) = queue.set_scheduler(name) {
+        // Nothing was changed, so there is nothing to restore.
+        ledger.end(entry)?;
+        return Err(error);
+    }
+    Ok(entry)
+}

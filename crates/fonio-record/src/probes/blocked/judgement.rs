@@ -1,0 +1,273 @@
+//! Decides in which operation a thread was blocked, and why, from its system call and the functions on its stack.
+//!
+//! A function on the stack tells more than the call: a write can wait for a page of memory that was swapped
+//! out, for the journal, or because too much memory is dirty. Only for fsync, the call decides, because it
+//! waits for all of these.
+
+use fonio_core::{BlockedIn, WaitReason};
+use fonio_tracefs::functions;
+use fonio_tracefs::waits::{Functions, Reasons, Symbols};
+
+use super::calls::{self, Call};
+use super::layout::{
+    ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
+};
+
+/// Functions that show the operation. The names are those of Linux 5.15 to 6.18.
+const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
+    PageFault:
+        handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault
+        asm_exc_page_fault do_page_fault do_mem_abort filemap_fault __lock_page_or_retry
+        __folio_lock_or_retry faultin_page;
+    SwapIn:
+        do_swap_page swapin_readahead swap_cluster_readahead read_swap_cache_async swap_readpage
+        swap_read_folio swap_read_page shmem_swapin_folio shmem_swapin_page;
+    DirtyLimit: balance_dirty_pages balance_dirty_pages_ratelimited balance_dirty_pages_ratelimited_flags;
+    Journal:
+        start_this_handle wait_transaction_locked wait_transaction_switching add_transaction_credits
+        do_get_write_access jbd2_log_wait_commit jbd2_complete_transaction jbd2_journal_lock_updates
+        jbd2_journal_stop __jbd2_log_wait_for_space xlog_grant_head_wait xlog_wait_on_iclog xfs_log_force
+        xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
+});
+
+/// Functions of interrupts. A thread with one of them on its stack was interrupted, so it is not the one that wakes.
+const INTERRUPTS: &[&str] = functions!(
+    common_interrupt asm_common_interrupt sysvec_apic_timer_interrupt sysvec_call_function_single
+    sysvec_call_function sysvec_reschedule_ipi do_IRQ handle_irq_event __irq_exit_rcu irq_exit_rcu
+    irq_exit __do_softirq handle_softirqs el1_interrupt el0_interrupt gic_handle_irq
+    generic_handle_domain_irq
+);
+
+/// The functions of this kernel that show what a thread waits for.
+#[derive(Debug, Default)]
+pub(super) struct StackFunctions {
+    operations: Functions<BlockedIn>,
+    interrupts: Functions<()>,
+    reasons: Reasons,
+}
+
+/// The cause of a wait, and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub blocked_in: BlockedIn,
+    pub reason: WaitReason,
+    /// The file's descriptor is the call's first argument, and the wait was for that file.
+    pub is_of_file: bool,
+    /// The thread that ended it; `None` for an interrupt.
+    pub waker_tid: Option<u32>,
+    /// It was ended by the completion of I/O.
+    pub by_completion: bool,
+}
+
+/// The system call of a thread, as far as its stack shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    KernelThread,
+    Call(Call),
+    /// A call that does nothing with files.
+    OtherCall,
+    Unknown,
+}
+
+impl StackFunctions {
+    /// Finds the functions in the text of `/proc/kallsyms`.
+    pub(super) fn from_kallsyms(text: &str) -> StackFunctions {
+        let symbols = Symbols::from_kallsyms(text);
+        StackFunctions {
+            operations: Functions::find(&symbols, OPERATIONS),
+            interrupts: Functions::find(&symbols, &[((), INTERRUPTS)]),
+            reasons: Reasons::from_symbols(&symbols),
+        }
+    }
+
+    /// Judges an open wait by the names of the functions on its stack, innermost first.
+    pub(super) fn of_names(names: &[&str], call: i32) -> Judgement {
+        // Each function gets an address by its position on the stack.
+        let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
+        let functions = StackFunctions::from_kallsyms(&lines.collect::<String>());
+        let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
+        let blocked_in = operation(call, calls::call(call), functions.operations.innermost(stack()));
+        let reason = functions.reasons.of_blocked(stack()).unwrap_or(WaitReason::Unknown);
+        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+    }
+
+    /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if that is known.
+    /// The caller must add what ended the wait.
+    pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
+        let stack = || stack.iter().copied();
+        let blocked_in = match (caller, self.operations.innermost(stack())) {
+            (Caller::KernelThread, _) => BlockedIn::KernelThread,
+            (Caller::Call(Call { blocked_in: BlockedIn::Fsync, .. }), _) => BlockedIn::Fsync,
+            (_, Some(by_stack)) => by_stack,
+            (Caller::Call(call), None) => call.blocked_in,
+            (Caller::OtherCall, None) => BlockedIn::Other,
+            (Caller::Unknown, None) => BlockedIn::Unknown,
+        };
+        let by_name = if is_io == Some(true) { WaitReason::Storage } else { WaitReason::Unknown };
+        let reason = self.reasons.of_blocked(stack()).unwrap_or(by_name);
+        Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
+    }
+
+    /// Whether the kernel hides its symbols.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Judges a long wait; `None` if it was not for storage, nor for a thread that was blocked.
+    pub(super) fn of(&self, wait: &LongWait) -> Option<Judgement> {
+        let asleep = wait.flags & (FOR_ANSWER | FOR_LOCK | ASYNC_IO);
+        if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }
+    }
+
+    /// Judges an interruptible sleep.
+    fn of_sleep(&self, wait: &LongWait) -> Option<Judgement> {
+        let waker_stack = || wait.waker_stack().iter().copied();
+        let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
+        let is_for_thread = wait.flags & ASYNC_IO == 0;
+        let by_completion =
+            !is_for_thread && self.reasons.of_waker(waker_stack()) == Some(WaitReason::Storage);
+        // An interrupted thread is not the one that wakes, and asynchronous I/O can be that of a socket.
+        if (is_for_thread && is_interrupt) || (!is_for_thread && !by_completion) {
+            return None;
+        }
+        let (blocked_in, reason) = match wait.flags {
+            flags if flags & FOR_LOCK != 0 => (BlockedIn::OtherThread, WaitReason::Lock),
+            flags if flags & FOR_ANSWER != 0 => (BlockedIn::OtherThread, WaitReason::Thread),
+            _ => (BlockedIn::AsyncIo, WaitReason::Storage),
+        };
+        let waker_tid = is_for_thread.then_some(wait.waker_tid);
+        Some(Judgement { blocked_in, reason, is_of_file: false, waker_tid, by_completion })
+    }
+
+    fn of_blocked(&self, wait: &LongWait) -> Judgement {
+        let stack = || wait.stack().iter().copied();
+        let waker_stack = || wait.waker_stack().iter().copied();
+        let by_stack = self.operations.innermost(stack());
+        let call = calls::call(wait.call);
+        let blocked_in = operation(wait.call, call, by_stack);
+        let is_iowait = wait.flags & IOWAIT != 0;
+        let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();
+        let woken_by = self.reasons.of_waker(waker_stack());
+        let reason = self.reasons.of_blocked(stack()).or(woken_by);
+        let by_name = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };
+        let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
+        Judgement {
+            blocked_in,
+            reason: reason.unwrap_or(by_name),
+            is_of_file: wait.flags & HAS_FILE != 0 && !is_fault && call.is_some_and(|call| call.has_file),
+            waker_tid: (!is_interrupt).then_some(wait.waker_tid),
+            by_completion: wait.flags & NO_WAKER == 0
+                && (is_interrupt || woken_by == Some(WaitReason::Storage)),
+        }
+    }
+}
+
+/// The operation of a wait without a stack.
+pub(super) fn operation_of_call(number: i32) -> BlockedIn {
+    operation(number, calls::call(number), None)
+}
+
+fn operation(number: i32, call: Option<Call>, by_stack: Option<BlockedIn>) -> BlockedIn {
+    match (number, call.map(|call| call.blocked_in), by_stack) {
+        (KERNEL_THREAD, ..) => BlockedIn::KernelThread,
+        (_, Some(BlockedIn::Fsync), _) => BlockedIn::Fsync,
+        (_, _, Some(by_stack)) => by_stack,
+        (_, Some(by_call), None) => by_call,
+        // Outside of system calls, a thread is blocked in page faults only.
+        (NO_CALL, None, None) => BlockedIn::PageFault,
+        (0.., None, None) => BlockedIn::Other,
+        (_, None, None) => BlockedIn::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::tests::long_wait;
+    use super::*;
+
+    const SYMBOLS: &str = "\
+        1000 T io_schedule\n1100 T do_swap_page\n1200 T exc_page_fault\n1300 T balance_dirty_pages\n\
+        1400 t start_this_handle\t[jbd2]\n1500 T rwsem_down_write_slowpath\n1600 T vfs_write\n\
+        1700 T folio_end_writeback\n1800 T common_interrupt\n1900 T up_write\n2000 T jbd2_log_wait_commit\n2100 T _end\n";
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn call_and_stack_show_the_operation_and_the_reason() {
+        use BlockedIn::*;
+        let functions = StackFunctions::from_kallsyms(SYMBOLS);
+        assert!(!functions.is_empty());
+        let (write, fsync, futex) = (libc::SYS_write as i32, libc::SYS_fsync as i32, libc::SYS_futex as i32);
+        for (call, stack, expected) in [
+            (write, &[0x1010, 0x1610][..], (Write, WaitReason::Storage)),
+            (write, &[0x1310, 0x1610], (DirtyLimit, WaitReason::Storage)),
+            (write, &[0x1410, 0x1610], (Journal, WaitReason::Storage)),
+            (write, &[0x1010, 0x1110, 0x1210, 0x1610], (SwapIn, WaitReason::Storage)),
+            (write, &[0x1510, 0x1610], (Write, WaitReason::Lock)),
+            (fsync, &[0x2010], (Fsync, WaitReason::Storage)),
+            (futex, &[0x1610], (Other, WaitReason::Unknown)),
+            (NO_CALL, &[0x1010, 0x1210], (PageFault, WaitReason::Storage)),
+            (NO_CALL, &[], (PageFault, WaitReason::Unknown)),
+            (KERNEL_THREAD, &[0x1410], (KernelThread, WaitReason::Storage)),
+            (-2, &[], (Unknown, WaitReason::Unknown)),
+        ] {
+            let judgement = functions.of(&long_wait(call, stack, &[])).unwrap();
+            assert_eq!((judgement.blocked_in, judgement.reason), expected, "{call} {stack:x?}");
+        }
+    }
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn an_interrupted_thread_is_not_the_waker() {
+        let functions = StackFunctions::from_kallsyms(SYMBOLS);
+        for (waker_tid, waker_stack, expected) in [
+            (0, &[][..], (None, true)),
+            (9, &[0x1710, 0x1810, 0x1610], (None, true)),
+            (9, &[0x1710, 0x1610], (Some(9), true)),
+            (9, &[0x1910, 0x1610], (Some(9), false)),
+        ] {
+            let mut wait = long_wait(libc::SYS_write as i32, &[0x1510], waker_stack);
+            wait.waker_tid = waker_tid;
+            let judgement = functions.of(&wait).unwrap();
+            assert_eq!((judgement.waker_tid, judgement.by_completion), expected);
+            // The file counts only for a call whose first argument is its descriptor.
+            assert!(!judgement.is_of_file);
+            wait.flags |= HAS_FILE;
+            assert!(functions.of(&wait).unwrap().is_of_file);
+            wait.call = libc::SYS_openat as i32;
+            assert!(!functions.of(&wait).unwrap().is_of_file);
+        }
+    }
+
+    #[test]
+    fn a_sleep_counts_if_its_end_shows_for_what_it_was() {
+        use BlockedIn::{AsyncIo, OtherThread};
+        let symbols = "1000 T io_schedule\n1100 T bio_endio\n1200 T tcp_ack\n1300 T common_interrupt\n1400 T pipe_write\n1500 T _end\n";
+        let functions = StackFunctions::from_kallsyms(symbols);
+        for (flags, waker_tid, waker_stack, expected) in [
+            (FOR_ANSWER, 9, &[0x1410][..], Some((OtherThread, WaitReason::Thread, Some(9), false))),
+            (FOR_LOCK, 9, &[], Some((OtherThread, WaitReason::Lock, Some(9), false))),
+            (FOR_ANSWER, 9, &[0x1210, 0x1310, 0x1410], None),
+            (ASYNC_IO, 0, &[0x1110], Some((AsyncIo, WaitReason::Storage, None, true))),
+            (ASYNC_IO, 9, &[0x1110, 0x1310], Some((AsyncIo, WaitReason::Storage, None, true))),
+            (ASYNC_IO, 0, &[], None),
+            (ASYNC_IO, 9, &[0x1210], None),
+        ] {
+            let mut wait = long_wait(0, &[], waker_stack);
+            (wait.flags, wait.waker_tid) = (flags, waker_tid);
+            let judgement = functions.of(&wait);
+            let found = judgement.map(|judgement| {
+                (judgement.blocked_in, judgement.reason, judgement.waker_tid, judgement.by_completion)
+            });
+            assert_eq!(found, expected, "{flags} {waker_stack:x?}");
+        }
+    }
+
+    #[test]
+    fn no_function_has_two_operations() {
+        let mut names: Vec<&str> = OPERATIONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

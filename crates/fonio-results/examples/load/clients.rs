@@ -1,0 +1,271 @@
+//! The clients of a service.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fonio_core::Random;
+use fonio_results::database::Location;
+use fonio_results::figures;
+use fonio_results::store::read::{self, Of};
+use fonio_results::store::{Scope, Summaries};
+use fonio_storebench_document::sample;
+use serde_json::{Value, json};
+
+/// Connections of the load generator. More answers than these are never awaited at once.
+const CONNECTIONS: u64 = 64;
+
+/// Rates above this are a mistake.
+const RATE_MAX: f64 = 20_000.0;
+
+/// A connection that is kept open.
+struct Client {
+    port: u16,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Client {
+    fn ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+        // The service ends idle connections: then the request is sent once more on a new one.
+        match self.try_ask(head, body) {
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                self.stream = None;
+                self.try_ask(head, body)
+            }
+        }
+    }
+
+    fn try_ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
+        if self.stream.is_none() {
+            let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            self.stream = Some(BufReader::new(stream));
+        }
+        let stream = self.stream.as_mut().context("it was opened")?;
+        let bytes =
+            [format!("{head}Host: x\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat();
+        stream.get_mut().write_all(&bytes)?;
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            ensure!(stream.read_line(&mut line)? > 0, "the connection has ended");
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest.split(' ').next().unwrap_or("").parse()?;
+            } else if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse()?;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body)?;
+        Ok((status, body))
+    }
+
+    fn get(&mut self, path: &str) -> Result<(u16, Vec<u8>)> {
+        self.ask(&format!("GET {path} HTTP/1.1\r\n"), b"")
+    }
+}
+
+/// Sends requests at a constant rate from many connections, until the service is gone. Times count from the instant at which a
+/// request is due. `make` makes the function that sends one with a client, and returns whether the answer is as it should be.
+fn at_rate<Act: FnMut(&mut Client, u64) -> Result<bool>>(
+    port: u16,
+    rate: f64,
+    seconds: f64,
+    make: impl Fn() -> Act + Sync,
+) -> Result<Value> {
+    ensure!(
+        rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
+        "the rate or the time is not possible"
+    );
+    let total = (rate * seconds) as u64;
+    let next = AtomicU64::new(0);
+    let (times, failed) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| {
+                let (mut act, mut client) = (make(), Client { port, stream: None });
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= total {
+                        return;
+                    }
+                    let due = began + Duration::from_secs_f64(at as f64 / rate);
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    match act(&mut client, at) {
+                        Ok(true) => {
+                            times.lock().expect("no thread panics").push(due.elapsed().as_secs_f64() * 1e3)
+                        }
+                        answer => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            if answer.is_err() {
+                                client.stream = None;
+                                if TcpStream::connect(("127.0.0.1", port)).is_err() {
+                                    return;
+                                }
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    Ok(summary(times.into_inner()?, failed.into_inner(), began.elapsed().as_secs_f64()))
+}
+
+fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
+    times.sort_by(f64::total_cmp);
+    let at =
+        |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
+    json!({
+        "answers": times.len(),
+        "failed": failed,
+        "per_s": times.len() as f64 / took_s,
+        "p50_ms": at(0.5),
+        "p99_ms": at(0.99),
+        "max_ms": times.last(),
+    })
+}
+
+/// Asks for pages of rankings.
+pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
+    let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
+    ensure!(status == 200, "the service has no keys: {status}");
+    let answer: Value = serde_json::from_slice(&body)?;
+    let names = |list: &str, name: &str| -> Vec<String> {
+        let all = answer[list].as_array().into_iter().flatten();
+        all.filter_map(|entry| entry[name].as_str().map(str::to_owned)).collect()
+    };
+    let (keys, figures) = (names("keys", "key"), names("figures", "name"));
+    ensure!(!keys.is_empty(), "the service has no results");
+    let (keys, figures) = (&keys, &figures);
+    let make = || {
+        let mut next: Option<String> = None;
+        move |client: &mut Client, at: u64| {
+            let mut random = Random::new(at);
+            // Every second request continues with the next page, as long as there is one.
+            let path = match next.take().filter(|_| random.below(2) == 0) {
+                Some(path) => path,
+                None => {
+                    let key = &keys[random.below(keys.len() as u64) as usize];
+                    let figure = &figures[random.below(figures.len() as u64) as usize];
+                    // Some begin anywhere in the ranking: at a random value of the sample's size.
+                    let behind = match random.below(4) {
+                        0 => {
+                            let value = (random.below(40_000) + 1) as f64 / 1000.0;
+                            let is_higher =
+                                figure.starts_with("bandwidth") || figure.starts_with("sustained");
+                            let score = if is_higher { -value } else { value };
+                            format!("&page={:016x}-0", score.to_bits())
+                        }
+                        _ => String::new(),
+                    };
+                    format!("/ranking?key={key}&figure={figure}{behind}")
+                }
+            };
+            let (status, body) = client.get(&path)?;
+            let page = String::from_utf8(body)?;
+            let link = page.split("rel=\"next\" href=\"").nth(1).and_then(|rest| rest.split('"').next());
+            next = link.map(|link| link.replace("&amp;", "&").replace("&#38;", "&"));
+            Ok(status == 200 && page.ends_with("</html>"))
+        }
+    };
+    at_rate(port, rate, seconds, make)
+}
+
+/// Submits results, and keeps the ids of those that are acknowledged in a file.
+pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
+    let bodies: Vec<Vec<u8>> = (0..50)
+        .map(|at| serde_json::to_vec(&sample::scaled(0.5 + f64::from(at) * 0.03)))
+        .collect::<Result<_, _>>()?;
+    let acknowledged = Mutex::new(File::options().create(true).append(true).open(file)?);
+    let (refused, words) = (AtomicU64::new(0), Mutex::new(String::new()));
+    let send = |client: &mut Client, at: u64| {
+        let body = &bodies[at as usize % bodies.len()];
+        let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
+        // A submission is never sent twice: its first attempt may have been stored.
+        let (status, answer) = client.try_ask(head, body)?;
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        if let (201, Some(id)) = (status, answer["id"].as_str()) {
+            let line = format!("{id}\n");
+            acknowledged.lock().expect("no thread panics").write_all(line.as_bytes())?;
+            return Ok(true);
+        }
+        refused.fetch_add(1, Ordering::Relaxed);
+        let error = answer["error"].as_str().unwrap_or_default();
+        *words.lock().expect("no thread panics") = format!("{status}: {error}");
+        Ok(false)
+    };
+    let mut printed = at_rate(port, rate, seconds, || &send)?;
+    let refused = refused.into_inner();
+    printed["failed"] = (printed["failed"].as_u64().unwrap_or(0) - refused).into();
+    printed["refused"] = refused.into();
+    printed["words"] = words.into_inner()?.into();
+    printed["processor_s"] = processor_s()?.into();
+    Ok(printed)
+}
+
+/// The processor time of this process, in seconds.
+fn processor_s() -> Result<f64> {
+    const STAT: &str = "/proc/self/stat";
+    /// The kernel's unit for programs, on every architecture that Rust supports.
+    const TICKS_PER_S: f64 = 100.0;
+    let text = std::fs::read_to_string(STAT)?;
+    // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
+    let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let ticks: Vec<f64> =
+        behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+    ensure!(ticks.len() == 2, "{STAT} has no processor time");
+    Ok(ticks.iter().sum::<f64>() / TICKS_PER_S)
+}
+
+/// Asks for each result of a file.
+pub fn check(port: u16, file: &str) -> Result<Value> {
+    let ids: Vec<String> = BufReader::new(File::open(file)?).lines().collect::<Result<_, _>>()?;
+    let mut client = Client { port, stream: None };
+    let mut lost = 0;
+    for id in &ids {
+        let (status, _) = client.get(&format!("/api/v1/results/{id}"))?;
+        lost += i32::from(status != 200);
+    }
+    Ok(json!({ "acknowledged": ids.len(), "lost": lost }))
+}
+
+/// The time of the database alone, for the first pages of rankings.
+pub fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
+    let mut connection = Location::Folder(folder).open_reader()?;
+    let connection = connection.as_mut();
+    let summaries = Summaries::default();
+    let keys = read::keys(connection, 100)?;
+    ensure!(!keys.is_empty(), "the database has no results");
+    let mut times = Vec::new();
+    let mut random = Random::new(1);
+    let began = Instant::now();
+    while began.elapsed().as_secs_f64() < seconds {
+        let key = &keys[random.below(keys.len() as u64) as usize];
+        let at = random.below(figures::ranked().len() as u64) as usize;
+        let figure = &figures::ranked()[at];
+        let ids = connection
+            .query("SELECT figure_id FROM figures WHERE name = $1", &[figure.name.as_str().into()])?;
+        let scope = Scope { device_id: 0, key_id: key.key_id, figure_id: ids[0].int(0) };
+        let summary = read::summary(connection, &summaries, scope, figure.better)?;
+        let asked = Instant::now();
+        let page = read::ranking(connection, &summary, scope, Of::Results, None, 50)?;
+        times.push(asked.elapsed().as_secs_f64() * 1e3);
+        ensure!(!page.places.is_empty(), "a ranking is empty");
+    }
+    let mut printed = summary(times, 0, began.elapsed().as_secs_f64());
+    printed["results"] = keys.iter().map(|key| key.results).sum::<i64>().into();
+    Ok(printed)
+}

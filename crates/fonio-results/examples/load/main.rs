@@ -1,0 +1,55 @@
+//! Seeds databases and puts load on a service on this machine, for `cargo xtask bench results` and `cargo xtask demo results`. It
+//! connects to 127.0.0.1 only.
+//!
+//! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check` compares the tables with
+//!   those of submissions
+//! - `load models DIR`: writes the results of models that come with fonio, each to a file of its own
+//! - `load ranking PORT RATE SECONDS`: asks for pages of rankings at a constant rate, whether or not answers are late
+//! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE
+//! - `load check PORT FILE`: asks for each result of FILE
+//! - `load query DIR SECONDS`: asks the SQLite database alone for pages of rankings
+//!
+//! The last four print one JSON object.
+
+mod clients;
+mod seed;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fonio_storebench_document::models;
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let printed = match words.as_slice() {
+        ["seed", folder, results] => return seed::seed(Path::new(folder), results.parse()?),
+        ["seed", folder, results, "--check"] => {
+            seed::seed(Path::new(folder), results.parse()?)?;
+            return seed::compare(Path::new(folder), results.parse()?);
+        }
+        ["models", folder] => return models(Path::new(folder)),
+        ["ranking", port, rate, seconds] => clients::ranking(port.parse()?, rate.parse()?, seconds.parse()?)?,
+        ["submit", port, rate, seconds, file] => {
+            clients::submit(port.parse()?, rate.parse()?, seconds.parse()?, file)?
+        }
+        ["check", port, file] => clients::check(port.parse()?, file)?,
+        ["query", folder, seconds] => clients::query(folder.into(), seconds.parse()?)?,
+        _ => bail!(
+            "usage: load seed|models|ranking|submit|check|query …; the head of the source has the words after it"
+        ),
+    };
+    println!("{printed}");
+    Ok(())
+}
+
+fn models(folder: &Path) -> Result<()> {
+    for document in models::shipped() {
+        let name = document.device.model.as_deref().context("a model has a name")?;
+        let file = folder.join(format!("model-{name}.json"));
+        fs::write(&file, serde_json::to_vec(&document)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}

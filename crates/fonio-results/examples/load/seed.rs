@@ -1,0 +1,191 @@
+//! Fills an empty SQLite database with generated results, in the order of its tables.
+//!
+//! The rows are those that submissions would have made; [`compare`] checks this.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use fonio_core::Random;
+use fonio_results::database::{Connection, Location};
+use fonio_results::entry::Entry;
+use fonio_results::figures;
+use fonio_results::store::seeding::{self, Seed};
+use fonio_results::store::{Summaries, book::Book};
+use fonio_storebench_document::Submission;
+use fonio_storebench_document::document::{Document, Measure};
+use fonio_storebench_document::sample;
+
+/// Comparison keys by their share of the results, in percent: a few have most.
+const SHARES: [(&str, u32, u32); 8] = [
+    ("ext4", 32, 40),
+    ("ext4", 64, 20),
+    ("ext4", 128, 15),
+    ("f2fs", 32, 8),
+    ("f2fs", 128, 7),
+    ("btrfs", 256, 5),
+    ("xfs", 512, 3),
+    ("ext4", 1024, 2),
+];
+
+/// Models and revisions.
+const MODELS: u64 = 400;
+const REVISIONS: u64 = 3;
+
+/// A factor around 1, spread over about two octaves on both sides: the sum of uniform numbers.
+fn spread(random: &mut Random) -> f64 {
+    let sum: f64 = (0..4).map(|_| random.uniform()).sum();
+    // Between 1/4 and 4, without a platform's power function.
+    if sum >= 2.0 { 1.0 + (sum - 2.0) * 1.5 } else { 1.0 / (1.0 + (2.0 - sum) * 1.5) }
+}
+
+/// The document with a number.
+fn document(base: &Document, number: u64) -> Document {
+    let mut random = Random::new(number);
+    let mut document = base.clone();
+    let mut left = random.below(100) as u32;
+    let key = SHARES.iter().find(|(.., share)| {
+        let is_in = left < *share;
+        left = left.wrapping_sub(*share);
+        is_in
+    });
+    let (file_system, gb, _) = *key.unwrap_or(&SHARES[0]);
+    document.key.file_system = file_system.to_owned();
+    document.key.size_class_gb = gb;
+    document.device.capacity_bytes = u64::from(gb) * 1_000_000_000;
+    // Some models are common.
+    let model = random.below(MODELS) * random.below(MODELS) / MODELS;
+    document.device.model = Some(format!("M{model}"));
+    document.device.hardware = Some(format!("0x{}", random.below(REVISIONS)));
+    document.device.bus_limit_mb_s = Some(985.0);
+    document.began_unix_s = sample::BEGAN_UNIX_S + random.below(20_000_000) / 86_400 * 86_400;
+    let device = spread(&mut Random::labelled(model, "model"));
+    let mut total = 0.0;
+    for figure in ["bandwidth.seq_read", "bandwidth.seq_write", "bandwidth.rand_read", "bandwidth.rand_write"]
+    {
+        total += scale(&mut document, figure, device * spread(&mut random));
+    }
+    set(&mut document, "bandwidth.total", total);
+    for figure in figures::ranked() {
+        match figure.name.as_str() {
+            name if name.starts_with("bandwidth.") => {}
+            // The percentiles of a result must stay in their order.
+            "cpu.iowait" => {
+                scale(&mut document, "cpu.iowait", spread(&mut random).min(3.5));
+            }
+            name => {
+                scale(&mut document, name, spread(&mut random));
+            }
+        }
+    }
+    document
+}
+
+fn scale(document: &mut Document, figure: &str, factor: f64) -> f64 {
+    let value = document.value(figure).expect("the sample has every figure").value;
+    // Four digits, as a measurement has.
+    let scaled = (value * factor * 1e4).round() / 1e4;
+    set(document, figure, scaled);
+    scaled
+}
+
+fn set(document: &mut Document, figure: &str, value: f64) {
+    if let Some(Measure::Measured(measured)) = document.figures.get_mut(figure) {
+        (measured.value, measured.low, measured.high) = (value, value, value);
+    }
+}
+
+/// The sample with only the ranked figures measured: the others would only make the database larger.
+fn base() -> Document {
+    let mut base = sample::document();
+    let ranked: Vec<&str> = figures::ranked().iter().map(|figure| figure.name.as_str()).collect();
+    for (name, measure) in &mut base.figures {
+        if !ranked.contains(&name.as_str()) {
+            *measure = Measure::NotMeasured("no time left".to_owned());
+        }
+    }
+    base
+}
+
+fn entry(base: &Document, number: u64) -> Entry {
+    let document = document(base, number);
+    // A check of every document would take half of the time.
+    if number.is_multiple_of(1000) {
+        Submission::accept(document.clone()).expect("a generated document has no problems");
+    }
+    let entry = Entry::new(&document, sample::BEGAN_UNIX_S + 40_000_000);
+    assert_eq!(entry.hidden_reason, None, "a generated document is plausible");
+    entry
+}
+
+/// The database is new, and useless until it is complete: without a log it needs half of the space, and is written once. The
+/// index of random ids fits into a gigabyte.
+const WITHOUT_LOG: &str =
+    "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -1048576;";
+
+/// The service's mode again.
+const WITH_LOG: &str = "PRAGMA journal_mode = WAL;";
+
+/// Fills the database of a folder.
+pub fn seed(folder: &Path, results: u64) -> Result<()> {
+    let mut connection = Location::Folder(folder.to_owned()).open_writer()?;
+    connection.script(WITHOUT_LOG)?;
+    let base = base();
+    let threads = std::thread::available_parallelism()?.get().max(2) - 1;
+    let (send, receive) = std::sync::mpsc::sync_channel::<(u64, Vec<Entry>)>(4 * threads);
+    /// Documents that a thread prepares at once.
+    const PIECE: u64 = 2000;
+    let next = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (send, next, base) = (send.clone(), &next, &base);
+            scope.spawn(move || {
+                loop {
+                    let from = next.fetch_add(PIECE, std::sync::atomic::Ordering::Relaxed);
+                    if from >= results {
+                        return;
+                    }
+                    let piece =
+                        (from..(from + PIECE).min(results)).map(|number| entry(base, number)).collect();
+                    if send.send((from, piece)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        // In the order of their numbers, so that the tables are appended to.
+        let mut waiting = BTreeMap::new();
+        let mut expected = 0;
+        let mut seed = Seed::begin(connection.as_mut(), Summaries::default())?;
+        for (from, piece) in receive {
+            waiting.insert(from, piece);
+            while let Some(piece) = waiting.remove(&expected) {
+                expected += piece.len() as u64;
+                seed.add(connection.as_mut(), piece)?;
+            }
+        }
+        seed.end(connection.as_mut())?;
+        connection.script(WITH_LOG)?;
+        anyhow::Ok(())
+    })
+}
+
+/// Compares the seeded tables with those of submissions.
+pub fn compare(folder: &Path, results: u64) -> Result<()> {
+    let other = tempfile::tempdir()?;
+    let location = Location::Folder(other.path().to_owned());
+    let mut connection = location.open_writer()?;
+    let mut book = Book::open(connection.as_mut(), Summaries::default())?;
+    let base = base();
+    for number in 0..results {
+        book.store(connection.as_mut(), &[entry(&base, number)], seeding::RECEIVED_AT)?;
+    }
+    let mut seeded = Location::Folder(folder.to_owned()).open_reader()?;
+    for table in seeding::TABLES {
+        let of = |connection: &mut dyn Connection| connection.query(table, &[]);
+        ensure!(of(seeded.as_mut())? == of(connection.as_mut())?, "the tables differ: {table}");
+    }
+    println!("the tables are those that {results} submissions make");
+    Ok(())
+}

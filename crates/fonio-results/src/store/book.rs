@@ -1,0 +1,354 @@
+//! The state of the thread that writes, its transactions, and the statements that add to the tables.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::bins::Scored;
+use super::cache::{Scope, Summaries};
+use super::read;
+use crate::database::{Bulk, Column, Connection, DatabaseError};
+use crate::entry::{DeviceRevision, Entry, Key};
+use crate::{figures, token};
+
+/// Known keys and devices beyond this number are forgotten, and read from the database again.
+const KNOWN_MAX: usize = 10_000;
+
+/// A stored result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The public id.
+    pub id: String,
+    /// The secret with which the result can be deleted.
+    pub delete_token: String,
+}
+
+/// Changes of bins by a transaction.
+pub(super) type Changes = BTreeMap<(Scope, i64), i64>;
+
+/// The state of the thread that writes, and its transactions.
+pub struct Book {
+    pub(super) summaries: Summaries,
+    figure_ids: Vec<i64>,
+    next_seq: i64,
+    keys: HashMap<String, i64>,
+    devices: HashMap<DeviceRevision, i64>,
+}
+
+pub(super) const ADD_RESULTS: Bulk = Bulk {
+    sqlite: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    postgres: "INSERT INTO results (seq, id, received_at, key_id, device_id, token_hash, hidden_reason) \
+               SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[], $3::BIGINT[], $4::BIGINT[], $5::BIGINT[], $6::BYTEA[], \
+               $7::TEXT[])",
+};
+
+pub(super) const ADD_DOCUMENTS: Bulk = Bulk {
+    sqlite: "INSERT INTO documents (seq, document) VALUES ($1, $2)",
+    postgres: "INSERT INTO documents (seq, document) SELECT * FROM UNNEST($1::BIGINT[], $2::BYTEA[])",
+};
+
+pub(super) const ADD_RANKS: Bulk = Bulk {
+    sqlite: "INSERT INTO ranks (key_id, figure_id, score, seq, device_id) VALUES ($1, $2, $3, $4, $5)",
+    postgres: "INSERT INTO ranks (key_id, figure_id, score, seq, device_id) \
+               SELECT * FROM UNNEST($1::BIGINT[], $2::BIGINT[], $3::FLOAT8[], $4::BIGINT[], $5::BIGINT[])",
+};
+
+pub(super) const ADD_TO_BINS: Bulk = Bulk {
+    sqlite: "INSERT INTO bins (scope, key_id, figure_id, bin, results) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (scope, key_id, figure_id, bin) DO UPDATE SET results = results + excluded.results",
+    postgres: "INSERT INTO bins (scope, key_id, figure_id, bin, results) \
+               SELECT * FROM UNNEST($1::BIGINT[], $2::BIGINT[], $3::BIGINT[], $4::BIGINT[], $5::BIGINT[]) \
+               ON CONFLICT (scope, key_id, figure_id, bin) DO UPDATE SET results = bins.results + excluded.results",
+};
+
+/// A device keeps its best result, and of equal ones the first.
+pub(super) const ADD_BEST: Bulk = Bulk {
+    sqlite: "INSERT INTO best (key_id, figure_id, device_id, score, seq) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (key_id, figure_id, device_id) DO UPDATE SET score = excluded.score, seq = excluded.seq \
+             WHERE excluded.score < best.score",
+    postgres: "INSERT INTO best (key_id, figure_id, device_id, score, seq) \
+               SELECT * FROM UNNEST($1::BIGINT[], $2::BIGINT[], $3::BIGINT[], $4::FLOAT8[], $5::BIGINT[]) \
+               ON CONFLICT (key_id, figure_id, device_id) DO UPDATE SET score = excluded.score, seq = excluded.seq \
+               WHERE excluded.score < best.score",
+};
+
+const COUNT_KEYS: Bulk = Bulk {
+    sqlite: "UPDATE keys SET results = results + $2 WHERE key_id = $1",
+    postgres: "UPDATE keys SET results = results + added.n \
+               FROM UNNEST($1::BIGINT[], $2::BIGINT[]) AS added (id, n) WHERE key_id = added.id",
+};
+
+const COUNT_DEVICES: Bulk = Bulk {
+    sqlite: "UPDATE devices SET results = results + $2 WHERE device_id = $1",
+    postgres: "UPDATE devices SET results = results + added.n \
+               FROM UNNEST($1::BIGINT[], $2::BIGINT[]) AS added (id, n) WHERE device_id = added.id",
+};
+
+impl Book {
+    /// Reads what the thread must know.
+    ///
+    /// # Errors
+    ///
+    /// As the database.
+    pub fn open(connection: &mut dyn Connection, summaries: Summaries) -> Result<Book, DatabaseError> {
+        for figure in figures::ranked() {
+            connection.query(
+                "INSERT INTO figures (figure_id, name) SELECT COALESCE(MAX(figure_id), 0) + 1, $1 FROM figures \
+                 HAVING NOT EXISTS (SELECT 1 FROM figures WHERE name = $2)",
+                &[figure.name.as_str().into(), figure.name.as_str().into()],
+            )?;
+        }
+        let last = connection.query("SELECT COALESCE(MAX(seq), 0) FROM results", &[])?;
+        Ok(Book {
+            summaries,
+            figure_ids: read::figure_ids(connection)?,
+            next_seq: last[0].int(0) + 1,
+            keys: HashMap::new(),
+            devices: HashMap::new(),
+        })
+    }
+
+    /// The database's number of a ranked figure.
+    pub(super) fn figure_id(&self, figure: usize) -> i64 {
+        self.figure_ids[figure]
+    }
+
+    /// Stores entries in one transaction.
+    ///
+    /// # Errors
+    ///
+    /// As the database; then nothing is stored.
+    pub fn store(
+        &mut self,
+        connection: &mut dyn Connection,
+        entries: &[Entry],
+        now_unix_s: i64,
+    ) -> Result<Vec<Stored>, DatabaseError> {
+        let outcome =
+            self.transact(connection, |book, connection| book.write(connection, entries, now_unix_s));
+        match &outcome {
+            Ok(_) => self.next_seq += i64::try_from(entries.len()).expect("a batch is small"),
+            Err(_) => {
+                // They may have been created in the transaction that is gone.
+                self.keys.clear();
+                self.devices.clear();
+            }
+        }
+        outcome
+    }
+
+    /// Runs a transaction, and brings the summaries in memory up to date when it is committed.
+    pub(super) fn transact<T>(
+        &mut self,
+        connection: &mut dyn Connection,
+        run: impl FnOnce(&mut Book, &mut dyn Connection) -> Result<(T, Changes), DatabaseError>,
+    ) -> Result<T, DatabaseError> {
+        connection.begin()?;
+        let (value, changes) = match run(self, connection) {
+            Ok(done) => done,
+            Err(error) => {
+                connection.rollback();
+                return Err(error);
+            }
+        };
+        self.summaries.begin();
+        let committed = connection.commit();
+        if committed.is_err() {
+            connection.rollback();
+        }
+        let applied = if committed.is_ok() { changes } else { Changes::new() };
+        self.summaries.end(applied.iter().map(|((scope, bin), results)| (scope, *bin, *results)));
+        committed.map(|()| value)
+    }
+
+    fn write(
+        &mut self,
+        connection: &mut dyn Connection,
+        entries: &[Entry],
+        now_unix_s: i64,
+    ) -> Result<(Vec<Stored>, Changes), DatabaseError> {
+        let stored: Vec<Stored> = entries
+            .iter()
+            .map(|_| Stored { id: token::new_id(), delete_token: token::new_token() })
+            .collect();
+        let (mut keys, mut devices) = (Vec::new(), Vec::new());
+        for entry in entries {
+            let (key_id, device_id) = self.ids(connection, entry)?;
+            keys.push(key_id);
+            devices.push(device_id);
+        }
+        let seqs: Vec<i64> = (self.next_seq..).take(entries.len()).collect();
+        connection.bulk(
+            ADD_RESULTS,
+            &[
+                Column::Ints(seqs.clone()),
+                Column::Texts(stored.iter().map(|stored| Some(stored.id.clone())).collect()),
+                Column::Ints(vec![now_unix_s; entries.len()]),
+                Column::Ints(keys.clone()),
+                Column::Ints(devices.clone()),
+                Column::Bytes(stored.iter().map(|stored| token::hash(&stored.delete_token)).collect()),
+                Column::Texts(entries.iter().map(|entry| entry.hidden_reason.clone()).collect()),
+            ],
+        )?;
+        connection.bulk(
+            ADD_DOCUMENTS,
+            &[
+                Column::Ints(seqs.clone()),
+                Column::Bytes(entries.iter().map(|entry| entry.document.clone()).collect()),
+            ],
+        )?;
+        let changes = self.rank(connection, entries, &keys, &devices, &seqs)?;
+        Ok((stored, changes))
+    }
+
+    /// Adds the received entries to ranks, bins, best results and counts.
+    fn rank(
+        &mut self,
+        connection: &mut dyn Connection,
+        entries: &[Entry],
+        keys: &[i64],
+        devices: &[i64],
+        seqs: &[i64],
+    ) -> Result<Changes, DatabaseError> {
+        let mut ranks = Vec::new();
+        let mut changes = Changes::new();
+        let mut best: BTreeMap<(i64, i64, i64), (f64, i64)> = BTreeMap::new();
+        let (mut of_key, mut of_device) = (BTreeMap::new(), BTreeMap::new());
+        for (at, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.hidden_reason.is_none()) {
+            let (key_id, device_id, seq) = (keys[at], devices[at], seqs[at]);
+            *of_key.entry(key_id).or_insert(0) += 1;
+            *of_device.entry(device_id).or_insert(0) += 1;
+            for (figure, value) in &entry.figures {
+                let better = figures::ranked()[*figure].better;
+                let (figure_id, score) = (self.figure_ids[*figure], better.score(*value));
+                ranks.push((key_id, figure_id, score, seq, device_id));
+                for scope in [0, device_id] {
+                    let scope = Scope { device_id: scope, key_id, figure_id };
+                    *changes.entry((scope, better.bin(*value))).or_insert(0) += 1;
+                }
+                let first = best.entry((key_id, figure_id, device_id)).or_insert((score, seq));
+                if score < first.0 {
+                    *first = (score, seq);
+                }
+            }
+        }
+        // Neighbours in the table are written one after the other.
+        ranks.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(&b.3)));
+        connection.bulk(
+            ADD_RANKS,
+            &[
+                Column::Ints(ranks.iter().map(|rank| rank.0).collect()),
+                Column::Ints(ranks.iter().map(|rank| rank.1).collect()),
+                Column::Reals(ranks.iter().map(|rank| rank.2).collect()),
+                Column::Ints(ranks.iter().map(|rank| rank.3).collect()),
+                Column::Ints(ranks.iter().map(|rank| rank.4).collect()),
+            ],
+        )?;
+        add_to_bins(connection, &changes)?;
+        connection.bulk(
+            ADD_BEST,
+            &[
+                Column::Ints(best.keys().map(|key| key.0).collect()),
+                Column::Ints(best.keys().map(|key| key.1).collect()),
+                Column::Ints(best.keys().map(|key| key.2).collect()),
+                Column::Reals(best.values().map(|value| value.0).collect()),
+                Column::Ints(best.values().map(|value| value.1).collect()),
+            ],
+        )?;
+        count(connection, &of_key, &of_device)?;
+        Ok(changes)
+    }
+
+    /// The numbers of an entry's key and device, which are created if they are new.
+    pub(super) fn ids(
+        &mut self,
+        connection: &mut dyn Connection,
+        entry: &Entry,
+    ) -> Result<(i64, i64), DatabaseError> {
+        Ok((self.key_id(connection, &entry.key)?, self.device_id(connection, &entry.device)?))
+    }
+
+    fn key_id(&mut self, connection: &mut dyn Connection, key: &Key) -> Result<i64, DatabaseError> {
+        if let Some(id) = self.keys.get(&key.name) {
+            return Ok(*id);
+        }
+        let name = key.name.as_str();
+        let mut found = connection.query("SELECT key_id FROM keys WHERE name = $1", &[name.into()])?;
+        if found.is_empty() {
+            found = connection.query(
+                "INSERT INTO keys (key_id, name, test_version, file_system, mode, size_class, results) \
+                 SELECT COALESCE(MAX(key_id), 0) + 1, $1, $2, $3, $4, $5, 0 FROM keys RETURNING key_id",
+                &[
+                    name.into(),
+                    key.test_version.as_str().into(),
+                    key.file_system.as_str().into(),
+                    key.mode.as_str().into(),
+                    key.size_class.as_str().into(),
+                ],
+            )?;
+        }
+        if self.keys.len() >= KNOWN_MAX {
+            self.keys.clear();
+        }
+        self.keys.insert(key.name.clone(), found[0].int(0));
+        Ok(found[0].int(0))
+    }
+
+    fn device_id(
+        &mut self,
+        connection: &mut dyn Connection,
+        device: &DeviceRevision,
+    ) -> Result<i64, DatabaseError> {
+        if let Some(id) = self.devices.get(device) {
+            return Ok(*id);
+        }
+        let mut found = connection.query(
+            "SELECT device_id FROM devices WHERE slug = $1 AND revision_slug = $2",
+            &[device.slug.as_str().into(), device.revision_slug.as_str().into()],
+        )?;
+        if found.is_empty() {
+            found = connection.query(
+                "INSERT INTO devices (device_id, slug, revision_slug, kind, maker, model, revision, results) \
+                 SELECT COALESCE(MAX(device_id), 0) + 1, $1, $2, $3, $4, $5, $6, 0 FROM devices RETURNING device_id",
+                &[
+                    device.slug.as_str().into(),
+                    device.revision_slug.as_str().into(),
+                    device.kind.as_str().into(),
+                    device.maker.as_str().into(),
+                    device.model.as_str().into(),
+                    device.revision.as_str().into(),
+                ],
+            )?;
+        }
+        if self.devices.len() >= KNOWN_MAX {
+            self.devices.clear();
+        }
+        self.devices.insert(device.clone(), found[0].int(0));
+        Ok(found[0].int(0))
+    }
+}
+
+pub(super) fn add_to_bins(connection: &mut dyn Connection, changes: &Changes) -> Result<(), DatabaseError> {
+    connection.bulk(
+        ADD_TO_BINS,
+        &[
+            Column::Ints(changes.keys().map(|(scope, _)| scope.device_id).collect()),
+            Column::Ints(changes.keys().map(|(scope, _)| scope.key_id).collect()),
+            Column::Ints(changes.keys().map(|(scope, _)| scope.figure_id).collect()),
+            Column::Ints(changes.keys().map(|(_, bin)| *bin).collect()),
+            Column::Ints(changes.values().copied().collect()),
+        ],
+    )
+}
+
+/// Changes the counts of keys and devices.
+pub(super) fn count(
+    connection: &mut dyn Connection,
+    of_key: &BTreeMap<i64, i64>,
+    of_device: &BTreeMap<i64, i64>,
+) -> Result<(), DatabaseError> {
+    let columns = |counts: &BTreeMap<i64, i64>| {
+        [Column::Ints(counts.keys().copied().collect()), Column::Ints(counts.values().copied().collect())]
+    };
+    connection.bulk(COUNT_KEYS, &columns(of_key))?;
+    connection.bulk(COUNT_DEVICES, &columns(of_device))
+}

@@ -1,0 +1,153 @@
+//! Data blocks and free erase blocks of a layer with log blocks.
+//!
+//! The map has one entry for each logical block: a unit stands in the data block at its own offset. Flash pages are
+//! programmed in order, so an overwrite goes to a log block. A merge makes one data block of a log block and a data block:
+//!
+//! - *switch*: the log block holds all units in order and becomes the data block; one erase.
+//! - *partial*: the log block holds the beginning in order; the rest is copied behind it; one erase.
+//! - *full*: the newest copy of every unit is copied to a fresh erase block; two erases.
+
+use std::collections::VecDeque;
+
+use super::address::Table;
+use super::bits::{BlockBits, count_from, end_of};
+use super::{Census, EraseBlock, Geometry, LogicalBlock, Offset, PhysicalUnit, Watch, Work, shuffled_blocks};
+
+/// The data blocks.
+#[derive(Debug)]
+pub(super) struct DataBlocks<W> {
+    pub(super) geometry: Geometry,
+    /// The data block of each logical block; none before the first write.
+    blocks: Table<LogicalBlock, Option<EraseBlock>>,
+    /// Units that are in the data block at their own offset, though a newer copy may be in a log block.
+    in_place: BlockBits<LogicalBlock>,
+    /// First offset of each data block that can still be programmed.
+    next: Table<LogicalBlock, Offset>,
+    free: VecDeque<EraseBlock>,
+    total_blocks: u32,
+    pub(super) watch: W,
+}
+
+impl<W: Watch> DataBlocks<W> {
+    /// A device never written, with erase blocks for `log_blocks` logs. The seed decides the order in which erase blocks are
+    /// used.
+    pub(super) fn new(geometry: Geometry, log_blocks: u32, seed: u64, watch: W) -> DataBlocks<W> {
+        let logical = geometry.logical_blocks();
+        // One block more than data and logs together: a full merge needs a free block before it can erase.
+        let total_blocks = logical + log_blocks + 1;
+        DataBlocks {
+            geometry,
+            blocks: Table::zeroed(logical),
+            in_place: BlockBits::new(logical, geometry.units_per_block),
+            next: Table::zeroed(logical),
+            free: shuffled_blocks(total_blocks, seed),
+            total_blocks,
+            watch,
+        }
+    }
+
+    pub(super) fn take_free(&mut self) -> EraseBlock {
+        self.free.pop_front().expect("data, logs and one spare block are all that is ever in use")
+    }
+
+    pub(super) fn erase(&mut self, block: EraseBlock, work: &mut Work) {
+        self.watch.erase(block);
+        self.free.push_back(block);
+        assert!(self.free.len() < self.total_blocks as usize, "an erase block is freed once");
+        work.erase(self.geometry.die_of_block(block));
+    }
+
+    /// Programs a unit at its own offset, if the offset can still be programmed.
+    pub(super) fn write_in_place(&mut self, owner: LogicalBlock, offset: Offset) -> Option<PhysicalUnit> {
+        let data = self.blocks.get(owner).unwrap_or_else(|| {
+            let block = self.take_free();
+            self.blocks.set(owner, Some(block));
+            block
+        });
+        if offset < self.next.get(owner) {
+            return None;
+        }
+        self.next.set(owner, offset.plus(1));
+        self.in_place.insert(owner, offset);
+        Some(self.geometry.physical_unit(data, offset))
+    }
+
+    /// The place of a unit in its data block.
+    pub(super) fn locate(&self, owner: LogicalBlock, offset: Offset) -> Option<PhysicalUnit> {
+        let data = self.blocks.get(owner).filter(|_| self.in_place.contains(owner, offset))?;
+        Some(self.geometry.physical_unit(data, offset))
+    }
+
+    /// A switch or partial merge: copies the units from `next` on from the data block behind those in `log`, which holds the
+    /// units before `next` in order and becomes the data block.
+    pub(super) fn append_rest(
+        &mut self,
+        owner: LogicalBlock,
+        log: EraseBlock,
+        next: Offset,
+        work: &mut Work,
+    ) {
+        if next == self.geometry.block_end() {
+            work.totals.switch_merges += 1;
+        } else {
+            work.totals.partial_merges += 1;
+        }
+        if W::ACTIVE {
+            for offset in next.up_to(self.geometry.block_end()) {
+                if let Some(from) = self.locate(owner, offset) {
+                    self.watch.copy(from, self.geometry.physical_unit(log, offset));
+                }
+            }
+        }
+        self.copy(count_from(self.in_place.of_block(owner), next), log, work);
+        self.insert_up_to(owner, next);
+        self.replace(owner, log, work);
+    }
+
+    /// Completes a full merge into `fresh`, to which the caller's [`Watch`] has seen every unit copied. `in_log` are the
+    /// units whose newest copy is in a log block; `log` is erased.
+    pub(super) fn merge_full(
+        &mut self,
+        owner: LogicalBlock,
+        fresh: EraseBlock,
+        in_log: &[u64],
+        log: Option<EraseBlock>,
+        work: &mut Work,
+    ) {
+        work.totals.full_merges += 1;
+        let mut copied = 0;
+        for (in_place, in_log) in self.in_place.of_block_mut(owner).iter_mut().zip(in_log) {
+            *in_place |= in_log;
+            copied += in_place.count_ones();
+        }
+        self.copy(copied, fresh, work);
+        if let Some(log) = log {
+            self.erase(log, work);
+        }
+        self.replace(owner, fresh, work);
+    }
+
+    /// Notes that the units before `end` are in the block that becomes the data block.
+    pub(super) fn insert_up_to(&mut self, owner: LogicalBlock, end: Offset) {
+        for offset in Offset(0).up_to(end) {
+            self.in_place.insert(owner, offset);
+        }
+    }
+
+    fn replace(&mut self, owner: LogicalBlock, block: EraseBlock, work: &mut Work) {
+        let old = self.blocks.get(owner).expect("the owner of a unit in a log block has a data block");
+        self.blocks.set(owner, Some(block));
+        self.next.set(owner, end_of(self.in_place.of_block(owner)));
+        self.erase(old, work);
+    }
+
+    fn copy(&mut self, units: u32, to: EraseBlock, work: &mut Work) {
+        work.copy(self.geometry.die_of_block(to), units.div_ceil(self.geometry.units_per_page));
+    }
+
+    /// Counts the erase blocks, `log` of which are logs.
+    pub(super) fn census(&self, log: u32) -> Census {
+        let data = self.blocks.iter().filter(|(_, block)| block.is_some()).count() as u32;
+        Census { total: self.total_blocks, free: self.free.len() as u32, data, log }
+    }
+}

@@ -1,0 +1,55 @@
+//! The functions of an open file that are replaced, by the role of the file.
+
+use std::ffi::{c_int, c_void};
+
+use crate::file::{Hooked, Role};
+use crate::ordered;
+use crate::sqlite::*;
+
+/// Replaces the functions that matter for the role.
+pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
+    match role {
+        Role::Unsynced => methods.sync = Some(no_sync),
+        Role::Ordered { .. } => methods.file_control = Some(ordered::file_control),
+        Role::Wal(_) => {
+            methods.write = Some(ordered::write);
+            methods.sync = Some(ordered::sync);
+        }
+        Role::Watched(..) => {
+            methods.write = Some(count_write);
+            methods.sync = Some(count_sync);
+        }
+    }
+}
+
+/// `xSync` of the files of the class `cache`, whose databases are removed after an unclean boot.
+unsafe extern "C" fn no_sync(_: *mut sqlite3_file, _: c_int) -> c_int {
+    SQLITE_OK
+}
+
+/// `xWrite` of the files of the class `learn`.
+unsafe extern "C" fn count_write(
+    file: *mut sqlite3_file,
+    from: *const c_void,
+    bytes: c_int,
+    at: i64,
+) -> c_int {
+    // SAFETY: SQLite calls this for a file that we hooked.
+    let Some(hooked @ Hooked { role: Role::Watched(part, seen), .. }) = (unsafe { Hooked::of(file) }) else {
+        return SQLITE_ERROR;
+    };
+    seen.count_write(*part);
+    // SAFETY: SQLite's own arguments.
+    unsafe { hooked.write_really(file, from, bytes, at) }
+}
+
+/// `xSync` of the files of the class `learn`.
+unsafe extern "C" fn count_sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
+    // SAFETY: SQLite calls this for a file that we hooked.
+    let Some(hooked @ Hooked { role: Role::Watched(part, seen), .. }) = (unsafe { Hooked::of(file) }) else {
+        return SQLITE_ERROR;
+    };
+    seen.count_sync(*part);
+    // SAFETY: SQLite's own arguments.
+    unsafe { hooked.sync_really(file, flags) }
+}

@@ -1,0 +1,100 @@
+//! Steps in a complete Debian, each with a promise.
+
+use anyhow::{Context, Result, ensure};
+use fonio_lab::{Archive, System, SystemOptions};
+
+use crate::{process, tools};
+
+/// A command, the text that its output must contain, and the behaviour that it shows.
+pub type Step<'a> = (&'a str, &'a str, &'a str);
+
+/// A guest in which steps run, and the number of broken promises.
+pub struct Steps<'s, 'a> {
+    pub system: &'s mut System<'a>,
+    pub broken: u32,
+}
+
+/// Starts a new Debian and runs steps in it. Returns the number of broken promises.
+pub fn in_debian(
+    title: &str,
+    options: &SystemOptions,
+    steps: impl FnOnce(&mut Steps<'_, '_>) -> Result<()>,
+) -> Result<u32> {
+    tools::ensure(&[tools::SYSTEM_GUEST])?;
+    let stop = process::outlive_signals()?;
+    let archive = Archive::open()?;
+    let mut system = System::start(&archive, options, &|text| eprintln!("{text}"), &stop)?;
+    println!("\n{title}, in Debian on {} with Linux {}:\n", options.architecture, system.release());
+    let mut guest = Steps { system: &mut system, broken: 0 };
+    steps(&mut guest)?;
+    Ok(guest.broken)
+}
+
+/// Fails if a promise was broken.
+pub fn all_kept(broken: u32) -> Result<()> {
+    ensure!(broken == 0, "{broken} steps were not as promised, marked *");
+    println!("\nEvery step was as promised.");
+    Ok(())
+}
+
+impl Steps<'_, '_> {
+    /// Prints whether a promise was kept, and if not, what was found instead.
+    pub fn promise(&mut self, what: &str, holds: bool, found: &str) {
+        self.broken += u32::from(!shown(what, holds, found));
+    }
+
+    /// Runs a script, whose output must contain a text.
+    pub fn step(&mut self, (script, wanted, what): Step<'_>) {
+        let (holds, found) = contains(text(self.system, script), wanted);
+        self.promise(what, holds, &format!("$ {script}\n{found}"));
+    }
+
+    /// Runs a line as a user would, and prints the line and its output; returns the exit code and the output.
+    pub fn line(&mut self, line: &str) -> Result<(u8, String)> {
+        process::check_signals()?;
+        println!("\n$ {line}");
+        let out = self.system.run(&["sh", "-c", &format!("{line} 2>&1")])?;
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        print!("{said}");
+        Ok((out.code, said))
+    }
+
+    /// Reboots, and waits until all units have started.
+    pub fn reboot(&mut self) -> Result<()> {
+        println!("\n$ reboot");
+        self.system.reboot()?;
+        ok(self.system, "systemctl is-system-running --wait; udevadm settle; sleep 2")
+    }
+}
+
+/// Prints whether a promise was kept, and if not, what was found instead.
+pub fn shown(what: &str, holds: bool, found: &str) -> bool {
+    println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
+    if !holds {
+        println!("{found}");
+    }
+    holds
+}
+
+/// Returns whether the output of a program contains a text, and the output or the error.
+pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
+    match output {
+        Ok(text) => (text.contains(wanted), text),
+        Err(error) => (false, format!("{error:#}")),
+    }
+}
+
+/// Runs a script, which must succeed; returns its output without the last line end.
+pub fn text(system: &mut System<'_>, script: &str) -> Result<String> {
+    process::check_signals()?;
+    let out = system.run(&["sh", "-c", script])?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.code == 0, "`{script}` failed with exit code {}:\n{said}", out.code);
+    let text = String::from_utf8(out.stdout).with_context(|| format!("the output of `{script}`"))?;
+    Ok(text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n"))
+}
+
+/// Runs a script, which must succeed.
+pub fn ok(system: &mut System<'_>, script: &str) -> Result<()> {
+    text(system, script).map(drop)
+}

@@ -4,6 +4,7 @@
 //! library.
 
 mod applications;
+mod asked;
 mod attribution;
 mod compare;
 mod decisions;

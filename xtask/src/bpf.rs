@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::process;
 
@@ -34,17 +34,10 @@ fn compile_one(program: &str, folder: &Path) -> Result<(String, Vec<u8>)> {
     let mut clang = Command::new(CLANG);
     clang.args(["--target=bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     clang.args(["-fdebug-compilation-dir=.", "-c", &source, "-o"]).arg(&made);
-    run(clang.current_dir(process::root().join(FOLDER)))?;
-    run(Command::new(STRIP).arg("-g").arg(&made))?;
+    process::output(clang.current_dir(process::root().join(FOLDER)))?;
+    process::output(Command::new(STRIP).arg("-g").arg(&made))?;
     let bytes = fs::read(&made).with_context(|| format!("cannot read {}", made.display()))?;
     Ok((object, bytes))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let out = command.output().with_context(|| format!("cannot start {}", process::shown(command)))?;
-    let said = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{} failed: {}\n{said}", process::shown(command), out.status);
-    Ok(())
 }
 
 #[cfg(test)]

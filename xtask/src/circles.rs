@@ -37,8 +37,8 @@ struct File {
     /// The path as reports show it.
     shown: String,
     imports: Vec<Import>,
-    /// Paths in the code outside imports.
-    paths: Vec<Vec<String>>,
+    /// Paths of at least two words in the code outside imports.
+    paths: BTreeSet<Vec<String>>,
 }
 
 /// The files of a crate by module.
@@ -115,16 +115,14 @@ impl Sources {
     /// Leaves out the modules that are compiled for tests only.
     fn of(texts: BTreeMap<Module, (String, String)>) -> Sources {
         let mut tests: BTreeSet<Module> = BTreeSet::new();
-        for (module, (_, text)) in &texts {
-            tests.extend(test_modules(text).into_iter().map(|name| [module.as_slice(), &[name]].concat()));
+        let mut files = BTreeMap::new();
+        for (module, (shown, text)) in texts {
+            let (file, for_tests) = File::parse(shown, &text);
+            tests.extend(for_tests.into_iter().map(|name| [module.as_slice(), &[name]].concat()));
+            files.insert(module, file);
         }
-        let is_test = |module: &Module| (1..=module.len()).any(|end| tests.contains(&module[..end]));
-        let files = texts.into_iter().filter(|(module, _)| !is_test(module));
-        let parsed = files.map(|(module, (shown, text))| {
-            let (imports, rest) = split_imports(&production_code(&text));
-            (module, File { shown, imports, paths: paths_in(&rest) })
-        });
-        Sources { files: parsed.collect() }
+        files.retain(|module, _| !(1..=module.len()).any(|end| tests.contains(&module[..end])));
+        Sources { files }
     }
 
     /// The file that a path leads to from a module, with re-exports followed. `None` if it leaves the crate.
@@ -225,6 +223,53 @@ impl Sources {
 }
 
 impl File {
+    /// Reads the imports and paths, without those of a test module in the file. Returns also the names of modules that have
+    /// files of their own and are compiled for tests only.
+    fn parse(shown: String, text: &str) -> (File, Vec<String>) {
+        let mut file = File { shown, imports: Vec::new(), paths: BTreeSet::new() };
+        let (mut for_tests, mut is_for_tests) = (Vec::new(), false);
+        let tokens = tokens(text);
+        let mut at = 0;
+        while at < tokens.len() {
+            let rest = &tokens[at..];
+            at += match rest {
+                ["#", "[", "cfg", "(", "test", ..] | ["#", "[", "cfg", "(", "all", "(", "test", ..] => {
+                    is_for_tests = true;
+                    5
+                }
+                ["mod", name, ";", ..] if is_for_tests => {
+                    for_tests.push((*name).to_owned());
+                    2
+                }
+                ["mod", _, "{", ..] if is_for_tests => closed(rest),
+                ["use", next, ..] if *next != "<" => {
+                    let end = rest.iter().position(|token| *token == ";").unwrap_or(rest.len());
+                    let is_public = at > 0 && ["pub", ")"].contains(&tokens[at - 1]);
+                    if !is_for_tests {
+                        expand(&rest[1..end], &[], is_public, &mut file.imports);
+                    }
+                    end
+                }
+                [first, "::", ..] if first.chars().all(is_word) => {
+                    let pairs = rest[1..].chunks_exact(2);
+                    let words = pairs.take_while(|pair| pair[0] == "::" && pair[1].chars().all(is_word));
+                    let path: Vec<&str> = std::iter::once(*first).chain(words.map(|pair| pair[1])).collect();
+                    let length = path.len() * 2 - 1;
+                    if path.len() > 1 {
+                        file.paths.insert(path.into_iter().map(str::to_owned).collect());
+                    }
+                    length
+                }
+                [token, ..] => {
+                    is_for_tests &= ![";", "{", "}"].contains(token);
+                    1
+                }
+                [] => break,
+            };
+        }
+        (file, for_tests)
+    }
+
     /// A path in the code with the name of an import replaced by the imported path.
     fn with_alias(&self, path: &[String]) -> Vec<String> {
         match self.imports.iter().find(|import| import.name == path[0]) {
@@ -246,156 +291,87 @@ fn module_of(inside: &Path) -> Module {
     module
 }
 
-/// The names of modules that have files of their own and are compiled for tests only.
-fn test_modules(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut is_for_tests = false;
-    for line in text.lines().map(str::trim) {
-        let declared = line.strip_suffix(';').and_then(|line| line.rsplit_once("mod ")).map(|(_, name)| name);
-        if let Some(name) = declared.filter(|_| is_for_tests) {
-            names.push(name.to_owned());
-        }
-        is_for_tests = line.starts_with("#[cfg(test)]") || (is_for_tests && line.starts_with("#["));
-    }
-    names
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
 }
 
-/// The code without comments, the contents of strings, and the test module at the end.
-fn production_code(text: &str) -> String {
-    let end = ["\n#[cfg(test)]\nmod ", "\n#[cfg(test)]\npub(crate) mod ", "\n#[cfg(all(test"]
-        .iter()
-        .filter_map(|start| {
-            let at = text.find(start)?;
-            text[at + 1..].lines().nth(1).is_some_and(|line| line.ends_with('{')).then_some(at)
-        })
-        .min()
-        .unwrap_or(text.len());
-    let mut code = String::with_capacity(end);
-    let mut rest = text[..end].chars().peekable();
-    while let Some(letter) = rest.next() {
-        match letter {
-            '/' if rest.peek() == Some(&'/') => {
-                rest.by_ref().find(|letter| *letter == '\n');
-                code.push('\n');
-            }
-            '"' => {
-                while let Some(inside) = rest.next() {
-                    match inside {
-                        '\\' => drop(rest.next()),
-                        '"' => break,
-                        _ => {}
-                    }
-                }
-                code.push_str("\"\"");
-            }
-            // A quotation mark as a letter does not begin a string.
-            '\'' if rest.peek() == Some(&'"') => drop(rest.next()),
-            _ => code.push(letter),
-        }
-    }
-    code
-}
-
-/// Takes the imports out of the code.
-fn split_imports(code: &str) -> (Vec<Import>, String) {
-    let mut imports = Vec::new();
-    let mut rest = String::new();
-    let mut is_for_tests = false;
-    let mut lines = code.lines();
-    while let Some(line) = lines.next() {
-        let trimmed = line.trim();
-        let is_public = trimmed.starts_with("pub");
-        let statement = if is_public {
-            trimmed.split_once("use ").map(|(_, tree)| tree)
-        } else {
-            trimmed.strip_prefix("use ")
+/// The words, `::` and other signs of the code, without comments, strings and letters in quotation marks.
+fn tokens(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let found = |end: &str, after: usize| {
+            rest.get(after..).and_then(|rest| rest.find(end)).map_or(rest.len(), |at| after + at + end.len())
         };
-        // `pub use`, `pub(crate) use`, `pub(super) use`: a word before `use` would be another item.
-        let is_import =
-            !is_public || trimmed.split_once(" use ").is_some_and(|(before, _)| !before.contains(' '));
-        match statement.filter(|_| is_import) {
-            Some(first) => {
-                let mut tree = first.to_owned();
-                while !tree.contains(';') {
-                    let Some(next) = lines.next() else { break };
-                    tree.push_str(next.trim());
-                }
-                if !is_for_tests {
-                    expand(tree.trim_end_matches(';'), &[], is_public, &mut imports);
-                }
-            }
-            None => {
-                rest.push_str(line);
-                rest.push('\n');
-            }
-        }
-        is_for_tests = trimmed.starts_with("#[cfg(test)]");
+        let (length, is_code) = match first {
+            'r' if rest.starts_with("r#\"") => (found("\"#", 3), false),
+            '/' if rest.starts_with("//") => (found("\n", 2), false),
+            '"' => (string(rest), false),
+            '\'' if rest.starts_with("'\\") => (found("'", 3), false),
+            '\'' => match rest.char_indices().nth(2) {
+                Some((at, '\'')) => (at + 1, false),
+                _ => (1, false),
+            },
+            ':' if rest.starts_with("::") => (2, true),
+            letter if is_word(letter) => (rest.find(|letter| !is_word(letter)).unwrap_or(rest.len()), true),
+            letter => (letter.len_utf8(), !letter.is_whitespace()),
+        };
+        let (token, after) = rest.split_at(length);
+        tokens.extend(is_code.then_some(token));
+        rest = after;
     }
-    (imports, rest)
+    tokens
+}
+
+/// The length of the string with which a text begins.
+fn string(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text[1..].find(|letter| {
+        let is_end = letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(text.len(), |at| at + 2)
+}
+
+/// The number of tokens until the first brace is closed.
+fn closed(tokens: &[&str]) -> usize {
+    let mut depth = 0;
+    let end = tokens.iter().position(|token| {
+        depth += i32::from(*token == "{") - i32::from(*token == "}");
+        depth == 0 && *token == "}"
+    });
+    end.map_or(tokens.len(), |at| at + 1)
 }
 
 /// Adds each path of a tree such as `crate::a::{b, c::{self, D as E}}`.
-fn expand(tree: &str, before: &[String], is_public: bool, into: &mut Vec<Import>) {
-    let tree = tree.trim();
-    if tree.is_empty() {
+fn expand(tree: &[&str], before: &[String], is_public: bool, into: &mut Vec<Import>) {
+    let joined = |words: &[&str]| {
+        let words = words.iter().filter(|word| **word != "::").map(|word| (*word).to_owned());
+        before.iter().cloned().chain(words).collect::<Vec<String>>()
+    };
+    if let Some(open) = tree.iter().position(|token| *token == "{") {
+        let path = joined(&tree[..open]);
+        let mut depth = 0;
+        let parts = tree[open + 1..tree.len() - 1].split(|token| {
+            depth += i32::from(*token == "{") - i32::from(*token == "}");
+            depth == 0 && *token == ","
+        });
+        parts.for_each(|part| expand(part, &path, is_public, into));
         return;
     }
-    if let Some((head, inner)) = tree.split_once('{') {
-        let mut path = before.to_vec();
-        path.extend(
-            head.split("::").filter(|word| !word.trim().is_empty()).map(|word| word.trim().to_owned()),
-        );
-        let inner = inner.rsplit_once('}').map_or(inner, |(inner, _)| inner);
-        let (mut depth, mut from) = (0, 0);
-        for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
-            match letter {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 0 => {
-                    expand(&inner[from..at], &path, is_public, into);
-                    from = at + 1;
-                }
-                _ => {}
-            }
-        }
-        return;
-    }
-    let (named, alias) =
-        tree.split_once(" as ").map_or((tree, None), |(tree, alias)| (tree, Some(alias.trim())));
-    let mut path = before.to_vec();
-    path.extend(named.split("::").map(|word| word.trim().to_owned()));
+    let (named, alias) = match tree {
+        [] => return,
+        [named @ .., "as", alias] => (named, Some((*alias).to_owned())),
+        named => (named, None),
+    };
+    let mut path = joined(named);
     // `use a::{self}` imports `a`, and a glob names the module.
     if path.len() > 1 && path.last().is_some_and(|last| last == "self" || last == "*") {
         path.pop();
     }
-    let name = alias.unwrap_or_else(|| path.last().map_or("", String::as_str)).to_owned();
+    let name = alias.unwrap_or_else(|| path.last().cloned().unwrap_or_default());
     into.push(Import { path, name, is_public });
-}
-
-/// The paths of at least two words in the code.
-fn paths_in(code: &str) -> Vec<Vec<String>> {
-    let mut paths = BTreeSet::new();
-    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let mut rest = code;
-    while let Some(at) = rest.find("::") {
-        let start = rest[..at].rfind(|letter| !is_word(letter)).map_or(0, |at| at + 1);
-        let mut path = vec![rest[start..at].to_owned()];
-        let mut after = &rest[at..];
-        while let Some(next) = after.strip_prefix("::") {
-            let end = next.find(|letter| !is_word(letter)).unwrap_or(next.len());
-            if end == 0 {
-                after = next;
-                break;
-            }
-            path.push(next[..end].to_owned());
-            after = &next[end..];
-        }
-        if !path[0].is_empty() {
-            paths.insert(path);
-        }
-        rest = after;
-    }
-    paths.into_iter().collect()
 }
 
 /// The shortest circle of each set of files that reach each other.
@@ -514,9 +490,9 @@ mod tests {
     #[test]
     fn a_tree_of_imports_is_expanded() {
         let mut imports = Vec::new();
-        expand("crate::a::{self, b::{C, D as E}, f}", &[], false, &mut imports);
-        let told: Vec<String> =
+        expand(&tokens("crate::a::{self, b::{C, D as E}, f}"), &[], false, &mut imports);
+        let shown: Vec<String> =
             imports.iter().map(|import| format!("{} = {}", import.name, import.path.join("::"))).collect();
-        assert_eq!(told, ["a = crate::a", "C = crate::a::b::C", "E = crate::a::b::D", "f = crate::a::f"]);
+        assert_eq!(shown, ["a = crate::a", "C = crate::a::b::C", "E = crate::a::b::D", "f = crate::a::f"]);
     }
 }

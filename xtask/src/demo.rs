@@ -4,10 +4,9 @@
 //! hardware, and measures the two best. fonio itself undoes everything that it makes for this (devices, mounts, a
 //! network namespace). Without root, it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::parts::part;
@@ -53,11 +52,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "What would help a web browser on an SD card of 2011? WebBench, {SCALE} of the full amount, on an emulated RiData \
              card over WiFi. Each safe fix is tried once; then the two best are measured for about {TIME}.\n"
         );
+        let runs = dir.join("runs");
+        process::remove_folder(&runs)?;
         let mut fix = Command::new(&fonio);
         fix.args(["fix", "prove", "--safe", "--no-hardware", "--best", "2", "webbench"])
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--runs", &format!("auto:{TIME}")])
             .arg("--output")
-            .arg(emptied(&dir.join("runs"))?);
+            .arg(&runs);
         // Ctrl-C goes to the complete process group: fonio undoes what it made, and this process waits for it.
         process::outlive_signals()?;
         return part("measurement", || process::run(&mut fix));
@@ -73,12 +74,4 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     process::run(Command::new(&fonio).arg("report").arg("--all").arg(&recording))?;
     println!("\nThe same with pictures to zoom into: {}", report.display());
     Ok(())
-}
-
-/// Returns the folder, without the results of an earlier run.
-fn emptied(dir: &Path) -> Result<PathBuf> {
-    if dir.exists() {
-        std::fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
-    }
-    Ok(dir.to_owned())
 }

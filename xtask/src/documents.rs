@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::Parser as _;
 use fonio_testing::markdown::{self, Command};
 
+use crate::circles::collect_sources;
 use crate::{CommandLine, process};
 
 /// The programs whose commands can print figures.
@@ -92,14 +93,9 @@ fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
 
 /// Returns whether a source file in a folder contains a text.
 fn contains(folder: &Path, text: &str) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| {
-        if path.is_dir() {
-            contains(&path, text)
-        } else {
-            fs::read_to_string(&path).is_ok_and(|source| source.contains(text))
-        }
-    })
+    let mut files = Vec::new();
+    let is_listed = collect_sources(folder, &mut files).is_ok();
+    is_listed && files.iter().any(|file| fs::read_to_string(file).is_ok_and(|source| source.contains(text)))
 }
 
 /// Returns why a command of `cargo xtask` is not valid. A word in capitals is a placeholder, which the reader replaces.

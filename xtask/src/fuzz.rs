@@ -3,6 +3,7 @@
 //! Coverage feedback needs only a pass of LLVM, which stable rustc supports; the address sanitizer would need a nightly
 //! compiler and finds nothing in crates without `unsafe`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -33,7 +34,9 @@ pub fn run(Arguments { targets: chosen, seconds }: &Arguments) -> Result<()> {
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
         bail!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", "));
     }
-    fuzz(if chosen.is_empty() { &targets } else { chosen }, &Effort::Search { seconds: *seconds })
+    let targets = if chosen.is_empty() { &targets } else { chosen };
+    // It starts from all earlier inputs.
+    fuzz(targets, &[format!("-max_total_time={seconds}")], &process::root().join("fuzz/corpus"))
 }
 
 /// Compiles all targets.
@@ -41,17 +44,17 @@ pub fn build() -> Result<()> {
     programs().map(drop)
 }
 
-/// Runs every target on its seeds and on the same inputs each time.
+/// Runs every target on its seeds, then on inputs from a fixed random seed: luck must not decide whether a change passes.
 pub fn repeat_all() -> Result<()> {
-    fuzz(&targets()?, &Effort::Repeat)
-}
-
-/// How long a target runs.
-enum Effort {
-    /// Runs new inputs for this long, starting from all earlier inputs.
-    Search { seconds: u32 },
-    /// Runs the seeds, then inputs from a fixed random seed: luck must not decide whether a change passes.
-    Repeat,
+    // Without the inputs of an earlier run.
+    let found = process::scratch("fuzz")?.join("found");
+    process::remove_folder(&found)?;
+    let options = [
+        "-seed=1".to_owned(),
+        format!("-runs={REPEATED_INPUTS}"),
+        format!("-max_total_time={REPEATED_SECONDS}"),
+    ];
+    fuzz(&targets()?, &options, &found)
 }
 
 /// Inputs of a target in a repeated run. The slowest target takes about 15 s for them.
@@ -74,8 +77,7 @@ fn targets() -> Result<Vec<String>> {
 }
 
 fn host() -> Result<String> {
-    let out = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
-    let text = String::from_utf8_lossy(&out.stdout);
+    let text = process::output(Command::new("rustc").arg("-vV"))?;
     text.lines()
         .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
         .context("`rustc -vV` names no host")
@@ -98,95 +100,56 @@ fn programs() -> Result<PathBuf> {
     Ok(build_dir.join(&host).join("release"))
 }
 
-fn fuzz(targets: &[String], effort: &Effort) -> Result<()> {
+/// Runs targets at the same time, one for each processor. libFuzzer adds new inputs to a folder in `found`.
+fn fuzz(targets: &[String], options: &[String], found: &Path) -> Result<()> {
     let programs = programs()?;
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     for group in targets.chunks(at_once) {
-        let started: Vec<Run> =
-            group.iter().map(|name| Run::start(&programs, name, effort)).collect::<Result<_>>()?;
-        for run in started {
-            run.finish()?;
+        let mut started = Vec::new();
+        for name in group {
+            started.push((name, start(&programs.join(name), name, options, &found.join(name))?));
+        }
+        for (name, child) in started {
+            finish(name, child)?;
         }
     }
     Ok(())
 }
 
-/// A running target. Dropping this early ends the process.
-struct Run {
-    name: String,
-    child: Child,
-    log: PathBuf,
-    artifacts: PathBuf,
+/// The folder of a target's log and of the inputs with which it failed.
+fn artifacts(name: &str) -> PathBuf {
+    process::root().join("fuzz/artifacts").join(name)
 }
 
-impl Run {
-    fn start(programs: &Path, name: &str, effort: &Effort) -> Result<Run> {
-        let fuzz = process::root().join("fuzz");
-        let seeds = fuzz.join("seeds").join(name);
-        let artifacts = fuzz.join("artifacts").join(name);
-        std::fs::create_dir_all(&artifacts)?;
-        let log = artifacts.join("log.txt");
-        let out = std::fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut command = Command::new(programs.join(name));
-        command
-            .args(["-rss_limit_mb=2048", "-timeout=20", "-print_final_stats=1"])
-            .arg(format!("-artifact_prefix={}/", artifacts.display()));
-        match effort {
-            Effort::Search { seconds } => {
-                let corpus = fuzz.join("corpus").join(name);
-                std::fs::create_dir_all(&corpus)?;
-                command.arg(format!("-max_total_time={seconds}")).arg(corpus);
-            }
-            Effort::Repeat => {
-                // libFuzzer writes new inputs into the first folder. This must not be the seeds' folder, and it must be
-                // free of an earlier run's inputs.
-                let found = process::scratch("fuzz")?.join("found").join(name);
-                if found.exists() {
-                    std::fs::remove_dir_all(&found)?;
-                }
-                std::fs::create_dir_all(&found)?;
-                command
-                    .arg(found)
-                    .args(["-seed=1", &format!("-runs={REPEATED_INPUTS}")])
-                    .arg(format!("-max_total_time={REPEATED_SECONDS}"));
-            }
-        }
-        if seeds.is_dir() {
-            command.arg(&seeds);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
-        let child = command.spawn().with_context(|| format!("cannot start the fuzz target {name}"))?;
-        Ok(Run { name: name.to_owned(), child, log, artifacts })
+fn start(program: &Path, name: &str, options: &[String], found: &Path) -> Result<Child> {
+    let artifacts = artifacts(name);
+    for folder in [&artifacts, found] {
+        std::fs::create_dir_all(folder)?;
     }
-
-    fn finish(mut self) -> Result<()> {
-        let status = self.child.wait()?;
-        let log = std::fs::read(&self.log)?;
-        let log = String::from_utf8_lossy(&log).into_owned();
-        if !status.success() {
-            let tail: Vec<&str> = log.lines().rev().take(40).collect();
-            for line in tail.iter().rev() {
-                eprintln!("{line}");
-            }
-            bail!(
-                "the fuzz target {} failed ({status}); its input is in {}",
-                self.name,
-                self.artifacts.display()
-            );
-        }
-        let executed = log
-            .lines()
-            .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
-            .context("libFuzzer printed no statistics")?;
-        println!("fuzz target {}: {} inputs, no failure", self.name, executed.trim());
-        Ok(())
+    let mut command = process::bound_to_this(program);
+    command.args(["-rss_limit_mb=2048", "-timeout=20", "-print_final_stats=1"]).args(options);
+    command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(found);
+    let seeds = process::root().join("fuzz/seeds").join(name);
+    if seeds.is_dir() {
+        command.arg(&seeds);
     }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(artifacts.join("log.txt"))?);
+    command.spawn().with_context(|| format!("cannot start the fuzz target {name}"))
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        // On the usual path the process has already been waited for; then both calls fail, which is harmless.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+fn finish(name: &str, mut child: Child) -> Result<()> {
+    let status = child.wait()?;
+    let artifacts = artifacts(name);
+    let log = std::fs::read(artifacts.join("log.txt"))?;
+    let log = String::from_utf8_lossy(&log).into_owned();
+    if !status.success() {
+        let tail: Vec<&str> = log.lines().rev().take(40).collect();
+        tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        bail!("the fuzz target {name} failed ({status}); its input is in {}", artifacts.display());
     }
+    let mut lines = log.lines();
+    let executed = lines.find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    let executed = executed.context("libFuzzer printed no statistics")?.trim();
+    println!("fuzz target {name}: {executed} inputs, no failure");
+    Ok(())
 }

@@ -49,7 +49,7 @@ enum Task {
     /// Draw sentences of the documents, comments and messages, by the commit's hash, for a reader who judges the language.
     Sentences(sentences::Arguments),
     /// Check the invariants of ARCHITECTURE.md.
-    Tidy(tidy::Arguments),
+    Tidy,
     /// Run the fuzz targets for longer.
     Fuzz(fuzz::Arguments),
     /// Make small faults in a sample of the code with cargo-mutants, and see whether the tests notice.
@@ -82,7 +82,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test(arguments) => test::run(&arguments),
         Task::Times(arguments) => times::run(&arguments),
         Task::Sentences(arguments) => sentences::run(arguments),
-        Task::Tidy(arguments) => tidy::command(&arguments),
+        Task::Tidy => tidy::run(),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Mutants(arguments) => mutants::run(&arguments),
         Task::GenTrace(arguments) => gen_trace::run(&arguments),

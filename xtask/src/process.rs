@@ -98,6 +98,25 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Returns what a program prints, without the last newline; an exit code other than 0 is an error with its messages.
+pub fn output(command: &mut Command) -> Result<String> {
+    let out = command.output().with_context(|| format!("cannot start {}", shown(command)))?;
+    if !out.status.success() {
+        bail!("{} failed: {}\n{}", shown(command), out.status, String::from_utf8_lossy(&out.stderr));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
+}
+
+/// Removes a folder with its content, if it exists.
+pub fn remove_folder(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The resources that a process used.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {

@@ -208,11 +208,12 @@ impl StudyResult {
     ///
     /// If git does not name the commit, or the machine cannot be described.
     pub fn begin(id: &str, title: &str, command: &str, columns: &[&str]) -> Result<StudyResult> {
+        let git =
+            |words: &[&str]| process::output(Command::new("git").args(words).current_dir(process::root()));
         let origin = Origin::Measured {
-            commit: said_by(Command::new("git").args(["rev-parse", "HEAD"]))?,
-            changed: !said_by(Command::new("git").args(["status", "--porcelain", "--untracked-files=no"]))?
-                .is_empty(),
-            date: said_by(Command::new("date").args(["--utc", "+%F"]))?,
+            commit: git(&["rev-parse", "HEAD"])?,
+            changed: !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty(),
+            date: process::output(Command::new("date").args(["--utc", "+%F"]))?,
             machine: Machine::this()?,
         };
         Ok(StudyResult {
@@ -361,15 +362,6 @@ impl Machine {
 /// The folder of the kept results.
 fn folder() -> PathBuf {
     process::root().join("studies/results")
-}
-
-fn said_by(command: &mut Command) -> Result<String> {
-    let out = command
-        .current_dir(process::root())
-        .output()
-        .with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    ensure!(out.status.success(), "{} failed: {}", process::shown(command), out.status);
-    Ok(String::from_utf8(out.stdout)?.trim().to_owned())
 }
 
 fn parse(text: &str) -> Result<StudyResult> {

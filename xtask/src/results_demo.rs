@@ -6,9 +6,9 @@
 //! emulated cards.
 
 use std::fs;
-use std::io::{BufRead, BufReader, IsTerminal, pipe};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -141,61 +141,32 @@ impl Demo<'_> {
         if !shows {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
-        let child = command.spawn().with_context(|| format!("cannot start {}", process::shown(&command)))?;
-        self.finish(child, &command)?;
-        Ok(file)
+        // A signal reaches fonio too, which then undoes its changes.
+        let outcome = process::run(&mut command);
+        process::check_signals()?;
+        outcome.map(|()| file)
     }
 
     /// Sends a result; returns the address of its page.
     fn submit(&self, server: &str, file: &Path, shows: bool) -> Result<Option<String>> {
         let mut command = self.command();
         command.args(["submit", "--server", server, "--yes"]).arg(file);
-        // Both outputs come in their order.
-        let (output, input) = pipe()?;
-        command.stdout(input.try_clone()?).stderr(input);
-        let child = command.spawn().with_context(|| format!("cannot start {}", process::shown(&command)))?;
-        let started = process::shown(&command);
-        // The command holds the writing ends.
-        drop(command);
-        let (mut page, mut text) = (None, String::new());
-        for line in BufReader::new(output).lines() {
-            let line = line?;
-            let address = line.strip_prefix("Received: ").unwrap_or(&line);
+        if shows {
+            command.stderr(Stdio::inherit());
+        }
+        let said = process::output(&mut command);
+        process::check_signals()?;
+        let mut page = None;
+        for line in said?.lines() {
+            let address = line.strip_prefix("Received: ").unwrap_or(line);
             if address.starts_with(server) && address.contains("/results/") {
                 page = Some(address.to_owned());
             }
             if shows {
                 println!("  {line}");
             }
-            text += &line;
-            text.push('\n');
         }
-        self.wait(child, &started).with_context(|| if shows { String::new() } else { text })?;
         Ok(page)
-    }
-
-    fn finish(&self, child: Child, command: &Command) -> Result<()> {
-        self.wait(child, &process::shown(command))
-    }
-
-    /// Waits for a program. After a signal, the program is asked to end, and has time to undo its changes.
-    fn wait(&self, mut child: Child, started: &str) -> Result<()> {
-        let mut is_asked = false;
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if self.stop.load(Ordering::Relaxed) && !is_asked {
-                is_asked = true;
-                Command::new("kill").arg(child.id().to_string()).status()?;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        process::check_signals()?;
-        if !status.success() {
-            bail!("{started} failed: {status}");
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use sha2::{Digest, Sha256};
 
@@ -48,11 +48,7 @@ pub fn run(Arguments { count, commit }: Arguments) -> Result<()> {
 }
 
 fn head() -> Result<String> {
-    let out = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(process::root()).output()?;
-    if !out.status.success() {
-        bail!("git cannot name the last commit: {}", String::from_utf8_lossy(&out.stderr));
-    }
-    Ok(String::from_utf8(out.stdout)?.trim().to_owned())
+    process::output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(process::root()))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,10 +61,10 @@ struct Sentence {
 /// Returns each sentence once, with the first place where it stands.
 fn all() -> Result<Vec<Sentence>> {
     let root = process::root();
-    let out = Command::new("git").args(["ls-files", "*.md", "*.rs"]).current_dir(root).output()?;
+    let files = process::output(Command::new("git").args(["ls-files", "*.md", "*.rs"]).current_dir(root))?;
     let mut known = BTreeSet::new();
     let mut sentences = Vec::new();
-    for file in String::from_utf8(out.stdout)?.lines() {
+    for file in files.lines() {
         let file = Path::new(file);
         let text =
             fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))?;

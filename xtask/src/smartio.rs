@@ -69,9 +69,7 @@ pub fn module(name: &str) -> Result<Built> {
     prepare(&root)?;
 
     let build = root.join("build");
-    if build.exists() {
-        std::fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))?;
-    }
+    process::remove_folder(&build)?;
     let mut copy = Command::new("cp");
     process::run(copy.arg("-r").arg(sources()).arg(&build))?;
     // The mount of /proc, which a program of the build reads, ends with the namespace.

@@ -5,117 +5,57 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use serde::Deserialize;
 
 use crate::circles;
 use xtask::process;
 
-/// The crates of the workspace that each crate may depend on.
-const LAYERS: &[(&str, &[&str])] = &[
-    ("fonio-core", &[]),
-    ("fonio-trace", &["fonio-core"]),
-    ("fonio-tracefs", &["fonio-core"]),
-    ("fonio-export", &["fonio-core"]),
-    ("fonio-analysis", &["fonio-core"]),
-    ("fonio-recording", &["fonio-core"]),
-    ("fonio-system", &["fonio-core"]),
-    ("fonio-machine", &["fonio-core", "fonio-system"]),
-    (
-        "fonio-record",
-        &["fonio-core", "fonio-recording", "fonio-trace", "fonio-tracefs", "fonio-system", "fonio-machine"],
-    ),
-    ("fonio-watch", &["fonio-core", "fonio-machine", "fonio-record", "fonio-report", "fonio-system"]),
-    ("fonio-recorder", &["fonio-core", "fonio-recording", "fonio-record", "fonio-system"]),
-    ("fonio-report", &["fonio-core", "fonio-analysis"]),
-    ("fonio-sim", &["fonio-core"]),
-    ("fonio-host", &["fonio-core", "fonio-machine", "fonio-sync-policy", "fonio-system"]),
-    ("fonio-lab", &["fonio-core"]),
-    ("fonio-sync-policy", &[]),
-    ("fonio-sqlite-sync", &["fonio-sync-policy"]),
-    ("fonio-workload", &["fonio-core"]),
-    ("fonio-bfuse", &["fonio-core", "fonio-system"]),
-    ("fonio-emulator", &["fonio-core", "fonio-sim", "fonio-host", "fonio-system"]),
-    ("fonio-storebench-document", &["fonio-core"]),
-    (
-        "fonio-bench",
-        &[
-            "fonio-core",
-            "fonio-machine",
-            "fonio-sim",
-            "fonio-host",
-            "fonio-storebench-document",
-            "fonio-system",
-            "fonio-workload",
-        ],
-    ),
-    (
-        "fonio-experiment",
-        &[
-            "fonio-core",
-            "fonio-machine",
-            "fonio-recording",
-            "fonio-record",
-            "fonio-analysis",
-            "fonio-report",
-            "fonio-sim",
-            "fonio-bench",
-            "fonio-host",
-            "fonio-emulator",
-            "fonio-workload",
-            "fonio-system",
-        ],
-    ),
-    (
-        "fonio",
-        &[
-            "fonio-core",
-            "fonio-machine",
-            "fonio-recording",
-            "fonio-trace",
-            "fonio-record",
-            "fonio-recorder",
-            "fonio-export",
-            "fonio-analysis",
-            "fonio-report",
-            "fonio-sim",
-            "fonio-bench",
-            "fonio-bfuse",
-            "fonio-host",
-            "fonio-emulator",
-            "fonio-workload",
-            "fonio-storebench-document",
-            "fonio-experiment",
-            "fonio-lab",
-            "fonio-sync-policy",
-            "fonio-system",
-            "fonio-watch",
-        ],
-    ),
-    ("fonio-results", &["fonio-core", "fonio-storebench-document"]),
-    ("fonio-testing", &[]),
-    (
-        "fonio-studies",
-        &[
-            "fonio-lab",
-            "fonio-core",
-            "fonio-analysis",
-            "fonio-bench",
-            "fonio-emulator",
-            "fonio-report",
-            "fonio-storebench-document",
-            "fonio-record",
-            "fonio-recording",
-            "fonio-sim",
-            "fonio-host",
-            "fonio-experiment",
-            "fonio-system",
-            "fonio-testing",
-            "xtask",
-        ],
-    ),
-    ("xtask", &["fonio-core", "fonio-lab", "fonio-system", "fonio-testing"]),
+/// The crates of the workspace that each crate may depend on, without `fonio-`. The first name is that of the crate.
+const LAYERS: &[&str] = &[
+    "core:",
+    "trace: core",
+    "tracefs: core",
+    "export: core",
+    "analysis: core",
+    "recording: core",
+    "system: core",
+    "machine: core system",
+    "record: core machine recording system trace tracefs",
+    "watch: core machine record report system",
+    "recorder: core record recording system",
+    "report: analysis core",
+    "sim: core",
+    "host: core machine sync-policy system",
+    "lab: core",
+    "sync-policy:",
+    "sqlite-sync: sync-policy",
+    "workload: core",
+    "bfuse: core system",
+    "emulator: core host sim system",
+    "storebench-document: core",
+    "bench: core host machine sim storebench-document system workload",
+    "experiment: analysis bench core emulator host machine record recording report sim system workload",
+    "fonio: analysis bench bfuse core emulator experiment export host lab machine record recorder recording report sim \
+     storebench-document sync-policy system trace watch workload",
+    "results: core storebench-document",
+    "testing:",
+    "studies: analysis bench core emulator experiment host lab record recording report sim storebench-document system testing \
+     xtask",
+    "xtask: core lab system testing",
 ];
+
+/// Returns the crates with the crates that each may depend on.
+fn layers() -> BTreeMap<String, BTreeSet<String>> {
+    let full = |name: &str| match name {
+        "fonio" | "xtask" => name.to_owned(),
+        name => format!("fonio-{name}"),
+    };
+    let layer = |line: &&str| {
+        let (name, below) = line.split_once(':').expect("a name and a colon");
+        (full(name), below.split_whitespace().map(full).collect())
+    };
+    LAYERS.iter().map(layer).collect()
+}
 
 /// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
 const PURE: &[&str] = &[
@@ -201,19 +141,6 @@ struct Dependency {
     kind: Option<String>,
 }
 
-/// The options of `cargo xtask tidy`.
-#[derive(Args)]
-pub struct Arguments {
-    /// Print the circles of files, known ones included.
-    #[arg(long)]
-    circles: bool,
-}
-
-/// Checks the invariants, or prints the circles of files.
-pub fn command(arguments: &Arguments) -> Result<()> {
-    if arguments.circles { circles::print() } else { run() }
-}
-
 /// Fails with all violations, one per line.
 pub fn run() -> Result<()> {
     let breaches = breaches()?;
@@ -224,13 +151,11 @@ pub fn run() -> Result<()> {
 }
 
 fn breaches() -> Result<Vec<String>> {
-    let out = process::cargo().args(["metadata", "--format-version=1", "--no-deps", "--offline"]).output()?;
-    if !out.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&out.stderr));
-    }
+    let options = ["metadata", "--format-version=1", "--no-deps", "--offline"];
+    let metadata = process::output(process::cargo().args(options))?;
     let metadata: Metadata =
-        serde_json::from_slice(&out.stdout).context("cargo metadata gave no JSON we know")?;
-    let layers: BTreeMap<_, _> = LAYERS.iter().copied().collect();
+        serde_json::from_str(&metadata).context("cargo metadata gave no JSON we know")?;
+    let layers = layers();
     let architecture = fs::read_to_string(process::root().join("ARCHITECTURE.md")).unwrap_or_default();
     let mut found = Vec::new();
     for package in &metadata.packages {
@@ -242,13 +167,12 @@ fn breaches() -> Result<Vec<String>> {
         if !architecture.contains(&format!("`{name}`")) {
             found.push(format!("{name}: ARCHITECTURE.md does not say what it is"));
         }
-        let ours: BTreeSet<&str> = layers.keys().copied().collect();
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
             let wanted = dependency.name.as_str();
-            if ours.contains(wanted) && !allowed.contains(&wanted) {
+            if layers.contains_key(wanted) && !allowed.contains(wanted) {
                 found.push(format!("{name}: may not depend on {wanted}"));
             }
-            if PURE.contains(&name) && !ours.contains(wanted) && !PURE_DEPENDENCIES.contains(&wanted) {
+            if PURE.contains(&name) && !layers.contains_key(wanted) && !PURE_DEPENDENCIES.contains(&wanted) {
                 found.push(format!("{name}: does no I/O, so may not depend on {wanted}"));
             }
         }

@@ -28,7 +28,6 @@ pub const DIST: &[Tool] = &[
     ("clang-14", "clang-14", "compiling C libraries for another architecture"),
     ("llvm-ar-14", "llvm-14", "compiling C libraries for another architecture"),
     ("dpkg-deb", "dpkg", "Debian packages"),
-    ("gzip", "gzip", "Debian packages"),
     ("tar", "tar", "images for containers"),
     ("make", "make", "the C library for 32-bit ARM"),
     ("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),

@@ -5,6 +5,7 @@
 //! request in flight that is the same.
 
 use fonio_core::Access;
+use fonio_core::statistics::sample::Spread;
 
 use crate::plan::Set;
 use crate::result::{Benchmark, Run, Slowdown, TestResult};
@@ -22,7 +23,7 @@ pub fn slowdowns(benchmark: &Benchmark) -> Vec<Slowdown> {
 }
 
 fn slowdown(alone: &TestResult, result: &TestResult, beside: Access) -> Slowdown {
-    let (of_alone, of_both) = (Responses::of(&alone.runs), Responses::of(&result.runs));
+    let (of_alone, of_both) = (responses(&alone.runs), responses(&result.runs));
     let is_repeated = alone.runs.len() > 1 && result.runs.len() > 1;
     Slowdown {
         access: result.test.access,
@@ -38,94 +39,48 @@ fn slowdown(alone: &TestResult, result: &TestResult, beside: Access) -> Slowdown
     }
 }
 
-/// Mean response times of runs, in nanoseconds.
-struct Responses {
-    mean: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Responses {
-    fn of(runs: &[Run]) -> Responses {
-        let each = runs.iter().map(|run| (run.response_mean_ns as f64).max(1.0));
-        Responses {
-            mean: each.clone().sum::<f64>() / runs.len() as f64,
-            min: each.clone().fold(f64::INFINITY, f64::min),
-            max: each.fold(0.0, f64::max),
-        }
-    }
+/// The mean response times of runs, in nanoseconds.
+fn responses(runs: &[Run]) -> Spread {
+    let each: Vec<f64> = runs.iter().map(|run| (run.response_mean_ns as f64).max(1.0)).collect();
+    Spread::of(&each).expect("a test was run")
 }
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
     use fonio_core::{ByteCount, Random};
     use fonio_sim::profile::Profile;
 
     use super::*;
     use crate::{model, plan};
 
-    fn check(profile: &str, expected: Expect) {
-        let tests = plan::tests(&plan::Scope {
-            sets: vec![Set::Interference],
-            size: ByteCount(32 << 20),
-            range_max: ByteCount(0),
-            sustained: ByteCount(0),
-            room: ByteCount(1 << 30),
-        });
+    fn measured(profile: &str, runs: u32) -> Benchmark {
+        let tests = plan::tests(&plan::Scope::of(&[Set::Interference], ByteCount(32 << 20)));
         let profile = Profile::shipped(profile).expect("a shipped profile");
-        let benchmark = model::benchmark(&profile, ByteCount(1 << 30), &tests, 2, 1).expect("it runs");
-        let mut shown = format!("{}\n", benchmark.verdict);
-        for found in &benchmark.slowdowns {
-            shown += &format!(
-                "{} beside {}, {}: {:.2} ({:.2} to {:.2}), {:.3} MB/s of {:.3}\n",
-                found.access.name(),
-                found.beside.name(),
-                found.processes,
-                found.slowdown,
-                found.slowdown_min.expect("two runs"),
-                found.slowdown_max.expect("two runs"),
-                found.beside_mb_s,
-                found.alone_mb_s
-            );
+        model::benchmark(&profile, ByteCount(1 << 30), &tests, runs, 1).expect("it runs")
+    }
+
+    /// A phone whose reads wait for writes, and a slow card.
+    #[test]
+    fn models_have_their_slowdowns() {
+        let mut shown = String::new();
+        for profile in ["samsung_s5", "transcend"] {
+            let benchmark = measured(profile, 2);
+            shown += &format!("{profile}: {}\n", benchmark.verdict);
+            for found in &benchmark.slowdowns {
+                shown += &format!(
+                    "{} beside {}, {}: {:.2} ({:.2} to {:.2}), {:.3} MB/s of {:.3}\n",
+                    found.access.name(),
+                    found.beside.name(),
+                    found.processes,
+                    found.slowdown,
+                    found.slowdown_min.expect("two runs"),
+                    found.slowdown_max.expect("two runs"),
+                    found.beside_mb_s,
+                    found.alone_mb_s
+                );
+            }
         }
-        expected.assert_eq(&shown);
-    }
-
-    #[test]
-    fn a_phone_whose_reads_wait_for_writes() {
-        check(
-            "samsung_s5",
-            expect![[r#"
-            Writes slow reads down more than reads slow writes down: beside one writer, a sequential 4 KiB read takes 2.7 times as long as alone (0.20 ms instead of 0.07 ms); beside one reader, a write takes 1.0 times as long. With four of each, a read takes 15 times as long as one alone, a write 5.6 times.
-            seq_read beside seq_write, 1: 2.73 (2.73 to 2.73), 20.799 MB/s of 56.767
-            seq_write beside seq_read, 1: 1.04 (1.04 to 1.04), 20.775 MB/s of 21.534
-            seq_read beside seq_write, 4: 14.85 (14.85 to 14.85), 15.288 MB/s of 56.767
-            seq_write beside seq_read, 4: 5.63 (5.63 to 5.63), 15.287 MB/s of 21.534
-            rand_read beside rand_write, 1: 2.19 (2.19 to 2.19), 9.993 MB/s of 21.912
-            rand_write beside rand_read, 1: 1.00 (1.00 to 1.00), 9.960 MB/s of 10.003
-            rand_read beside rand_write, 4: 8.79 (8.79 to 8.80), 9.967 MB/s of 21.912
-            rand_write beside rand_read, 4: 4.01 (4.01 to 4.02), 9.963 MB/s of 10.003
-        "#]],
-        );
-    }
-
-    #[test]
-    fn a_slow_card() {
-        check(
-            "transcend",
-            expect![[r#"
-            Writes slow reads down more than reads slow writes down: beside one writer, a random 4 KiB read takes 3.1 times as long as alone (4.3 ms instead of 1.4 ms); beside one reader, a write takes 1.5 times as long. With four of each, a read takes 12 times as long as one alone, a write 5.9 times.
-            seq_read beside seq_write, 1: 3.10 (3.10 to 3.10), 0.943 MB/s of 2.920
-            seq_write beside seq_read, 1: 1.48 (1.48 to 1.48), 0.943 MB/s of 1.392
-            seq_read beside seq_write, 4: 12.38 (12.38 to 12.38), 0.943 MB/s of 2.920
-            seq_write beside seq_read, 4: 5.90 (5.90 to 5.90), 0.943 MB/s of 1.392
-            rand_read beside rand_write, 1: 3.10 (3.10 to 3.10), 0.943 MB/s of 2.920
-            rand_write beside rand_read, 1: 1.48 (1.48 to 1.48), 0.943 MB/s of 1.392
-            rand_read beside rand_write, 4: 12.38 (12.38 to 12.38), 0.943 MB/s of 2.920
-            rand_write beside rand_read, 4: 5.90 (5.90 to 5.90), 0.943 MB/s of 1.392
-        "#]],
-        );
+        expect_test::expect_file!["../tests/golden/slowdowns.txt"].assert_eq(&shown);
     }
 
     /// Reads and writes slow down equally, on a device whose runs differ by a tenth. The verdict picks the
@@ -133,15 +88,7 @@ mod tests {
     #[test]
     fn equal_slowdowns_are_called_different_in_at_most_5_percent_of_benchmarks() {
         const BENCHMARKS: u64 = 1000;
-        let tests = plan::tests(&plan::Scope {
-            sets: vec![Set::Interference],
-            size: ByteCount(32 << 20),
-            range_max: ByteCount(0),
-            sustained: ByteCount(0),
-            room: ByteCount(1 << 30),
-        });
-        let profile = Profile::shipped("samsung_s5").expect("a shipped profile");
-        let mut benchmark = model::benchmark(&profile, ByteCount(1 << 30), &tests, 3, 1).expect("it runs");
+        let mut benchmark = measured("samsung_s5", 3);
         for runs in [3, 10] {
             let mut claimed = 0;
             for seed in 0..BENCHMARKS {

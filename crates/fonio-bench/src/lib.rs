@@ -5,6 +5,7 @@
 //! [`concurrency`] finds how many requests at once are enough. [`model`] executes it in virtual time on a
 //! profile. [`fit`] finds the profile that gives the measured numbers.
 
+pub mod aligned;
 pub mod concurrency;
 mod error;
 pub mod fio;

@@ -6,8 +6,8 @@ use fonio_sim::measure::{Gives, Job, Measured, Protocol, run, write_in_order};
 use fonio_sim::profile::{Profile, ProfileError};
 
 use crate::plan::Test;
-use crate::result::{Benchmark, Run, SCHEMA, TestResult};
-use crate::{concurrency, interference, verdict};
+use crate::result::{Benchmark, Run, TestResult};
+use crate::verdict;
 
 /// Number of requests of a concurrent process, as a multiple of the measured process's requests: enough to
 /// run longer.
@@ -20,7 +20,20 @@ const BESIDE_FACTOR: u64 = 64;
 /// If the test needs more space than the device has.
 pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
-    let job = |access: Access, index: u64, count: u64| Job {
+    let mut jobs: Vec<Job> =
+        (0..u64::from(test.processes)).map(|index| job(test, test.access, index, requests)).collect();
+    let own = jobs.len();
+    if let Some(other) = test.beside {
+        let others = own as u64..2 * own as u64;
+        jobs.extend(others.map(|index| job(test, other, index, requests * BESIDE_FACTOR)));
+    }
+    let (measured, _) = run(device, &jobs, now, seed);
+    as_run(&measured[..own])
+}
+
+/// The job of the process `index`.
+fn job(test: &Test, access: Access, index: u64, count: u64) -> Job {
+    Job {
         op: access.op(),
         order: access.into(),
         start: ByteCount(index * test.range_bytes),
@@ -28,16 +41,7 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
         request: ByteCount(test.request_bytes),
         count,
         depth: 1,
-    };
-    let mut jobs: Vec<Job> =
-        (0..u64::from(test.processes)).map(|index| job(test.access, index, requests)).collect();
-    let own = jobs.len();
-    if let Some(other) = test.beside {
-        let others = own as u64..2 * own as u64;
-        jobs.extend(others.map(|index| job(other, index, requests * BESIDE_FACTOR)));
     }
-    let (measured, _) = run(device, &jobs, now, seed);
-    as_run(&measured[..own])
 }
 
 /// The joint result of the processes of one run.
@@ -49,12 +53,8 @@ fn as_run(measured: &[Measured]) -> Run {
         bytes: measured.iter().map(|one| one.bytes.0).sum(),
         span_ns: measured.iter().map(|one| one.span.0).max().unwrap_or(0).max(1),
         response_mean_ns: response / made.max(1),
-        response_sigma_ns: 0,
-        response_p50_ns: None,
-        response_p99_ns: None,
         response_max_ns: measured.iter().map(|one| one.response_max.0).max().unwrap_or(0),
-        rates_mb_s: Vec::new(),
-        outlier: false,
+        ..Run::default()
     }
 }
 
@@ -66,25 +66,13 @@ pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u
         return measure(device, test, requests, seed);
     }
     let now = write_in_order(device, ByteCount(test.prepare_bytes), Timestamp(0));
-    let job = Job {
-        op: test.access.op(),
-        order: test.access.into(),
-        start: ByteCount(0),
-        range: ByteCount(test.range_bytes),
-        request: ByteCount(test.request_bytes),
-        count: test.requests,
-        depth: 1,
-    };
+    let job = job(test, test.access, 0, test.requests);
     let (_, now) = run(device, &[job], now, !seed);
     let (measured, _) = run(device, &[job], now, seed);
     as_run(&measured)
 }
 
 /// Runs `tests` on devices of `profile`, each `runs` times with different seeds.
-///
-/// # Errors
-///
-/// If the profile cannot have that capacity.
 pub fn benchmark(
     profile: &Profile,
     capacity: ByteCount,
@@ -103,24 +91,14 @@ pub fn benchmark(
         }
         results.push(TestResult::new(test.clone(), measured, true));
     }
-    let mut benchmark = Benchmark {
-        schema: SCHEMA,
+    Ok(verdict::judged(Benchmark {
         tool: format!("model {}", profile.name()),
-        began_unix_s: None,
         seed,
         capacity_bytes: capacity.0,
-        place: None,
-        verdict: String::new(),
-        slowdowns: Vec::new(),
-        concurrency: Vec::new(),
-        warnings: Vec::new(),
         written_bytes,
         tests: results,
-    };
-    benchmark.slowdowns = interference::slowdowns(&benchmark);
-    benchmark.concurrency = concurrency::parameters(&benchmark);
-    benchmark.verdict = verdict::sentence(&benchmark);
-    Ok(benchmark)
+        ..Benchmark::default()
+    }))
 }
 
 /// The simulator's experiment for this test with the given number of requests; `None` for several processes

@@ -28,6 +28,14 @@ pub struct Scope {
     pub room: ByteCount,
 }
 
+impl Scope {
+    /// Sets over `size` bytes that need neither an address range nor a sustained write nor a nearly full device.
+    pub fn of(sets: &[Set], size: ByteCount) -> Scope {
+        let none = ByteCount(0);
+        Scope { sets: sets.to_vec(), size, range_max: none, sustained: none, room: none }
+    }
+}
+
 /// Returns the tests of a scope.
 pub fn tests(scope: &Scope) -> Vec<Test> {
     let mut sets = scope.sets.clone();
@@ -224,96 +232,40 @@ pub(crate) fn repeats(test: &Test, runs: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
-
     use super::*;
 
-    fn check(sets: &[Set], expected: Expect) {
-        let scope = Scope {
-            sets: sets.to_vec(),
-            size: ByteCount(128 * MIB),
-            range_max: ByteCount(8 * MIB),
-            sustained: ByteCount(1 << 30),
-            room: ByteCount(4 << 30),
-        };
-        let tests = tests(&scope);
+    #[test]
+    fn sets_have_their_tests_and_volumes() {
         let mut shown = String::new();
-        for test in &tests {
+        for sets in
+            [&[Set::Four][..], &[Set::AddressRange], &[Set::NearFull, Set::Sustained], &[Set::HeldBack]]
+        {
+            let tests = tests(&Scope {
+                range_max: ByteCount(8 * MIB),
+                sustained: ByteCount(1 << 30),
+                room: ByteCount(4 << 30),
+                ..Scope::of(sets, ByteCount(128 * MIB))
+            });
+            shown += &format!("{sets:?}\n");
+            for test in &tests {
+                shown += &format!(
+                    "{:<28} {:>6} × {:>6} B, prepared {:>4} MiB, writes {:>5} MiB\n",
+                    test.name,
+                    test.requests,
+                    test.request_bytes,
+                    test.prepare_bytes / MIB,
+                    test.run_writes_bytes() / MIB
+                );
+            }
+            let volume = volume(&tests, 3, 10);
             shown += &format!(
-                "{:<28} {:>6} × {:>6} B, prepared {:>4} MiB, writes {:>5} MiB\n",
-                test.name,
-                test.requests,
-                test.request_bytes,
-                test.prepare_bytes / MIB,
-                test.run_writes_bytes() / MIB
+                "{} MiB touched, {} to {} MiB written\n\n",
+                volume.extent_bytes / MIB,
+                volume.writes_min_bytes / MIB,
+                volume.writes_max_bytes / MIB
             );
         }
-        let volume = volume(&tests, 3, 10);
-        shown += &format!(
-            "{} MiB touched, {} to {} MiB written\n",
-            volume.extent_bytes / MIB,
-            volume.writes_min_bytes / MIB,
-            volume.writes_max_bytes / MIB
-        );
-        expected.assert_eq(&shown);
-    }
-
-    #[test]
-    fn the_four() {
-        check(
-            &[Set::Four],
-            expect![[r#"
-                seq_write_512k                  256 × 524288 B, prepared  128 MiB, writes   128 MiB
-                seq_read_128k                  1024 × 131072 B, prepared  128 MiB, writes     0 MiB
-                rand_write_4k_in_128m          2048 ×   4096 B, prepared  128 MiB, writes   136 MiB
-                rand_read_4k_in_128m           2048 ×   4096 B, prepared  128 MiB, writes     0 MiB
-                128 MiB touched, 920 to 2768 MiB written
-            "#]],
-        );
-    }
-
-    #[test]
-    fn ranges_in_doublings() {
-        check(
-            &[Set::AddressRange],
-            expect![[r#"
-            rand_write_4k_in_1m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
-            rand_write_4k_in_2m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
-            rand_write_4k_in_4m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
-            rand_write_4k_in_8m            2048 ×   4096 B, prepared   16 MiB, writes    24 MiB
-            16 MiB touched, 288 to 960 MiB written
-        "#]],
-        );
-    }
-
-    #[test]
-    fn big_writes_once() {
-        check(
-            &[Set::NearFull, Set::Sustained],
-            expect![[r#"
-            seq_write_sustained            2048 × 524288 B, prepared    0 MiB, writes  1024 MiB
-            rand_write_near_full           2048 ×   4096 B, prepared 3891 MiB, writes  3899 MiB
-            3891 MiB touched, 4923 to 4923 MiB written
-        "#]],
-        );
-    }
-
-    #[test]
-    fn held_back() {
-        check(
-            &[Set::HeldBack],
-            expect![[r#"
-                seq_read_32k                   4096 ×  32768 B, prepared  128 MiB, writes     0 MiB
-                seq_write_256k                  512 × 262144 B, prepared  128 MiB, writes   128 MiB
-                rand_read_16k_in_64m           2048 ×  16384 B, prepared   64 MiB, writes     0 MiB
-                rand_write_8k_in_1m            2048 ×   8192 B, prepared   16 MiB, writes    32 MiB
-                rand_write_32k_in_1536k        2048 ×  32768 B, prepared   16 MiB, writes    80 MiB
-                rand_write_4k_in_96m           2048 ×   4096 B, prepared   96 MiB, writes   104 MiB
-                rand_write_16k_in_64m          2048 ×  16384 B, prepared   64 MiB, writes    96 MiB
-                rand_read_4k_beside_seq_write   2048 ×   4096 B, prepared   64 MiB, writes    72 MiB
-                128 MiB touched, 1664 to 5248 MiB written
-            "#]],
-        );
+        expect_test::expect_file!["../tests/golden/plan.txt"].assert_eq(&shown);
     }
 
     #[test]

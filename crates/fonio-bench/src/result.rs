@@ -1,7 +1,7 @@
 //! The result of a benchmark, in the format of its JSON (`docs/benchmark.md`).
 
 use fonio_core::Access;
-use fonio_core::statistics::sample::{Spread, median};
+use fonio_core::statistics::sample::{Spread, mean, median};
 use serde::{Deserialize, Serialize};
 
 use crate::outliers::outliers;
@@ -12,7 +12,7 @@ use crate::test::{Set, Test};
 pub const SCHEMA: u32 = 1;
 
 /// The result of a benchmark.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Benchmark {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -111,7 +111,7 @@ pub struct TestResult {
 }
 
 /// One run of a test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Requests completed.
     pub requests: u64,
@@ -195,15 +195,15 @@ impl TestResult {
             run.outlier = outlier;
         }
         let spread = Spread::of(&rates).expect("a test was run");
-        let iops: f64 = runs.iter().map(|run| run.requests as f64 * 1e9 / run.span_ns as f64).sum();
-        let iops = iops / runs.len() as f64;
+        let iops: Vec<f64> = runs.iter().map(|run| run.requests as f64 * 1e9 / run.span_ns as f64).collect();
+        let iops = mean(&iops).expect("a test was run");
         let sustained = runs.first().and_then(|run| Sustained::from_rates(&run.rates_mb_s, run.bytes));
         TestResult {
             test,
             mb_s: spread.mean,
             sigma_mb_s: spread.sigma(),
-            min_mb_s: rates.iter().copied().fold(f64::INFINITY, f64::min),
-            max_mb_s: rates.iter().copied().fold(0.0, f64::max),
+            min_mb_s: spread.min,
+            max_mb_s: spread.max,
             iops,
             stable,
             sustained,

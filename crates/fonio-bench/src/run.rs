@@ -3,16 +3,16 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::concurrency::{self, rounds};
+use crate::concurrency::rounds;
 use crate::error::BenchError;
 use crate::fio::Fio;
 use crate::plan::repeats;
-use crate::result::{Benchmark, SCHEMA, TestResult};
+use crate::result::{Benchmark, TestResult};
 pub use crate::session::Effort;
 use crate::session::Session;
 use crate::target::Target;
 use crate::test::{Set, Test};
-use crate::{interference, verdict};
+use crate::verdict;
 
 /// Runs `tests` on `target`. Before each run, calls `progress` with the name of the test and the number of the run.
 ///
@@ -37,39 +37,31 @@ pub fn run(
     let explain = |error| target.explain(error);
     if tests.iter().all(|test| test.set == Set::ConcurrencyParameters) {
         results = rounds::measure(&mut session, tests, &mut progress).map_err(explain)?;
-    } else if effort.by_turns {
-        let measured = session.by_turns(tests, &mut progress).map_err(explain)?;
-        for (test, result) in tests.iter().zip(measured) {
-            match result {
-                Some(result) => results.push(result),
-                None => left_out.push(test.name.as_str()),
-            }
-        }
     } else {
-        for test in tests {
-            match session.test(test, &mut progress).map_err(explain)? {
-                Some(result) => results.push(result),
-                None => left_out.push(test.name.as_str()),
+        for tests in tests.chunks(if effort.by_turns { tests.len() } else { 1 }) {
+            let measured = session.by_turns(tests, &mut progress).map_err(explain)?;
+            for (test, result) in tests.iter().zip(measured) {
+                match result {
+                    Some(result) => results.push(result),
+                    None => left_out.push(test.name.as_str()),
+                }
             }
         }
     }
     if results.is_empty() {
         return Err(BenchError::TimeOver);
     }
-    let mut benchmark = Benchmark {
-        schema: SCHEMA,
+    let mut benchmark = verdict::judged(Benchmark {
         tool: fio.version.clone(),
         began_unix_s: began,
         seed: effort.seed,
         capacity_bytes: target.place().size_bytes,
         place: Some(target.place().clone()),
-        verdict: String::new(),
-        slowdowns: Vec::new(),
-        concurrency: Vec::new(),
         warnings: target.place().warnings(),
         written_bytes: session.written,
         tests: results,
-    };
+        ..Benchmark::default()
+    });
     if !left_out.is_empty() {
         benchmark.warnings.push(format!(
             "The time ended before {}. Repeat with --for {}min.",
@@ -77,10 +69,7 @@ pub fn run(
             effort.time_max.as_secs().div_ceil(60) * 2
         ));
     }
-    benchmark.slowdowns = interference::slowdowns(&benchmark);
-    benchmark.concurrency = concurrency::parameters(&benchmark);
     benchmark.warnings.extend(warnings(&benchmark, effort));
-    benchmark.verdict = verdict::sentence(&benchmark);
     Ok(benchmark)
 }
 

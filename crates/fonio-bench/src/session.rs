@@ -83,29 +83,6 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// `None` if the time ended before its first run.
-    pub(crate) fn test(
-        &mut self,
-        test: &Test,
-        progress: &mut impl FnMut(&str, u32),
-    ) -> Result<Option<TestResult>, BenchError> {
-        let mut runs: Vec<Run> = Vec::new();
-        let runs_min = repeats(test, self.effort.runs_min);
-        let runs_max = repeats(test, self.effort.runs_max);
-        let mut stable = false;
-        while (runs.len() as u32) < runs_max && !(stable && runs.len() as u32 >= runs_min) {
-            progress(&test.name, runs.len() as u32 + 1);
-            match self.prepare(test).and_then(|()| self.measure(test)) {
-                Ok(run) => runs.push(run),
-                Err(BenchError::TimeOver) => break,
-                Err(error) => return Err(error),
-            }
-            let rates: Vec<f64> = runs.iter().map(Run::mb_s).collect();
-            stable = is_known(&rates, self.effort.error_max);
-        }
-        Ok((!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable)))
-    }
-
     /// Measures all tests by turns. The result of a test is `None` if the time ended before its first run.
     pub(crate) fn by_turns(
         &mut self,
@@ -136,10 +113,6 @@ impl Session<'_> {
             (!runs.is_empty()).then(|| TestResult::new(test.clone(), runs, stable))
         };
         Ok(tests.iter().zip(runs).map(result).collect())
-    }
-
-    pub(crate) fn effort(&self) -> &Effort {
-        self.effort
     }
 
     fn prepare(&mut self, test: &Test) -> Result<(), BenchError> {

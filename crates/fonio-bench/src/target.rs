@@ -59,10 +59,6 @@ impl Target {
     }
 
     /// Takes a block device that is only read. It can be in use.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::NoTarget`] and errors of system calls.
     pub fn read_only(path: &Path) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         if !metadata.file_type().is_block_device() {
@@ -122,10 +118,6 @@ impl Target {
     }
 
     /// Checks that `bytes` fit.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::NoRoom`].
     pub fn check_room(&self, bytes: u64) -> Result<(), BenchError> {
         if bytes > self.room_bytes {
             let path = self.place.path.clone();
@@ -145,10 +137,6 @@ impl Drop for Target {
 }
 
 /// Number of bytes that can be written to `path`; does not change it.
-///
-/// # Errors
-///
-/// [`BenchError::NoTarget`] and [`BenchError::System`].
 pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
     let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
     let place = Place::of(path);

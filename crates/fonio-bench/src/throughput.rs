@@ -16,10 +16,6 @@ pub const RECORD_BYTES: usize = 512 << 10;
 const ALIGNMENT: usize = 4096;
 
 /// Writes `bytes` to a new file and syncs it.
-///
-/// # Errors
-///
-/// Those of the file system.
 pub fn write_file(path: &Path, bytes: u64) -> io::Result<f64> {
     let data = vec![0x5a; RECORD_BYTES];
     let started = Instant::now();
@@ -33,10 +29,6 @@ pub fn write_file(path: &Path, bytes: u64) -> io::Result<f64> {
 
 /// Reads a file, after its pages have been dropped from the page cache. A file seen through FUSE has a second cache, that
 /// of the file `below`, which is dropped too.
-///
-/// # Errors
-///
-/// Those of the file system.
 pub fn read_file(path: &Path, below: &Path) -> io::Result<f64> {
     fadvise(File::open(below)?, 0, None, Advice::DontNeed)?;
     let mut data = vec![0; RECORD_BYTES];
@@ -53,10 +45,6 @@ pub fn read_file(path: &Path, below: &Path) -> io::Result<f64> {
 }
 
 /// Reads the first `bytes` of a device with direct I/O.
-///
-/// # Errors
-///
-/// Those of the device.
 pub fn read_device(path: &Path, bytes: u64) -> io::Result<f64> {
     let device = open_direct(path, false)?;
     let started = Instant::now();
@@ -65,10 +53,6 @@ pub fn read_device(path: &Path, bytes: u64) -> io::Result<f64> {
 }
 
 /// Overwrites the first `bytes` of a device with direct I/O, and syncs it.
-///
-/// # Errors
-///
-/// Those of the device.
 pub fn write_device(path: &Path, bytes: u64) -> io::Result<f64> {
     let device = open_direct(path, true)?;
     let started = Instant::now();

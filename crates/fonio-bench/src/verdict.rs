@@ -3,9 +3,9 @@
 use fonio_core::Access;
 use fonio_storebench_document::classes::CLASSES;
 
-use crate::concurrency;
 use crate::plan::Set;
-use crate::result::{Benchmark, Slowdown, TestResult};
+use crate::result::{Benchmark, SCHEMA, Slowdown, TestResult};
+use crate::{concurrency, interference};
 
 /// The four numbers, if they were measured: requests per second for random I/O, MB/s for sequential I/O.
 struct Four<'a> {
@@ -37,11 +37,20 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
         .collect()
 }
 
+/// Adds the version, the slowdowns, the concurrency parameters and the verdict that the tests of a benchmark show.
+pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
+    benchmark.schema = SCHEMA;
+    benchmark.slowdowns = interference::slowdowns(&benchmark);
+    benchmark.concurrency = concurrency::parameters(&benchmark);
+    benchmark.verdict = sentence(&benchmark);
+    benchmark
+}
+
 /// The verdict.
 pub fn sentence(benchmark: &Benchmark) -> String {
     let mut sentences = Vec::new();
     sentences.extend(against_a1(benchmark));
-    sentences.extend(interference(&benchmark.slowdowns));
+    sentences.extend(on_slowdowns(&benchmark.slowdowns));
     sentences.extend(concurrency::sentence(&benchmark.concurrency));
     sentences.extend(cliff(benchmark));
     sentences.extend(sustained(benchmark));
@@ -124,7 +133,7 @@ fn sustained(benchmark: &Benchmark) -> Option<String> {
 }
 
 /// The verdict on slowdowns; `None` if none was measured.
-fn interference(slowdowns: &[Slowdown]) -> Option<String> {
+fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
     let of = |processes: u32, writes: bool, like: Access| {
         slowdowns.iter().find(|found| {
             let is_same =
@@ -199,76 +208,30 @@ fn times(factor: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
     use fonio_core::ByteCount;
     use fonio_sim::profile::Profile;
 
     use super::*;
     use crate::{model, plan};
 
-    fn check(profile: &str, sets: &[Set], expected: Expect) {
-        let tests = plan::tests(&plan::Scope {
-            sets: sets.to_vec(),
-            size: ByteCount(32 << 20),
-            range_max: ByteCount(32 << 20),
-            sustained: ByteCount(0),
-            room: ByteCount(1 << 30),
-        });
-        let profile = Profile::shipped(profile).expect("a shipped profile");
-        let benchmark = model::benchmark(&profile, ByteCount(1 << 30), &tests, 1, 1).expect("it runs");
-        expected.assert_eq(&format!(
-            "{}\nclasses: {}\n",
-            sentence(&benchmark),
-            classes(&benchmark).join(", ")
-        ));
-    }
-
+    /// A slow card, a card with a cliff, one without, and a fast device.
     #[test]
-    fn a_slow_card() {
-        check(
-            "kingston",
-            &[Set::Four],
-            expect![[r#"
-            Random writes are the weak point: 0.011 MB/s, 184 times slower than SD class A1 asks for.
-            classes: 
-        "#]],
-        );
-    }
-
-    #[test]
-    fn a_card_with_a_cliff() {
-        check(
-            "kingston",
-            &[Set::AddressRange],
-            expect![[r#"
-            Random writes slow down with the range that they touch: 0.55 MB/s in 1 MiB, 0.011 MB/s in 32 MiB; the largest drop, by 29 times, comes beyond 4 MiB.
-            classes: 
-        "#]],
-        );
-    }
-
-    #[test]
-    fn a_card_without() {
-        check(
-            "transcend",
-            &[Set::Four, Set::AddressRange],
-            expect![[r#"
-            Sequential writes are the weak point: 4.35 MB/s, 2.3 times slower than SD class A1 asks for. Random writes hardly depend on the range that they touch: 1.39 MB/s in 1 MiB, 1.39 MB/s in 32 MiB.
-            classes: 
-        "#]],
-        );
-    }
-
-    #[test]
-    fn a_fast_device() {
-        check(
-            "ufs31",
-            &[Set::Four],
-            expect![[r#"
-            No weak point: everything is at least as fast as SD class A1 asks for (reached: up to V90).
-            classes: V6, V10, A1, A2, V30, V60, V90
-        "#]],
-        );
+    fn models_have_their_verdicts() {
+        let mut shown = String::new();
+        for (profile, sets) in [
+            ("kingston", &[Set::Four][..]),
+            ("kingston", &[Set::AddressRange]),
+            ("transcend", &[Set::Four, Set::AddressRange]),
+            ("ufs31", &[Set::Four]),
+        ] {
+            let size = ByteCount(32 << 20);
+            let tests = plan::tests(&plan::Scope { range_max: size, ..plan::Scope::of(sets, size) });
+            let model = Profile::shipped(profile).expect("a shipped profile");
+            let benchmark = model::benchmark(&model, ByteCount(1 << 30), &tests, 1, 1).expect("it runs");
+            let classes = classes(&benchmark).join(", ");
+            shown += &format!("{profile}: {}\nclasses: {classes}\n", sentence(&benchmark));
+        }
+        expect_test::expect_file!["../tests/golden/verdicts.txt"].assert_eq(&shown);
     }
 
     #[test]
@@ -288,15 +251,15 @@ mod tests {
         let told = |read: (f64, f64), write: (f64, f64)| {
             let [read, write] = [(Access::SeqRead, read), (Access::SeqWrite, write)]
                 .map(|(access, (min, max))| found(access, (min + max) / 2.0, Some(min), Some(max)));
-            interference(&[read, write]).expect("both were measured")
+            on_slowdowns(&[read, write]).expect("both were measured")
         };
         assert!(told((3.0, 5.0), (1.0, 2.0)).starts_with("Writes slow reads down more than"));
         assert!(told((1.0, 2.0), (3.0, 5.0)).starts_with("Reads slow writes down more than"));
         assert!(told((1.1, 4.0), (3.0, 5.0)).starts_with("Beside one writer, a sequential"));
         assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("One of each beside the other was not shown"));
         let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
-        assert!(interference(&once).expect("both were measured").starts_with("Beside one writer"));
-        assert_eq!(interference(&once[..1]), None, "one side alone says nothing");
-        assert_eq!(interference(&[]), None);
+        assert!(on_slowdowns(&once).expect("both were measured").starts_with("Beside one writer"));
+        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone says nothing");
+        assert_eq!(on_slowdowns(&[]), None);
     }
 }

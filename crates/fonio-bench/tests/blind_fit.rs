@@ -16,13 +16,8 @@ fn check(hidden: &str, layer: &str) {
 }
 
 fn check_device(hidden: &str, device: Profile, layer: &str) {
-    let scope = |sets: &[Set]| Scope {
-        sets: sets.to_vec(),
-        size: ByteCount(128 << 20),
-        range_max: ByteCount(256 << 20),
-        sustained: ByteCount(0),
-        room: CAPACITY,
-    };
+    let scope =
+        |sets: &[Set]| Scope { range_max: ByteCount(256 << 20), ..Scope::of(sets, ByteCount(128 << 20)) };
     let seen = plan::tests(&scope(&[Set::Four, Set::Response, Set::AddressRange, Set::Fit]));
     let seen = model::benchmark(&device, CAPACITY, &seen, 2, 11).expect("the hidden device runs");
     let fitted = fit::fit(&seen, "fitted", 3, |_| {}).expect("it can be fitted");

@@ -6,6 +6,7 @@
 
 mod access;
 mod collected;
+mod device_identity;
 mod device_kind;
 pub mod event;
 mod figure;
@@ -29,6 +30,7 @@ pub mod units;
 
 pub use access::Access;
 pub use collected::CollectedRows;
+pub use device_identity::DeviceIdentity;
 pub use device_kind::DeviceKind;
 pub use event::{Batch, BlockEvent, EventKind, Instants, KindSet, LostEvents};
 pub use figure::{Better, Figure};

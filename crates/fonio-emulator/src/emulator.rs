@@ -16,8 +16,7 @@ use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// How often the latency of this machine is measured before a device is refused, and the pause between
-/// measurements.
+/// The number of measurements of this machine's latency before a device is refused, and the pause between two.
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -97,7 +96,7 @@ impl Emulated {
             Some(socket) => {
                 let socket = std::path::absolute(socket).map_err(EmulatorError::system("find", socket))?;
                 if socket.exists() {
-                    let exists = std::io::ErrorKind::AlreadyExists.into();
+                    let exists = std::io::ErrorKind::AlreadyExists;
                     return Err(EmulatorError::system("listen on", socket)(exists));
                 }
                 ledger.begin(Step::File { path: socket.clone() })?;
@@ -305,7 +304,7 @@ impl Emulated {
     }
 
     fn server(&mut self) -> Result<&mut Server, EmulatorError> {
-        self.server.as_mut().ok_or_else(|| EmulatorError::ServerGone { complaint: String::new() })
+        self.server.as_mut().ok_or(EmulatorError::ServerGone)
     }
 }
 

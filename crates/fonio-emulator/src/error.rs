@@ -26,11 +26,8 @@ pub enum EmulatorError {
     #[error("the serving process failed: {reason}")]
     Server { reason: String },
     /// The serving process ended unexpectedly.
-    #[error("the serving process ended unexpectedly{}", if complaint.is_empty() { String::new() } else { format!(": {complaint}") })]
-    ServerGone {
-        /// The end of its standard error.
-        complaint: String,
-    },
+    #[error("the serving process ended unexpectedly")]
+    ServerGone,
     /// This machine is too slow for the device.
     #[error(
         "this machine needs at least {:.0} µs for a command, and the fastest command of {profile} takes only {:.0} µs; \
@@ -65,11 +62,11 @@ pub enum EmulatorError {
 }
 
 impl EmulatorError {
-    pub(crate) fn system(
+    pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> EmulatorError {
+    ) -> impl FnOnce(E) -> EmulatorError {
         let failed = SystemError::on(action, path);
-        move |source| failed(source).into()
+        move |source: E| failed(source).into()
     }
 }

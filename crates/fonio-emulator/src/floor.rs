@@ -64,12 +64,10 @@ const SLEEP_FACTOR_MAX: u64 = 4;
 
 /// The latency of the I/O path, by op. It is subtracted from the model's times, so that the host sees the model's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "a field is named as its op")]
 pub struct Overheads {
-    /// Reads.
     pub read: Line,
-    /// Writes.
     pub write: Line,
-    /// Flushes.
     pub flush_ns: Nanos,
 }
 
@@ -127,18 +125,16 @@ impl Overheads {
 
 /// The measured floor: latencies of commands that the serving process answers at once, one at a time, with direct I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(
+    missing_docs,
+    reason = "a field is named as its figure: `4k` are 4 KiB, and `p99` is the 99th percentile"
+)]
 pub struct Floor {
-    /// Median of 4 KiB reads.
     pub read_4k_median_ns: Nanos,
-    /// 99th percentile of 4 KiB reads.
     pub read_4k_p99_ns: Nanos,
-    /// Median of 4 KiB writes.
     pub write_4k_median_ns: Nanos,
-    /// Median of 512 KiB reads.
     pub read_512k_median_ns: Nanos,
-    /// Median of 512 KiB writes.
     pub write_512k_median_ns: Nanos,
-    /// Median of flushes.
     pub flush_median_ns: Nanos,
     /// 10th percentiles: the latency of the machine while nothing else runs.
     pub least: Overheads,

@@ -26,7 +26,7 @@ pub(crate) const SOURCE: &str = "fonio-emulated-disk";
 
 const FILE: INodeNo = INodeNo(2);
 
-/// How long the kernel may cache names and attributes, which never change.
+/// The time for which the kernel may cache names and attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
 /// The longest FUSE request of a kernel with its default limit of 256 pages.

@@ -20,7 +20,7 @@ impl Image {
     /// Creates an image in memory, all zeros.
     pub fn in_memory(capacity: ByteCount) -> Result<Image, EmulatorError> {
         let made = rustix::fs::memfd_create("fonio-emulated-disk", MemfdFlags::CLOEXEC);
-        let file = File::from(made.map_err(|e| EmulatorError::system("make", "a file in memory")(e.into()))?);
+        let file = File::from(made.map_err(EmulatorError::system("make", "a file in memory"))?);
         file.set_len(capacity.0).map_err(EmulatorError::system("size", "a file in memory"))?;
         Ok(Image { file })
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::lateness::Lateness;
 
-/// How long before a deadline the thread polls the clock: the measured wake-up time of a thread with the highest priority,
+/// The time before a deadline for which the thread polls the clock: the measured wake-up time of a thread with the highest priority,
 /// in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
 
@@ -22,7 +22,7 @@ const SPIN: Duration = Duration::from_micros(25);
 /// a virtual machine that simulates its processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
 
-/// How long before a deadline a thread polls the clock, on this machine.
+/// The time before a deadline for which a thread polls the clock, on this machine.
 pub(crate) fn poll_time() -> Duration {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     if processors > 1 { SPIN } else { SPIN_ALONE }

@@ -24,7 +24,7 @@ pub struct ServeReport {
     pub busy_ns: Nanos,
     /// Commands that failed because of an injected fault.
     pub failed: u64,
-    /// How much later than in the model commands completed.
+    /// The time by which commands completed later than in the model.
     pub lateness: LatenessFigures,
     /// CPU time of the serving process since its start.
     pub cpu_ns: Nanos,

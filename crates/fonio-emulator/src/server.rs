@@ -8,6 +8,7 @@ use fonio_core::Nanos;
 use fonio_host::{Entry, Ledger, Step};
 use fonio_sim::device::Limits;
 use fonio_system::ProcessId;
+use serde::Serialize;
 
 use crate::error::EmulatorError;
 use crate::report::ServeReport;
@@ -37,30 +38,14 @@ impl Server {
         // used.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(EmulatorError::system("start", name))?;
-        let (orders, answers) = (child.stdin.take(), child.stdout.take());
-        let answers = BufReader::new(answers.expect("its output is piped"));
-        let entry = match ProcessId::of(child.id()) {
-            Some(id) => ledger.begin(Step::Process { id, leads_group: true })?,
-            None => return Err(gone()),
-        };
-        let limits = Limits {
-            capacity: config.capacity,
-            depth: 0,
-            command_max: config.capacity,
-            discard_granularity: None,
-            fua: false,
-            volatile_cache: false,
-            flush_blocks_all: false,
-        };
-        let mut server =
-            Server { child, orders, answers, entry, limits, fastest: Nanos(0), cpus_awake: false };
-        server.say(&serde_json::to_string(config).expect("paths of ours are UTF-8"))?;
-        match server.hear()? {
-            Answer::Ready { limits, fastest_ns, cpus_awake } => {
-                server.limits = limits;
-                server.fastest = fastest_ns;
-                server.cpus_awake = cpus_awake;
-                Ok(server)
+        let mut orders = child.stdin.take().expect("its input is piped");
+        let mut answers = BufReader::new(child.stdout.take().expect("its output is piped"));
+        let id = ProcessId::of(child.id()).ok_or(EmulatorError::ServerGone)?;
+        let entry = ledger.begin(Step::Process { id, leads_group: true })?;
+        say(&mut orders, config)?;
+        match hear(&mut answers)? {
+            Answer::Ready { limits, fastest_ns: fastest, cpus_awake } => {
+                Ok(Server { child, orders: Some(orders), answers, entry, limits, fastest, cpus_awake })
             }
             other => Err(unexpected(&other)),
         }
@@ -101,32 +86,25 @@ impl Server {
     }
 
     fn ask(&mut self, order: &Order) -> Result<Answer, EmulatorError> {
-        self.say(&serde_json::to_string(order).expect("orders are plain data"))?;
-        self.hear()
-    }
-
-    fn say(&mut self, text: &str) -> Result<(), EmulatorError> {
-        let orders = self.orders.as_mut().expect("orders are given until it is stopped");
-        orders.write_all(format!("{text}\n").as_bytes()).map_err(|_| gone())
-    }
-
-    fn hear(&mut self) -> Result<Answer, EmulatorError> {
-        let mut line = String::new();
-        let read = self.answers.read_line(&mut line).unwrap_or(0);
-        let answer = serde_json::from_str(&line);
-        match answer {
-            Ok(Answer::Failed(reason)) => Err(EmulatorError::Server { reason }),
-            Ok(answer) => Ok(answer),
-            Err(_) if read == 0 => Err(gone()),
-            Err(error) => {
-                Err(EmulatorError::Server { reason: format!("it said {:?}: {error}", line.trim()) })
-            }
-        }
+        say(self.orders.as_mut().expect("orders are given until it is stopped"), order)?;
+        hear(&mut self.answers)
     }
 }
 
-fn gone() -> EmulatorError {
-    EmulatorError::ServerGone { complaint: String::new() }
+fn say(orders: &mut ChildStdin, order: &impl Serialize) -> Result<(), EmulatorError> {
+    let text = serde_json::to_string(order).expect("orders are plain data, and paths of ours are UTF-8");
+    orders.write_all(format!("{text}\n").as_bytes()).map_err(|_| EmulatorError::ServerGone)
+}
+
+fn hear(answers: &mut BufReader<ChildStdout>) -> Result<Answer, EmulatorError> {
+    let mut line = String::new();
+    let read = answers.read_line(&mut line).unwrap_or(0);
+    match serde_json::from_str(&line) {
+        Ok(Answer::Failed(reason)) => Err(EmulatorError::Server { reason }),
+        Ok(answer) => Ok(answer),
+        Err(_) if read == 0 => Err(EmulatorError::ServerGone),
+        Err(error) => Err(EmulatorError::Server { reason: format!("it said {:?}: {error}", line.trim()) }),
+    }
 }
 
 fn unexpected(answer: &Answer) -> EmulatorError {

@@ -71,7 +71,7 @@ impl Emulated {
                 break Ok(WorkloadEnd::Stopped);
             }
             if !self.runs() {
-                break Err(EmulatorError::ServerGone { complaint: String::new() });
+                break Err(EmulatorError::ServerGone);
             }
             thread::sleep(LOOK_EVERY);
         };

@@ -20,10 +20,6 @@ pub struct Analysed {
 
 impl Analysed {
     /// Analyses the recording in the directory `path`.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Recording`].
     pub fn of(path: &Path) -> Result<Analysed, ExperimentError> {
         let recording = Recording::open(path)?;
         let mut analyser = Analyser::new(AnalysisOptions::default());

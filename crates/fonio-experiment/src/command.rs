@@ -8,20 +8,21 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use fonio_core::{Mark, RowSink, ignore_rows};
-use fonio_host::{Confined, Step};
+use fonio_host::Confined;
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, Selector};
 use fonio_recording::{Recording, Table, Tables};
 use fonio_system::command::Failure;
-use fonio_system::{ProcessId, say};
+use fonio_system::say;
 
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
+use crate::filling::write_back;
 use crate::recorded::{Notes, record_command};
-use crate::replay::{Plan as Accesses, Replayed, What};
+use crate::replay::{Replayed, Sequence, What};
+use crate::rounds::{Arm, Design, Measurement, Rounds, check_stop};
 use crate::series::{RunFigures, Series, Variation, results};
 use crate::setup::{Conditions, Setup, Storage};
-use crate::test_bed::{Roles, TestBed};
-use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
+use crate::test_bed::{Roles, TestBed, enter_process};
 
 /// The mark that the recorder sets while a command runs.
 const COMMAND_MARK: &str = "command";
@@ -51,8 +52,8 @@ pub struct CommandOptions<'a> {
 pub struct Replay<'a> {
     /// The recording's directory.
     pub recording: &'a Path,
-    /// The recorded accesses.
-    pub plan: &'a Accesses,
+    /// The recorded accesses or calls.
+    pub sequence: &'a Sequence,
     /// Without pauses.
     pub fast: bool,
 }
@@ -66,18 +67,18 @@ impl Replay<'_> {
         dir: &Path,
         roles: &Roles,
     ) -> Result<Vec<OsString>, ExperimentError> {
-        let file = dir.join(self.plan.name());
+        let file = dir.join(self.sequence.name());
         if file.exists() {
             let exists = io::ErrorKind::AlreadyExists.into();
             return Err(ExperimentError::system("make", &file)(exists));
         }
-        bed.ledger().begin(self.plan.step(&file))?;
-        self.plan.prepare(&file)?;
+        bed.ledger().begin(self.sequence.step(&file))?;
+        self.sequence.prepare(&file)?;
         let mut words = vec![roles.program.clone().into_os_string()];
         words.extend(roles.replay.iter().map(Into::into));
         words.extend([self.recording.into(), file.into_os_string()]);
         words.extend(self.options().map(Into::into));
-        words.extend(["--result".into(), bed.scratch().join(RESULT).into_os_string()]);
+        words.extend(["--result".into(), bed.scratch.join(RESULT).into_os_string()]);
         Ok(words)
     }
 
@@ -90,7 +91,7 @@ impl Replay<'_> {
     }
 
     fn options(&self) -> impl Iterator<Item = &'static str> {
-        let calls = (self.plan.what() == What::Calls).then_some(["--layer", "calls"]);
+        let calls = (self.sequence.what() == What::Calls).then_some(["--layer", "calls"]);
         calls.into_iter().flatten().chain(self.fast.then_some("--fast"))
     }
 }
@@ -120,16 +121,16 @@ impl CommandOptions<'_> {
 ///
 /// # Panics
 ///
-/// Like [`Plan::run`].
+/// Like [`Design::run`].
 pub fn run_command_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,
     options: &CommandOptions<'_>,
     out: &Path,
-    begins: &mut dyn FnMut(&Trial<'_, Variation>),
+    begins: &mut dyn FnMut(&Measurement<'_, Variation>),
 ) -> Result<(Series, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
+    let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
     // On a device of the user, only the first run would find the page cache without its files.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
@@ -145,9 +146,10 @@ pub fn run_command_series(
         run?;
     }
     let mut first = None;
-    let runs = plan.run(begins, &mut |trial| {
-        let of_round = CommandOptions { seed: trial.seed, ..options.clone() };
-        let (figures, analysed) = run_once(&trial.setup.setup, &of_round, &trial.recording(out), &mut notes)?;
+    let runs = design.run(begins, &mut |measurement| {
+        let of_round = CommandOptions { seed: measurement.seed, ..options.clone() };
+        let (figures, analysed) =
+            run_once(&measurement.setup.setup, &of_round, &measurement.recording(out), &mut notes)?;
         first.get_or_insert(analysed);
         Ok(figures)
     })?;
@@ -158,7 +160,7 @@ pub fn run_command_series(
         conditions: Conditions::of(&arms[0].setup.setup),
         variations: results(arms, runs),
     };
-    Ok((series, first.expect("a plan has at least one trial")))
+    Ok((series, first.expect("a design has at least one measurement")))
 }
 
 fn run_once(
@@ -168,7 +170,7 @@ fn run_once(
     notes: &mut Notes,
 ) -> Result<(RunFigures, Analysed), ExperimentError> {
     let mut bed = TestBed::for_command(setup, &[], options.seed, options.roles, options.stop)?;
-    let dir = bed.places()["dir"].clone();
+    let dir = bed.places["dir"].clone();
     let is_users = matches!(setup.storage, Storage::Directory(_));
     let starts_in = (!is_users).then(|| dir.clone());
     if let Some(line) = options.before_each {
@@ -178,11 +180,11 @@ fn run_once(
         Some(replay) => replay.prepare(&mut bed, &dir, options.roles)?,
         None => options.command.to_vec(),
     };
-    sync(&dir)?;
+    write_back(&dir)?;
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     bed.pace()?;
     let record_options = RecordOptions {
-        select: if is_users { vec![Selector::Path(dir)] } else { bed.watched().to_vec() },
+        select: if is_users { vec![Selector::Path(dir)] } else { bed.watched.to_vec() },
         command: Some(command),
         told_command: options.replay.as_ref().map(Replay::told),
         setting: CommandSetting {
@@ -204,8 +206,7 @@ fn run_once(
         return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
     // A replay reads its recording before it begins.
-    let replayed =
-        options.replay.as_ref().map(|_| Replayed::load(&bed.scratch().join(RESULT))).transpose()?;
+    let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;
     let wall_s = match replayed {
@@ -237,22 +238,12 @@ fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), Expe
         status: status.to_string(),
     };
     let mut child = shell.spawn().map_err(|error| failed(&error))?;
-    let entry = match ProcessId::of(child.id()) {
-        Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
-        None => None,
-    };
+    let entry = enter_process(bed.ledger(), &child)?;
     let status: ExitStatus = child.wait().map_err(|error| failed(&error))?;
     if let Some(entry) = entry {
         bed.ledger().end(entry)?;
     }
     if status.success() { Ok(()) } else { Err(failed(&status)) }
-}
-
-/// Writes back the dirty pages of the file system of `dir`.
-fn sync(dir: &Path) -> Result<(), ExperimentError> {
-    let opened = std::fs::File::open(dir).map_err(ExperimentError::system("open", dir))?;
-    let synced = rustix::fs::syncfs(&opened).map_err(io::Error::from);
-    synced.map_err(ExperimentError::system("sync", dir))
 }
 
 /// How long the command took, in seconds.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fonio_core::{ByteCount, Random};
 
 use crate::error::ExperimentError;
-use crate::trial::check_stop;
+use crate::rounds::check_stop;
 
 /// Size of each file. A segment of a log-structured file system (2 MiB on F2FS, 8 MiB on NILFS2) holds many of them, so that
 /// most segments keep valid data after some were deleted.
@@ -110,8 +110,8 @@ fn write_files(
     Ok(false)
 }
 
-/// Writes the data of the file system to its device.
-fn write_back(dir: &Path) -> Result<(), ExperimentError> {
+/// Writes the dirty pages of the file system of `dir` to its device.
+pub(crate) fn write_back(dir: &Path) -> Result<(), ExperimentError> {
     let folder = fs::File::open(dir).map_err(ExperimentError::system("open", dir))?;
     rustix::fs::syncfs(&folder).map_err(io::Error::from).map_err(ExperimentError::system("sync", dir))
 }

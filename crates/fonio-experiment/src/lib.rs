@@ -1,7 +1,7 @@
 //! Runs workloads on devices under the recorder, applies fixes, and measures what the fixes gain.
 //!
 //! Only this crate uses the test bed ([`fonio_host`]), the emulator and the workloads together. Every experiment is a
-//! [`Plan`] of trials in interleaved rounds, whose results are compared with intervals:
+//! [`Design`] of measurements in interleaved rounds, whose results are compared with intervals:
 //!
 //! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix; [`document()`]
 //!   makes a report of the series;
@@ -10,10 +10,10 @@
 //! - [`launch_series`] launches a command in several places and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
-//! Every trial of the first two is recorded, and analysed once ([`Analysed`]).
+//! Every measurement of the first two is recorded, and analysed once ([`Analysed`]).
 
 mod analysed;
-mod beside;
+mod background;
 mod command;
 mod error;
 mod filling;
@@ -25,16 +25,16 @@ mod matrix;
 mod recorded;
 pub mod replay;
 mod report;
+mod rounds;
 mod run;
 mod series;
 mod setup;
 mod task;
 mod test_bed;
-mod trial;
 mod worker;
 
 pub use analysed::Analysed;
-pub use beside::{BesideFigures, OwnFigures};
+pub use background::{BackgroundFigures, OwnFigures};
 pub use command::{CommandOptions, Replay, run_command_series};
 pub use error::ExperimentError;
 pub use fix::{Candidate, FIXES, Fix, MeasuredWith, Real};
@@ -49,19 +49,15 @@ pub use live::{
 };
 pub use matrix::{Combination, Matrix};
 pub use report::document;
+pub use rounds::{Arm, Design, Measurement, PILOT_ROUNDS, Rounds, RunTimes, Timed};
 pub use run::{Run, RunOptions, run_once};
 pub use series::{RunFigures, Series, Variation, VariationResult, fastest, run_series, variations};
-pub use setup::{Beside, Conditions, MdRaid0, Medium, Member, Setup, Storage};
+pub use setup::{Background, Conditions, MdRaid0, Medium, Member, Setup, Storage};
 pub use task::{do_task, start_task};
-pub use test_bed::{Roles, TestBed};
-pub use trial::{Arm, PILOT_ROUNDS, Plan, Rounds, RunTimes, Timed, Trial};
+pub use test_bed::Roles;
 
 /// Serves the workloads' objects on `address` (port 0 lets the kernel choose), prints `listening ADDRESS` on standard
 /// output, and ends when standard input closes.
-///
-/// # Errors
-///
-/// Listening on the address fails.
 pub fn serve_http(address: std::net::SocketAddr) -> std::io::Result<()> {
     use std::io::Write;
     let server = fonio_workload::http::Server::start(address)?;

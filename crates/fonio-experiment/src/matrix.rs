@@ -1,13 +1,13 @@
-//! The matrix of a plan: every combination of its places, file systems and schedulers.
+//! The matrix of a comparison: every combination of its places, file systems and schedulers.
 
 use fonio_host::Filesystem;
 
 use crate::error::ExperimentError;
 
 /// Separates the place from the other values in the name of a combination.
-pub(crate) const BESIDE: &str = " with ";
+pub(crate) const SEPARATOR: &str = " with ";
 
-/// The values that a plan combines, each list as the user gave it.
+/// The values that a comparison combines, each list as the user gave it.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     /// The directories, block devices and profiles, at least one.
@@ -33,10 +33,6 @@ pub struct Combination<'a> {
 
 impl<'a> Matrix<'a> {
     /// Returns all combinations: of each place in turn, and of each file system on it, those with each scheduler.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::NamedTwice`].
     pub fn combinations(&self) -> Result<Vec<Combination<'a>>, ExperimentError> {
         once("--on", self.places)?;
         once("--fs", self.filesystems)?;
@@ -53,7 +49,7 @@ impl<'a> Matrix<'a> {
                     let name = if differing.is_empty() {
                         place.clone()
                     } else {
-                        format!("{place}{BESIDE}{}", differing.join(" and "))
+                        format!("{place}{SEPARATOR}{}", differing.join(" and "))
                     };
                     combinations.push(Combination { name, place, filesystem, scheduler });
                 }

@@ -4,15 +4,16 @@
 use fonio_analysis::Answer;
 use fonio_analysis::compare::interval::RUNS_MIN;
 use fonio_core::Unit;
+use fonio_core::statistics::sample::mean;
 use fonio_report::Document;
 use fonio_report::document::{
     Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series as Curve, Table, Tone, Verdict,
 };
 
-use crate::beside::{BesideFigures, OwnFigures};
-use crate::matrix::BESIDE;
+use crate::background::{BackgroundFigures, OwnFigures};
+use crate::matrix::SEPARATOR;
+use crate::rounds::RunTimes;
 use crate::series::{RunFigures, Series, VariationResult};
-use crate::trial::RunTimes;
 
 /// Returns the report on `series`. `explained` is the report on the first run's recording; its questions follow.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
@@ -48,8 +49,8 @@ fn amount(series: &Series) -> String {
         format!("{} of the full amount of work, {repeated}", Unit::Share.format(series.scale))
     };
     let mut runs = series.variations.iter().flat_map(|variation| &variation.runs);
-    let beside = runs.find_map(|run| Some(format!(", beside {}", run.beside.as_ref()?.workload)));
-    format!("{amount}{}{}", beside.unwrap_or_default(), series.conditions.told())
+    let background = runs.find_map(|run| Some(format!(", beside {}", run.background.as_ref()?.workload)));
+    format!("{amount}{}{}", background.unwrap_or_default(), series.conditions.told())
 }
 
 fn verdict(series: &Series) -> Verdict {
@@ -165,9 +166,10 @@ fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
 /// systems or schedulers, the place is left out; the title names it.
 fn labels(series: &Series) -> Vec<&str> {
     let names = series.variations.iter().map(|variation| variation.name.as_str());
-    let place = names.clone().next().and_then(|first| Some(first.split_once(BESIDE)?.0)).unwrap_or_default();
-    let beside = |name| str::strip_prefix(name, place)?.strip_prefix(BESIDE);
-    names.clone().map(beside).collect::<Option<Vec<&str>>>().unwrap_or_else(|| names.collect())
+    let place =
+        names.clone().next().and_then(|first| Some(first.split_once(SEPARATOR)?.0)).unwrap_or_default();
+    let without_place = |name| str::strip_prefix(name, place)?.strip_prefix(SEPARATOR);
+    names.clone().map(without_place).collect::<Option<Vec<&str>>>().unwrap_or_else(|| names.collect())
 }
 
 fn section(series: &Series) -> Section {
@@ -209,7 +211,7 @@ fn section(series: &Series) -> Section {
         question: question.into(),
         answer: said,
         figures: figure(series).into_iter().collect(),
-        tables: std::iter::once(table(series)).chain(beside(series)).collect(),
+        tables: std::iter::once(table(series)).chain(background(series)).collect(),
         notes,
         hints: Vec::new(),
     }
@@ -224,8 +226,10 @@ fn table(series: &Series) -> Table {
     // Setups with the same file system have the same space.
     let shows_usable = series.variations.windows(2).any(|pair| usable(&pair[0]) != usable(&pair[1]));
     let row = |(variation, label): (&VariationResult, &str)| {
-        let runs = variation.runs.len() as f64;
-        let mean = |value: fn(&RunFigures) -> f64| variation.runs.iter().map(value).sum::<f64>() / runs;
+        let mean_of = |value: fn(&RunFigures) -> f64| {
+            let values: Vec<f64> = variation.runs.iter().map(value).collect();
+            mean(&values).unwrap_or(f64::NAN)
+        };
         let judgement = match answer(variation) {
             _ if variation.compared_with.is_none() => Cell::Unknown,
             Answer::Lower => Cell::Judgement(Tone::Good, "faster".into()),
@@ -242,16 +246,16 @@ fn table(series: &Series) -> Table {
             (None, None) => Cell::Unknown,
         };
         // Readers would take a mean over only some of the runs for the mean of all.
-        let busy: Option<f64> = variation.runs.iter().map(|run| run.busy_share).sum();
+        let busy: Option<Vec<f64>> = variation.runs.iter().map(|run| run.busy_share).collect();
         let mut cells = vec![
             Cell::Name(label.to_owned()),
             times(variation),
             gain,
             judgement,
-            Cell::Number(mean(|run| run.requests as f64).round(), Unit::Count),
-            Cell::Number(mean(|run| run.write_bytes as f64), Unit::Bytes),
-            Cell::Number(mean(|run| run.flushes as f64).round(), Unit::Count),
-            Cell::known(busy.map(|busy| busy / runs), Unit::Share),
+            Cell::Number(mean_of(|run| run.requests as f64).round(), Unit::Count),
+            Cell::Number(mean_of(|run| run.write_bytes as f64), Unit::Bytes),
+            Cell::Number(mean_of(|run| run.flushes as f64).round(), Unit::Count),
+            Cell::known(busy.and_then(|busy| mean(&busy)), Unit::Share),
         ];
         if shows_usable {
             cells.push(Cell::known(usable(variation).map(|bytes| bytes as f64), Unit::Bytes));
@@ -283,33 +287,34 @@ fn table(series: &Series) -> Table {
 }
 
 /// Returns the separate figures of the measured workload and of the concurrent one; `None` if it ran alone.
-fn beside(series: &Series) -> Option<Table> {
+fn background(series: &Series) -> Option<Table> {
     let row = |label: &str, name: &str, done: Option<f64>, own: Vec<OwnFigures>| {
-        let runs = own.len() as f64;
-        let mean =
-            |value: fn(&OwnFigures) -> u64| own.iter().map(|own| value(own) as f64).sum::<f64>() / runs;
-        let blocked: Option<f64> = own.iter().map(|own| own.blocked_s).sum();
+        let mean_of = |value: fn(&OwnFigures) -> u64| {
+            let values: Vec<f64> = own.iter().map(|own| value(own) as f64).collect();
+            mean(&values).unwrap_or(f64::NAN)
+        };
+        let blocked: Option<Vec<f64>> = own.iter().map(|own| own.blocked_s).collect();
         let longest = own.iter().filter_map(|own| own.longest_wait_s).max_by(f64::total_cmp);
         vec![
             Cell::Name(label.to_owned()),
             Cell::Name(name.to_owned()),
             Cell::known(done, Unit::Share),
-            Cell::Number(mean(|own| own.requests).round(), Unit::Count),
-            Cell::Number(mean(|own| own.read_bytes), Unit::Bytes),
-            Cell::Number(mean(|own| own.write_bytes), Unit::Bytes),
-            Cell::known(blocked.map(|blocked| blocked / runs), Unit::S),
+            Cell::Number(mean_of(|own| own.requests).round(), Unit::Count),
+            Cell::Number(mean_of(|own| own.read_bytes), Unit::Bytes),
+            Cell::Number(mean_of(|own| own.write_bytes), Unit::Bytes),
+            Cell::known(blocked.and_then(|blocked| mean(&blocked)), Unit::S),
             Cell::known(longest, Unit::S),
         ]
     };
     let mut rows = Vec::new();
     for (variation, label) in series.variations.iter().zip(labels(series)) {
         let own: Vec<OwnFigures> = variation.runs.iter().filter_map(|run| run.own).collect();
-        let others: Vec<&BesideFigures> =
-            variation.runs.iter().filter_map(|run| run.beside.as_ref()).collect();
+        let others: Vec<&BackgroundFigures> =
+            variation.runs.iter().filter_map(|run| run.background.as_ref()).collect();
         let Some(first) = others.first() else { continue };
-        let done = others.iter().map(|other| other.done_share).sum::<f64>() / others.len() as f64;
+        let done: Vec<f64> = others.iter().map(|other| other.done_share).collect();
         rows.push(row(label, &series.workload, None, own));
-        rows.push(row(label, &first.workload, Some(done), others.iter().map(|other| other.own).collect()));
+        rows.push(row(label, &first.workload, mean(&done), others.iter().map(|other| other.own).collect()));
     }
     (!rows.is_empty()).then(|| Table {
         caption: "Each workload beside the other".into(),
@@ -334,7 +339,7 @@ fn beside(series: &Series) -> Option<Table> {
 /// Returns a note for runs in which the concurrent workload ended before the measured one.
 fn ended_early(series: &Series) -> Option<String> {
     let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
-    let early = runs().filter_map(|run| run.beside.as_ref()).filter(|beside| beside.ended_early);
+    let early = runs().filter_map(|run| run.background.as_ref()).filter(|background| background.ended_early);
     let first = early.clone().next()?;
     Some(format!(
         "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --background-scale.",
@@ -388,6 +393,7 @@ fn figure(series: &Series) -> Option<Chart> {
 #[cfg(test)]
 mod tests {
     use fonio_analysis::compare::interval::compare_rounds;
+    use fonio_core::statistics::sample::Spread;
     use fonio_report::{TerminalStyle, render_terminal};
 
     use super::*;
@@ -400,27 +406,14 @@ mod tests {
         let change = compare_rounds(&[(&BASE[..times.len()], times)]).remove(0);
         let run = |wall_s: &f64| RunFigures {
             wall_s: *wall_s,
-            think_s: 0.0,
             requests: 120,
-            read_bytes: 0,
             write_bytes: 3 << 20,
-            sequential_write_bytes: 0,
             flushes: 7,
-            server_cpu_s: 0.0,
-            sync_write_share: None,
             busy_share: Some(0.5),
-            verdict: String::new(),
-            phases_s: std::collections::BTreeMap::new(),
-            spans_s: std::collections::BTreeMap::new(),
-            files: std::collections::BTreeMap::new(),
-            database_bytes: std::collections::BTreeMap::new(),
-            usable_bytes: None,
-            fetched_bytes: 0,
-            own: None,
-            beside: None,
             valid: true,
-            recording: std::path::PathBuf::new(),
+            ..RunFigures::default()
         };
+        let Spread { mean, min, max, .. } = Spread::of(times).expect("it ran");
         VariationResult {
             name: name.to_owned(),
             place: "card".to_owned(),
@@ -428,9 +421,9 @@ mod tests {
             power_cut: (!is_base).then(|| "A power cut can lose data.".to_owned()),
             safe,
             times: RunTimes {
-                wall_s: times.iter().sum::<f64>() / times.len() as f64,
-                wall_s_min: times.iter().copied().fold(f64::INFINITY, f64::min),
-                wall_s_max: times.iter().copied().fold(0.0, f64::max),
+                wall_s: mean,
+                wall_s_min: min,
+                wall_s_max: max,
                 speedup: if is_base { None } else { change.ratio.map(|ratio| 1.0 / ratio) },
                 change: (!is_base).then_some(change),
             },

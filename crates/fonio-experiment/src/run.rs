@@ -13,12 +13,12 @@ use fonio_workload::definition::Workload;
 use fonio_workload::{Options, Outcome};
 
 use crate::analysed::Analysed;
-use crate::beside::{BesideFigures, BesideWorker, OwnFigures};
+use crate::background::{BackgroundFigures, BackgroundWorker, OwnFigures};
 use crate::error::ExperimentError;
-use crate::setup::{Beside, Setup};
+use crate::rounds::check_stop;
+use crate::setup::{Background, Setup};
 use crate::task::{Task, TaskResult};
 use crate::test_bed::{Roles, TestBed};
-use crate::trial::check_stop;
 use crate::worker::Worker;
 
 /// The workload of a run, and how it is run.
@@ -29,7 +29,7 @@ pub struct RunOptions<'a> {
     /// The share of the workload's full amount, above 0.
     pub scale: f64,
     /// A workload that runs concurrently, on the same storage and within the same limits.
-    pub beside: Option<Beside<'a>>,
+    pub background: Option<Background<'a>>,
     /// The factor on its pauses.
     pub pace: f64,
     /// Whether the recording continues until the workload's dirty pages are written back. The run time excludes this.
@@ -60,7 +60,7 @@ pub struct Run {
     /// The processor time that serving the emulated devices took during the run.
     pub server_cpu: Nanos,
     /// With a concurrent workload: the measured workload's own I/O, and the figures of the concurrent one.
-    pub beside: Option<(OwnFigures, BesideFigures)>,
+    pub background: Option<(OwnFigures, BackgroundFigures)>,
 }
 
 /// Runs the workload once and records to `out`.
@@ -69,34 +69,34 @@ pub struct Run {
 ///
 /// [`ExperimentError`]; everything that was made is undone, except for a recording that had begun.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
-    let mut bed = TestBed::make(setup, options.workload, options.beside, options.seed, options.roles)?;
-    let (result, socket) = (bed.scratch().join("result.json"), bed.scratch().join("call"));
+    let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
+    let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));
     let task = Task {
         workload: options.workload.clone(),
-        places: bed.places().clone(),
+        places: bed.places.clone(),
         options: Options {
             scale: options.scale,
             pace: options.pace,
             seed: options.seed,
-            http: bed.http(),
+            http: bed.http,
             overrides: setup.overrides.clone(),
         },
         socket: socket.clone(),
         result: result.clone(),
         write_back: options.write_back,
-        is_beside: false,
+        is_background: false,
     };
     bed.unpace()?;
-    let mut other = match options.beside {
-        Some(beside) => {
-            Some(BesideWorker::prepare(&mut bed, beside, &task.options, options.roles, options.stop)?)
+    let mut other = match options.background {
+        Some(background) => {
+            Some(BackgroundWorker::prepare(&mut bed, background, &task.options, options.roles, options.stop)?)
         }
         None => None,
     };
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
     // The preparation was not confined. The ledger removes the groups with the test bed.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
-    [Some(worker.pid()), other.as_ref().map(BesideWorker::pid)]
+    [Some(worker.pid()), other.as_ref().map(BackgroundWorker::pid)]
         .into_iter()
         .flatten()
         .try_for_each(|pid| confined.add(pid))?;
@@ -121,7 +121,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     needs_more_memory()?;
     let pid = worker.pid();
     worker.end(&mut bed)?;
-    let beside = match other {
+    let background = match other {
         Some(other) => Some((OwnFigures::of(out, pid)?, other.end(&mut bed, out)?)),
         None => None,
     };
@@ -129,7 +129,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     bed.close_measured()?;
     let server_cpu = Nanos(server_cpu(&devices) - cpu_before);
     let analysed = Analysed::of(out)?;
-    Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, beside })
+    Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, background })
 }
 
 /// Nanoseconds of processor time that the serving processes have used since their start.
@@ -144,14 +144,14 @@ fn record_task(
     options: &RunOptions<'_>,
     socket: PathBuf,
     result: &Path,
-    mut other: Option<&mut BesideWorker>,
+    mut other: Option<&mut BackgroundWorker>,
     out: &Path,
 ) -> Result<Option<TaskResult>, ExperimentError> {
     let mut command = vec![options.roles.program.clone().into_os_string()];
     command.extend(options.roles.start_task.iter().map(Into::into));
     command.push(socket.into());
     let record_options = RecordOptions {
-        select: bed.watched().to_vec(),
+        select: bed.watched.to_vec(),
         command: Some(command),
         // The recorder's command only wakes the prepared process, so the recording gets the workload's command line.
         told_command: Some(command_line(options)),
@@ -197,10 +197,10 @@ fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     if options.scale != 1.0 {
         words.extend(["--scale".to_owned(), options.scale.to_string()]);
     }
-    if let Some(beside) = options.beside {
-        words.extend(["--background".to_owned(), beside.workload.name.clone()]);
-        if beside.scale != 1.0 {
-            words.extend(["--background-scale".to_owned(), beside.scale.to_string()]);
+    if let Some(background) = options.background {
+        words.extend(["--background".to_owned(), background.workload.name.clone()]);
+        if background.scale != 1.0 {
+            words.extend(["--background-scale".to_owned(), background.scale.to_string()]);
         }
     }
     words

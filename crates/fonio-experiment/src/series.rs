@@ -10,12 +10,12 @@ use fonio_workload::{FilesOutcome, Mark};
 use serde::{Deserialize, Serialize};
 
 use crate::analysed::Analysed;
-use crate::beside::{BesideFigures, OwnFigures};
+use crate::background::{BackgroundFigures, OwnFigures};
 use crate::error::ExperimentError;
 use crate::fix::Candidate;
+use crate::rounds::{Arm, Design, Measurement, Rounds, RunTimes, Timed, run_times};
 use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
-use crate::trial::{Arm, Plan, Rounds, RunTimes, Timed, Trial, run_times};
 
 /// A setup, unchanged or with a fix.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ pub struct VariationResult {
 }
 
 /// The figures of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFigures {
     /// Run time in seconds.
     pub wall_s: f64,
@@ -155,8 +155,8 @@ pub struct RunFigures {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnFigures>,
     /// The concurrent workload, and its own I/O.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<BesideFigures>,
+    #[serde(default, rename = "beside", skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundFigures>,
     /// Whether the measurement is valid.
     pub valid: bool,
     /// The recording's directory.
@@ -190,8 +190,8 @@ impl RunFigures {
                 .collect(),
             usable_bytes: run.usable.map(|bytes| bytes.0),
             fetched_bytes: run.outcome.amounts.bytes_fetched,
-            own: run.beside.as_ref().map(|(own, _)| *own),
-            beside: run.beside.as_ref().map(|(_, beside)| beside.clone()),
+            own: run.background.as_ref().map(|(own, _)| *own),
+            background: run.background.as_ref().map(|(_, background)| background.clone()),
             ..of_recording
         }
     }
@@ -200,7 +200,6 @@ impl RunFigures {
     pub(crate) fn of_recording(analysis: &Analysis, wall_s: f64, recording: &Path) -> RunFigures {
         RunFigures {
             wall_s,
-            think_s: 0.0,
             requests: analysis.totals.requests,
             read_bytes: analysis.totals.read_bytes,
             write_bytes: analysis.totals.write_bytes,
@@ -208,18 +207,10 @@ impl RunFigures {
             flushes: analysis.flushes.flushes,
             sync_write_share: analysis.latency.shares.as_ref().map(|shares| shares.write_sync),
             busy_share: analysis.io_share.all.as_ref().map(|share| share.busy_union_share),
-            server_cpu_s: 0.0,
             verdict: analysis.verdict.clone(),
-            phases_s: BTreeMap::new(),
-            spans_s: BTreeMap::new(),
-            files: BTreeMap::new(),
-            database_bytes: BTreeMap::new(),
-            usable_bytes: None,
-            fetched_bytes: 0,
-            own: None,
-            beside: None,
             valid: analysis.validity.ok,
             recording: recording.to_owned(),
+            ..RunFigures::default()
         }
     }
 }
@@ -235,26 +226,22 @@ fn seconds<'a>(marks: impl Iterator<Item = &'a Mark>) -> BTreeMap<String, f64> {
 /// Runs every setup in rounds, records and analyses each run once, and compares the setups. Also returns the analysis
 /// of the first run. `begins` is called before each run; recordings go to folders in `out`.
 ///
-/// # Errors
-///
-/// The [`ExperimentError`] of the first run that failed.
-///
 /// # Panics
 ///
-/// Like [`Plan::run`].
+/// Like [`Design::run`].
 pub fn run_series(
     arms: &[Arm<Variation>],
     rounds: Rounds,
     options: &RunOptions<'_>,
     out: &Path,
-    begins: &mut dyn FnMut(&Trial<'_, Variation>),
+    begins: &mut dyn FnMut(&Measurement<'_, Variation>),
 ) -> Result<(Series, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    let plan = Plan { arms, rounds, seed: options.seed, stop: options.stop };
+    let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut first = None;
-    let runs = plan.run(begins, &mut |trial| {
-        let of_round = RunOptions { seed: trial.seed, ..options.clone() };
-        let run = run_once(&trial.setup.setup, &of_round, &trial.recording(out))?;
+    let runs = design.run(begins, &mut |measurement| {
+        let of_round = RunOptions { seed: measurement.seed, ..options.clone() };
+        let run = run_once(&measurement.setup.setup, &of_round, &measurement.recording(out))?;
         let figures = RunFigures::of(&run);
         first.get_or_insert(run.analysed);
         Ok(figures)
@@ -266,7 +253,7 @@ pub fn run_series(
         conditions: Conditions::of(&arms[0].setup.setup),
         variations: results(arms, runs),
     };
-    Ok((series, first.expect("a plan has at least one trial")))
+    Ok((series, first.expect("a design has at least one measurement")))
 }
 
 pub(crate) fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Vec<VariationResult> {
@@ -363,63 +350,14 @@ mod tests {
         assert_eq!(kept, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
     }
 
-    #[test]
-    fn each_setup_is_varied_and_a_fix_that_means_nothing_is_refused() {
-        let workload = Workload::load("webbench").expect("it is shipped");
-        let folder = Setup::on(Storage::Directory(PathBuf::from("/")));
-        let card = Setup::on(Storage::Profile("ridata".to_owned()));
-        let setups = [("card".to_owned(), card), (".".to_owned(), folder)];
-        let candidates = ["wal-full", "f2fs"].map(|name| Candidate::parse(name).expect("it is listed"));
-        let mut refused = Vec::new();
-        let arms = variations(&setups, &candidates, Some(&workload), &|_| Ok(()), &mut |error| {
-            refused.push(error.to_string());
-            Ok(())
-        });
-        let arms = arms.expect("refusals were allowed");
-        let named: Vec<_> = arms.iter().map(|arm| (arm.name.as_str(), arm.compared_with)).collect();
-        let expected = [
-            ("card", None),
-            ("card, wal-full", Some(0)),
-            ("card, f2fs", Some(0)),
-            (".", Some(0)),
-            ("., wal-full", Some(3)),
-        ];
-        assert_eq!(named, expected);
-        assert!(refused.len() == 1 && refused[0].contains("f2fs"), "{refused:?}");
-        let strict = variations(&setups, &candidates, Some(&workload), &|_| Ok(()), &mut Err);
-        assert!(matches!(strict, Err(ExperimentError::NotApplicable { .. })));
-    }
-
-    #[test]
-    fn each_setup_is_compared_with_the_first_one_on_its_storage() {
-        let workload = Workload::load("webbench").expect("it is shipped");
-        let on = |profile: &str, filesystem| Setup {
-            filesystem,
-            ..Setup::on(Storage::Profile(profile.to_owned()))
-        };
-        let setups = [
-            ("a, ext4".to_owned(), on("a", Filesystem::Ext4)),
-            ("a, f2fs".to_owned(), on("a", Filesystem::F2fs)),
-            ("b, ext4".to_owned(), on("b", Filesystem::Ext4)),
-            ("b, f2fs".to_owned(), on("b", Filesystem::F2fs)),
-        ];
-        let arms = variations(&setups, &[], Some(&workload), &|_| Ok(()), &mut Err).expect("it is planned");
-        let bases: Vec<_> = arms.iter().map(|arm| arm.compared_with).collect();
-        assert_eq!(bases, [None, Some(0), Some(0), Some(2)]);
-    }
-
-    /// Plans fixes on setups with these file systems, on a kernel without NILFS2. Returns the arms and the
-    /// fixes that were left out.
+    /// Plans fixes on setups, on a kernel without NILFS2. Returns the names of the arms with those that they are compared with,
+    /// and the fixes that were left out.
     fn planned(
-        filesystems: &[Filesystem],
+        setups: &[(&str, Setup)],
         fixes: &[&str],
     ) -> Result<(Vec<String>, Vec<String>), ExperimentError> {
         let workload = Workload::load("webbench").expect("it is shipped");
-        let plain = Setup::on(Storage::Profile("ridata".to_owned()));
-        let setups: Vec<_> = filesystems
-            .iter()
-            .map(|filesystem| (filesystem.to_string(), Setup { filesystem: *filesystem, ..plain.clone() }))
-            .collect();
+        let setups: Vec<_> = setups.iter().map(|(name, setup)| ((*name).to_owned(), setup.clone())).collect();
         let candidates: Vec<_> = fixes.iter().map(|name| Candidate::parse(name).expect("listed")).collect();
         let has = |setup: &Setup| match setup.filesystem {
             Filesystem::Nilfs2 => {
@@ -433,19 +371,61 @@ mod tests {
             left_out.push(error.to_string());
             Ok(())
         })?;
-        Ok((arms.into_iter().map(|arm| arm.name).collect(), left_out))
+        let strict = variations(&setups, &candidates, Some(&workload), &has, &mut Err);
+        assert_eq!(strict.is_err(), !left_out.is_empty());
+        let with = |arm: &Arm<Variation>| arm.compared_with.map_or("", |with| arms[with].name.as_str());
+        Ok((arms.iter().map(|arm| format!("{} / {}", arm.name, with(arm))).collect(), left_out))
     }
 
     #[test]
-    fn a_fix_that_the_kernel_or_the_plan_refuses_is_left_out() {
+    fn setups_are_varied_compared_and_left_out_if_they_mean_nothing() {
         use Filesystem::{Ext4, F2fs, Nilfs2};
-        let (arms, left_out) = planned(&[Ext4], &["f2fs", "nilfs2"]).expect("fixes may be left out");
-        assert_eq!(arms, ["ext4", "ext4, f2fs"]);
-        assert_eq!(left_out, ["this kernel (6.18.0) has no nilfs2"]);
-        let (arms, left_out) = planned(&[Ext4, F2fs], &["f2fs"]).expect("fixes may be left out");
-        assert_eq!(arms, ["ext4", "f2fs"]);
-        assert_eq!(left_out, ["the fix f2fs cannot be tried here: the plan already has this setup"; 2]);
-        let refused = planned(&[Ext4, Nilfs2], &[]).expect_err("a setup is not left out");
+        let on = |profile: &str, filesystem| Setup {
+            filesystem,
+            ..Setup::on(Storage::Profile(profile.to_owned()))
+        };
+        let folder = Setup::on(Storage::Directory(PathBuf::from("/")));
+        let twice = "the fix f2fs cannot be tried here: the plan already has this setup";
+        let no_reformat =
+            "the fix f2fs cannot be tried here: fonio does not format the device of a directory";
+        for (setups, fixes, expected, left_out) in [
+            (
+                &[("card", on("ridata", Ext4)), (".", folder)][..],
+                &["wal-full", "f2fs"][..],
+                &["card / ", "card, wal-full / card", "card, f2fs / card", ". / card", "., wal-full / ."][..],
+                &[no_reformat][..],
+            ),
+            // A setup is compared with the first one on its storage.
+            (
+                &[
+                    ("a", on("a", Ext4)),
+                    ("a, f2fs", on("a", F2fs)),
+                    ("b", on("b", Ext4)),
+                    ("b, f2fs", on("b", F2fs)),
+                ],
+                &[],
+                &["a / ", "a, f2fs / a", "b / a", "b, f2fs / b"],
+                &[],
+            ),
+            (
+                &[("ext4", on("ridata", Ext4))],
+                &["f2fs", "nilfs2"],
+                &["ext4 / ", "ext4, f2fs / ext4"],
+                &["this kernel (6.18.0) has no nilfs2"],
+            ),
+            (
+                &[("ext4", on("ridata", Ext4)), ("f2fs", on("ridata", F2fs))],
+                &["f2fs"],
+                &["ext4 / ", "f2fs / ext4"],
+                &[twice, twice],
+            ),
+        ] {
+            let (arms, refused) = planned(setups, fixes).expect("fixes may be left out");
+            assert_eq!(arms, expected);
+            assert_eq!(refused, left_out);
+        }
+        let refused = planned(&[("ext4", on("ridata", Ext4)), ("nilfs2", on("ridata", Nilfs2))], &[]);
+        let refused = refused.expect_err("a setup is not left out");
         assert_eq!(refused.to_string(), "this kernel (6.18.0) has no nilfs2");
     }
 

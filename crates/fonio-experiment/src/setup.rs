@@ -54,10 +54,6 @@ impl MdRaid0 {
     pub const CHUNK: ByteCount = ByteCount(4096);
 
     /// Parses the name of an array; `None` if it is another place.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::BadArray`].
     pub fn parse(place: &str) -> Option<Result<MdRaid0, ExperimentError>> {
         let names = place.strip_prefix(Self::PREFIX)?;
         let bad = |reason: String| ExperimentError::BadArray { place: place.to_owned(), reason };
@@ -157,7 +153,7 @@ pub struct Setup {
 
 /// The concurrent workload.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside<'a> {
+pub struct Background<'a> {
     /// The workload.
     pub workload: &'a Workload,
     /// The share of its full amount, above 0. If it ends before the measured one, the rest runs alone.

@@ -31,8 +31,8 @@ pub(crate) struct Task {
     /// Whether dirty pages are written back before the caller gets its answer.
     pub(crate) write_back: bool,
     /// Whether the workload runs concurrently with the measured one, until its caller closes the connection;
-    /// then it leaves a [`BesideResult`].
-    pub(crate) is_beside: bool,
+    /// then it leaves a [`BackgroundResult`].
+    pub(crate) is_background: bool,
 }
 
 /// The line that the process prints when it is prepared.
@@ -50,7 +50,7 @@ pub(crate) struct TaskResult {
 
 /// The result of a workload that ran concurrently with another one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct BesideResult {
+pub(crate) struct BackgroundResult {
     /// The share of its operations that it did.
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
@@ -76,9 +76,9 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
         .and_then(|()| out.flush())
         .map_err(ExperimentError::system("write to", "standard output"))?;
     let (mut caller, _) = listener.accept().map_err(ExperimentError::system("listen on", socket))?;
-    let mut listening = Listener { is_quiet: task.is_beside, ..Listener::default() };
-    if task.is_beside {
-        let written = run_beside(&mut runner, &mut listening, &caller, socket)
+    let mut listening = Listener { is_quiet: task.is_background, ..Listener::default() };
+    if task.is_background {
+        let written = run_background(&mut runner, &mut listening, &caller, socket)
             .and_then(|result| write(&task.result, &result));
         return answer(&mut caller, socket, written);
     }
@@ -108,12 +108,12 @@ fn answer(
 }
 
 /// Runs until the workload ends, or the caller closes the connection.
-fn run_beside(
+fn run_background(
     runner: &mut Runner,
     listening: &mut Listener,
     caller: &UnixStream,
     socket: &Path,
-) -> Result<BesideResult, ExperimentError> {
+) -> Result<BackgroundResult, ExperimentError> {
     let mut from_caller = caller.try_clone().map_err(ExperimentError::system("read from", socket))?;
     let stop = runner.stop_flag();
     // It ends with this process.
@@ -128,7 +128,7 @@ fn run_beside(
         Err(error) => return Err(error.into()),
     };
     let done = if ended_early { 1.0 } else { listening.done };
-    Ok(BesideResult { done, ran_ns: began.elapsed().as_nanos() as u64, ended_early })
+    Ok(BackgroundResult { done, ran_ns: began.elapsed().as_nanos() as u64, ended_early })
 }
 
 /// Calls the process that waits at `socket`, and returns when that process has done its task.

@@ -20,7 +20,7 @@ use fonio_workload::definition::Workload;
 
 use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
-use crate::setup::{Beside, MdRaid0, Medium, Setup, Storage};
+use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
 /// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
 const MEMORY_PLACE: u64 = 1 << 30;
@@ -38,7 +38,7 @@ pub struct Roles {
     pub do_task: Vec<String>,
     /// The role that calls [`crate::start_task`] with the socket that follows.
     pub start_task: Vec<String>,
-    /// The role that calls [`crate::replay::Plan::replay`] with the recording and the file or folder that follow, and `--layer
+    /// The role that calls [`crate::replay::Sequence::replay`] with the recording and the file or folder that follow, and `--layer
     /// calls` and `--fast` after them.
     pub replay: Vec<String>,
     /// The role that mounts the first directory that follows on the second, with the options after `--mount-options` before them,
@@ -56,7 +56,7 @@ struct NewDevice<'a> {
 
 /// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
-pub struct TestBed {
+pub(crate) struct TestBed {
     // The server ends first, because it uses the others.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
@@ -72,24 +72,24 @@ pub struct TestBed {
     changes: Vec<OnlyChanger>,
     /// Settings of the workload's folder, whose mounts are on the devices.
     of_folder: Vec<Entry>,
-    places: BTreeMap<String, PathBuf>,
-    /// The places of the concurrent workload.
-    beside_places: BTreeMap<String, PathBuf>,
-    watched: Vec<Selector>,
-    http: Option<SocketAddr>,
-    scratch: PathBuf,
+    /// The folder of each place.
+    pub(crate) places: BTreeMap<String, PathBuf>,
+    /// The same of the concurrent workload.
+    pub(crate) background_places: BTreeMap<String, PathBuf>,
+    /// The devices that a recorder should watch.
+    pub(crate) watched: Vec<Selector>,
+    /// The address on which the workload's server listens.
+    pub(crate) http: Option<SocketAddr>,
+    /// A folder for the run's own small files, which is not on the device under test.
+    pub(crate) scratch: PathBuf,
 }
 
 impl TestBed {
     /// Makes the test bed of `setup` for `workload`, and for the concurrent one.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError`]; everything made before the error is undone.
     pub fn make(
         setup: &Setup,
         workload: &Workload,
-        beside: Option<Beside<'_>>,
+        background: Option<Background<'_>>,
         seed: u64,
         roles: &Roles,
     ) -> Result<TestBed, ExperimentError> {
@@ -105,16 +105,16 @@ impl TestBed {
             std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
             bed.places.insert(place.clone(), dir);
         }
-        if let Some(beside) = beside {
+        if let Some(background) = background {
             let top = base.join("beside.d");
             std::fs::create_dir(&top).map_err(ExperimentError::system("make", &top))?;
-            for place in beside.workload.places.keys() {
+            for place in background.workload.places.keys() {
                 let dir = top.join(place);
                 std::fs::create_dir(&dir).map_err(ExperimentError::system("make", &dir))?;
-                bed.beside_places.insert(place.clone(), dir);
+                bed.background_places.insert(place.clone(), dir);
             }
         }
-        if workload.needs_http() || beside.is_some_and(|beside| beside.workload.needs_http()) {
+        if workload.needs_http() || background.is_some_and(|background| background.workload.needs_http()) {
             bed.start_server(setup, roles)?;
         }
         Ok(bed)
@@ -122,10 +122,6 @@ impl TestBed {
 
     /// Makes the test bed of `setup` for any command. A folder is used as it is; `with` is copied to a device that is
     /// formatted for the command. With a link, a server runs behind it. The folder is the only place, `dir`.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError`]; everything made before the error is undone.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -216,36 +212,11 @@ impl TestBed {
             changes: Vec::new(),
             of_folder: Vec::new(),
             places: BTreeMap::new(),
-            beside_places: BTreeMap::new(),
+            background_places: BTreeMap::new(),
             watched: Vec::new(),
             http: None,
             scratch,
         })
-    }
-
-    /// Returns the folder of each place.
-    pub fn places(&self) -> &BTreeMap<String, PathBuf> {
-        &self.places
-    }
-
-    /// Returns the folder of each place of the concurrent workload.
-    pub fn beside_places(&self) -> &BTreeMap<String, PathBuf> {
-        &self.beside_places
-    }
-
-    /// Returns the devices that a recorder should watch.
-    pub fn watched(&self) -> &[Selector] {
-        &self.watched
-    }
-
-    /// Returns the address on which the workload's server listens.
-    pub fn http(&self) -> Option<SocketAddr> {
-        self.http
-    }
-
-    /// Returns a folder for the run's own small files, which is not on the device under test.
-    pub fn scratch(&self) -> &Path {
-        &self.scratch
     }
 
     /// Returns the bytes for files on the file system that was made for the workload, when it was empty; `None` in a
@@ -272,41 +243,25 @@ impl TestBed {
     }
 
     /// Makes the emulated devices answer at once, so that preparing a run takes no time.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Emulator`] if the process of a device has ended.
     pub fn unpace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.unpace()?))
     }
 
     /// Makes the emulated devices answer at the model's times again.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Emulator`] if the process of a device has ended.
     pub fn pace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
 
     /// Writes back the cached data of the places and drops them, so that the run begins cold. No other file's cache is
     /// touched.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Host`].
     pub fn forget_caches(&self) -> Result<(), ExperimentError> {
-        for dir in self.places.values().chain(self.beside_places.values()) {
+        for dir in self.places.values().chain(self.background_places.values()) {
             forget(dir)?;
         }
         Ok(())
     }
 
     /// Returns the report of each emulated device so far, with its profile.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::Emulator`] if the process of a device has ended.
     pub fn reports(&mut self) -> Result<Vec<(String, ServeReport)>, ExperimentError> {
         let report = |(profile, device): &mut (String, Emulated)| Ok((profile.clone(), device.report()?));
         self.devices.iter_mut().map(report).collect()
@@ -519,9 +474,7 @@ impl TestBed {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let spawned = command.spawn();
         let mut child = spawned.map_err(ExperimentError::system("start", &roles.program))?;
-        if let Some(id) = ProcessId::of(child.id()) {
-            self.ledger().begin(Step::Process { id, leads_group: false })?;
-        }
+        enter_process(self.ledger(), &child)?;
         let mut line = String::new();
         let out = child.stdout.take().expect("its output is piped");
         let read = BufReader::new(out).read_line(&mut line);
@@ -554,6 +507,12 @@ impl Drop for TestBed {
         let _ = if self.ledger.is_some() { self.restore_folder() } else { Ok(()) };
         let _ = self.stop_array();
     }
+}
+
+/// Enters a process into the ledger, which ends it if this program is killed. `None` if it has already ended.
+pub(crate) fn enter_process(ledger: &mut Ledger, child: &Child) -> Result<Option<Entry>, ExperimentError> {
+    let Some(id) = ProcessId::of(child.id()) else { return Ok(None) };
+    Ok(Some(ledger.begin(Step::Process { id, leads_group: false })?))
 }
 
 fn make_tree(ledger: &mut Ledger, path: &Path) -> Result<(), ExperimentError> {

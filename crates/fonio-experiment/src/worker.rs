@@ -4,13 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use fonio_host::{Entry, Step};
-use fonio_system::ProcessId;
+use fonio_host::Entry;
 
 use crate::error::ExperimentError;
+use crate::rounds::check_stop;
 use crate::task::{PREPARED, Task};
-use crate::test_bed::{Roles, TestBed};
-use crate::trial::check_stop;
+use crate::test_bed::{Roles, TestBed, enter_process};
 
 /// A workload's process.
 pub(crate) struct Worker {
@@ -27,18 +26,14 @@ impl Worker {
         roles: &Roles,
         stop: &AtomicBool,
     ) -> Result<Worker, ExperimentError> {
-        let path = bed.scratch().join(format!("{name}.json"));
+        let path = bed.scratch.join(format!("{name}.json"));
         let text = serde_json::to_vec(task).expect("a workload that was read can be written");
         std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
         let program = &roles.program;
         let mut command = Command::new(program);
         command.args(&roles.do_task).arg(&path).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", program))?;
-        // A process that has already ended needs no entry in the ledger.
-        let entry = match ProcessId::of(child.id()) {
-            Some(id) => Some(bed.ledger().begin(Step::Process { id, leads_group: false })?),
-            None => None,
-        };
+        let entry = enter_process(bed.ledger(), &child)?;
         let mut line = String::new();
         let out = child.stdout.take().expect("its output is piped");
         BufReader::new(out).read_line(&mut line).map_err(ExperimentError::system("read from", program))?;

@@ -25,9 +25,9 @@ const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 /// [`HostError::System`] if the file cannot be opened or synced.
 pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
-    rustix::fs::fdatasync(&file).map_err(|error| HostError::system("sync", path)(error.into()))?;
+    rustix::fs::fdatasync(&file).map_err(HostError::system("sync", path))?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
-        .map_err(|error| HostError::system("drop the cache of", path)(error.into()))
+        .map_err(HostError::system("drop the cache of", path))
 }
 
 /// `cachestat` of Linux 6.5. Its number is the same on all architectures that use the common table.
@@ -67,7 +67,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     }
     match Errno::from_io_error(&std::io::Error::last_os_error()) {
         Some(Errno::NOSYS | Errno::OPNOTSUPP) | None => Ok(None),
-        Some(error) => Err(HostError::system("look into the cache of", path)(error.into())),
+        Some(error) => Err(HostError::system("look into the cache of", path)(error)),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     // SAFETY: BLKFLSBUF takes no argument and writes none of our memory.
     unsafe { ioctl::ioctl(&file, ioctl::NoArg::<BLKFLSBUF>::new()) }
-        .map_err(|error| HostError::system("flush the buffers of", path)(error.into()))
+        .map_err(HostError::system("flush the buffers of", path))
 }
 
 #[cfg(test)]

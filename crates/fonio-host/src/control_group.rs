@@ -50,9 +50,7 @@ impl Confined {
         if limits.is_none() {
             return Ok(confined);
         }
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "a limit of processor time or memory" });
-        }
+        HostError::check_root("a limit of processor time or memory")?;
         if let Some(share) = limits.cpu {
             let (quota, period) = share.quota_period_us();
             confined.limit(ledger, Controller::CPU, |is_unified| match is_unified {
@@ -243,5 +241,5 @@ pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
             _ => return Ok(()),
         }
     }
-    Err(HostError::system("remove", path)(std::io::ErrorKind::ResourceBusy.into()))
+    Err(HostError::system("remove", path)(std::io::ErrorKind::ResourceBusy))
 }

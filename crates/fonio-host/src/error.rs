@@ -19,26 +19,17 @@ pub enum HostError {
     /// A program that the test bed needs is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing { program: String, package: &'static str },
-    /// A program ended with an error.
+    /// A program ended with an error. The output is the end of its standard error, or of its standard output if it wrote
+    /// nothing to standard error.
     #[error("`{command}` failed ({status}): {output}")]
-    ProgramFailed {
-        command: String,
-        /// Its exit status.
-        status: String,
-        /// The end of its standard error, or of its standard output if it wrote nothing to standard error.
-        output: String,
-    },
+    ProgramFailed { command: String, status: String, output: String },
     /// A program needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to make it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
-    /// The running kernel has neither this file system or scheduler nor a module of it.
+    /// The running kernel has neither this file system or scheduler nor a module of it. `what` is the file system's name, or
+    /// `scheduler` and the scheduler's name.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
-    NotInKernel {
-        /// The kernel's release, such as `6.18.0`.
-        release: String,
-        /// The file system's name, or `scheduler` and the scheduler's name.
-        what: String,
-    },
+    NotInKernel { release: String, what: String },
     /// Only root may do this.
     #[error("{needs} needs root")]
     NotRoot { needs: &'static str },
@@ -51,15 +42,9 @@ pub enum HostError {
     /// The kernel's ublk driver cannot be used.
     #[error("ublk devices cannot be made here: {reason}")]
     NoUblk { reason: String },
-    /// No free number for a device was found.
+    /// No free number for a device was found; these were the first and the last number tried.
     #[error("no free number for a {device} device between {from} and {to}")]
-    NoNumber {
-        device: &'static str,
-        /// The first number tried.
-        from: u32,
-        /// The last number tried.
-        to: u32,
-    },
+    NoNumber { device: &'static str, from: u32, to: u32 },
     /// The kernel does not offer a scheduler of this name for this device.
     #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
     NoScheduler { device: String, wanted: String, offered: Vec<String> },
@@ -75,22 +60,12 @@ pub enum HostError {
     /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// The setting is not possible here, or could not be undone.
+    /// The setting is not possible here, or could not be undone. The reason is a part of a sentence.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
-    NotSettable {
-        setting: String,
-        path: PathBuf,
-        /// The reason, as part of a sentence.
-        reason: String,
-    },
-    /// The setting cannot be kept across reboots.
+    NotSettable { setting: String, path: PathBuf, reason: String },
+    /// The setting cannot be kept across reboots. The reason is a part of a sentence.
     #[error("{value} cannot be kept on {} across reboots: {reason}", path.display())]
-    NotKept {
-        value: String,
-        path: PathBuf,
-        /// The reason, as part of a sentence.
-        reason: String,
-    },
+    NotKept { value: String, path: PathBuf, reason: String },
     /// Parts of a folder could not be copied. Everything else was, and nothing was removed.
     #[error("not all could be copied to {}: {}", place.display(), failures.join("; "))]
     NotCopied { place: PathBuf, failures: Vec<String> },
@@ -101,29 +76,23 @@ pub enum HostError {
     BeingTested { setting: String },
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
-    Ledger {
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// The JSON library's error.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// Some steps could not be undone; the ledger keeps them for the next run.
+    Ledger { path: PathBuf, line: usize, source: serde_json::Error },
+    /// Some steps could not be undone; the ledger keeps them for the next run. Each failure is a sentence.
     #[error("could not undo: {}", failures.join("; "))]
-    NotUndone {
-        /// One sentence each.
-        failures: Vec<String>,
-    },
+    NotUndone { failures: Vec<String> },
 }
 
 impl HostError {
-    /// A failed system call on `path`.
-    pub(crate) fn system(
+    /// For `map_err`: a failed system call on `path`.
+    pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> HostError {
+    ) -> impl FnOnce(E) -> HostError {
         let failed = SystemError::on(action, path);
-        move |source| failed(source).into()
+        move |source: E| failed(source).into()
+    }
+
+    pub(crate) fn check_root(needs: &'static str) -> Result<(), HostError> {
+        if rustix::process::geteuid().is_root() { Ok(()) } else { Err(HostError::NotRoot { needs }) }
     }
 }

@@ -105,9 +105,7 @@ pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
     match read(path)? {
         text if text.is_empty() => Ok(Vec::new()),
-        text => {
-            serde_json::from_str(&text).map_err(|error| HostError::system("understand", path)(error.into()))
-        }
+        text => serde_json::from_str(&text).map_err(HostError::system("understand", path)),
     }
 }
 
@@ -147,7 +145,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let file = dir.path().join("fstab");
         fs::write(&file, "old").expect("write");
-        let refused = || HostError::system("check", "x")(ErrorKind::InvalidData.into());
+        let refused = || HostError::system("check", "x")(ErrorKind::InvalidData);
         assert!(replace(&file, "new", |_| Err(refused())).is_err());
         assert_eq!(fs::read_to_string(&file).expect("it is there"), "old");
         assert!(!beside(&file).exists());

@@ -57,20 +57,15 @@ impl Link {
     /// # Errors
     /// [`HostError::NotRoot`], or [`HostError::ProgramMissing`] and [`HostError::ProgramFailed`] of `ip` and `tc`.
     pub fn make(ledger: &mut Ledger, rates: LinkRates) -> Result<Link, HostError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "a shaped network link" });
-        }
+        HostError::check_root("a shaped network link")?;
         let number = std::process::id() % LINKS_MAX;
         let (namespace, inside, outside) =
             (format!("fonio-{number}"), format!("fni{number}"), format!("fno{number}"));
         let base = u32::from(NETWORK) + number * 4;
         let (client, server) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
-        let entry = ledger.begin(Step::Namespace { name: namespace.clone() })?;
-        if let Err(error) = ip(&["netns", "add", &namespace]) {
-            // If another process made a namespace with this name, it stays.
-            ledger.end(entry)?;
-            return Err(error);
-        }
+        // If another process made a namespace with this name, it stays.
+        let step = Step::Namespace { name: namespace.clone() };
+        let entry = ledger.perform(step, || ip(&["netns", "add", &namespace]).map(drop))?;
         ip(&["link", "add", &outside, "type", "veth", "peer", "name", &inside, "netns", &namespace])?;
         ip(&["address", "add", &format!("{client}/30"), "dev", &outside])?;
         ip(&["link", "set", &outside, "up"])?;

@@ -96,9 +96,7 @@ impl MdArray {
     /// # Errors
     /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
     pub fn striped(ledger: &mut Ledger, devices: &[PathBuf], chunk: ByteCount) -> Result<MdArray, HostError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "an md array" });
-        }
+        HostError::check_root("an md array")?;
         check_md_raid0()?;
         let names: Vec<String> = devices.iter().map(|device| name(device)).collect();
         let step = |number| Step::Md { number, devices: names.clone() };
@@ -180,7 +178,7 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
     // SAFETY: SET_ARRAY_INFO reads an `mdu_array_info_t`, whose layout `ArrayInfo` has (asserted above), and keeps no
     // pointer to it.
     unsafe { ioctl::ioctl(&array, Setter::<SET_ARRAY_INFO, ArrayInfo>::new(info)) }
-        .map_err(|error| HostError::system("describe", path)(error.into()))?;
+        .map_err(HostError::system("describe", path))?;
     for (device, number) in devices.iter().zip(0..) {
         let id = fs::metadata(device).map_err(HostError::system("look at", device))?.rdev();
         let disk = DiskInfo {
@@ -192,11 +190,11 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         };
         // SAFETY: ADD_NEW_DISK reads an `mdu_disk_info_t`, whose layout `DiskInfo` has, and keeps no pointer to it.
         unsafe { ioctl::ioctl(&array, Setter::<ADD_NEW_DISK, DiskInfo>::new(disk)) }
-            .map_err(|error| HostError::system("add to an array", device)(error.into()))?;
+            .map_err(HostError::system("add to an array", device))?;
     }
     // SAFETY: RUN_ARRAY reads at most an `mdu_param_t`, which is three numbers, and keeps no pointer to it.
     unsafe { ioctl::ioctl(&array, Setter::<RUN_ARRAY, [c_int; 3]>::new([0; 3])) }
-        .map_err(|error| HostError::system("start", path)(error.into()))
+        .map_err(HostError::system("start", path))
 }
 
 /// Stops the array `number` if all its devices are `devices`. An array without devices was only added.
@@ -219,10 +217,10 @@ pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
                 return gone(&sysfs, &path);
             }
             Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
-            Err(error) => return Err(HostError::system("stop", path)(error.into())),
+            Err(error) => return Err(HostError::system("stop", path)(error)),
         }
     }
-    Err(HostError::system("stop", path)(Errno::BUSY.into()))
+    Err(HostError::system("stop", path)(Errno::BUSY))
 }
 
 /// Waits until the kernel has removed a stopped array, which it does a moment later: its number and its devices are then
@@ -234,7 +232,7 @@ fn gone(sysfs: &Path, path: &Path) -> Result<(), HostError> {
         }
         thread::sleep(BUSY_PAUSE);
     }
-    Err(HostError::system("remove", path)(Errno::BUSY.into()))
+    Err(HostError::system("remove", path)(Errno::BUSY))
 }
 
 /// The devices of an array, as sysfs shows them, also if a device has disappeared.

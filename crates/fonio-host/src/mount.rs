@@ -29,17 +29,14 @@ pub fn mount(
         None => own_dir(ledger)?,
     };
     let source = device.to_string_lossy().into_owned();
-    let entry = ledger.begin(Step::Mount { dir: dir.clone(), source })?;
     let mut arguments = vec![OsStr::new("-t"), OsStr::new(filesystem.kernel_name())];
     arguments.extend(filesystem.mount_flags().iter().map(OsStr::new));
     if !options.is_empty() {
         arguments.extend([OsStr::new("-o"), OsStr::new(options)]);
     }
     arguments.extend([device.as_os_str(), dir.as_os_str()]);
-    if let Err(error) = program::run("mount", "mount", &arguments) {
-        ledger.end(entry)?;
-        return Err(error);
-    }
+    let step = Step::Mount { dir: dir.clone(), source };
+    let entry = ledger.perform(step, || program::run("mount", "mount", &arguments).map(drop))?;
     Ok((dir, entry))
 }
 
@@ -50,13 +47,11 @@ pub fn mount(
 pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), HostError> {
     let dir = own_dir(ledger)?;
     let source = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let entry = ledger.begin(Step::Mount { dir: dir.clone(), source: source.clone() })?;
+    let step = Step::Mount { dir: dir.clone(), source: source.clone() };
     let options = format!("size={bytes},mode=0700");
     let arguments = ["-t", "tmpfs", "-o", &options, &source].map(OsStr::new);
-    if let Err(error) = program::run("mount", "mount", &[&arguments[..], &[dir.as_os_str()]].concat()) {
-        ledger.end(entry)?;
-        return Err(error);
-    }
+    let arguments = [&arguments[..], &[dir.as_os_str()]].concat();
+    let entry = ledger.perform(step, || program::run("mount", "mount", &arguments).map(drop))?;
     Ok((dir, entry))
 }
 

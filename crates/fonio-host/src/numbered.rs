@@ -29,7 +29,7 @@ pub(crate) fn add(
             Err(error) => {
                 ledger.end(entry)?;
                 if error != Errno::EXIST {
-                    return Err(HostError::system("add a device through", through)(error.into()));
+                    return Err(HostError::system("add a device through", through)(error));
                 }
             }
         }

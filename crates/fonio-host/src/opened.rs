@@ -45,9 +45,7 @@ impl OpenWatch {
     /// # Errors
     /// [`HostError::NotRoot`], or [`HostError::System`] if the kernel has no fanotify.
     pub fn begin() -> Result<OpenWatch, HostError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "finding the files that a command opens" });
-        }
+        HostError::check_root("finding the files that a command opens")?;
         let failed = || HostError::system("watch with", "fanotify (CONFIG_FANOTIFY=y)");
         let flags =
             libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_UNLIMITED_QUEUE | libc::FAN_NONBLOCK;

@@ -22,10 +22,10 @@ pub(crate) fn unmount(dir: &Path) -> Result<(), HostError> {
         match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
             Ok(()) => return Ok(()),
             Err(Errno::BUSY) => thread::sleep(BUSY_PAUSE),
-            Err(error) => return Err(HostError::system("unmount", dir)(error.into())),
+            Err(error) => return Err(HostError::system("unmount", dir)(error)),
         }
     }
-    Err(HostError::system("unmount", dir)(Errno::BUSY.into()))
+    Err(HostError::system("unmount", dir)(Errno::BUSY))
 }
 
 /// Unmounts `dir` if `source` is mounted there. A mount that stays in use is detached from its folder, and disappears
@@ -42,7 +42,7 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     }
     unmount(dir).or_else(|_| {
         rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
-            .map_err(|error| HostError::system("unmount", dir)(error.into()))
+            .map_err(HostError::system("unmount", dir))
     })
 }
 

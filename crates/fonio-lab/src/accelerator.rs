@@ -97,7 +97,8 @@ impl Accelerator {
 
 /// Returns the output of `qemu-system-… --version`.
 fn version(architecture: Architecture) -> Result<String, LabError> {
-    programs::output(Command::new(architecture.qemu()).arg("--version"), architecture.qemu_package())
+    let facts = architecture.facts();
+    programs::output(Command::new(facts.qemu).arg("--version"), facts.qemu_package)
 }
 
 /// Whether QEMU can execute code that another thread has just replaced. When the kernel patches its own code, on x86 it puts a

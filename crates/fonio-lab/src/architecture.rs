@@ -31,53 +31,51 @@ impl Architecture {
         }
     }
 
-    /// Debian's name.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn facts(self) -> &'static Facts {
         match self {
-            Architecture::Amd64 => "amd64",
-            Architecture::Arm64 => "arm64",
-            Architecture::Armhf => "armhf",
-        }
-    }
-
-    /// The end of the names of Debian's generic kernels.
-    pub(crate) fn kernel_flavour(self) -> &'static str {
-        match self {
-            Architecture::Amd64 | Architecture::Arm64 => self.name(),
-            // For processors of several makers (multi-platform).
-            Architecture::Armhf => "armmp",
-        }
-    }
-
-    /// The QEMU program that runs guests of this architecture.
-    pub(crate) fn qemu(self) -> &'static str {
-        match self {
-            Architecture::Amd64 => "qemu-system-x86_64",
-            Architecture::Arm64 => "qemu-system-aarch64",
-            Architecture::Armhf => "qemu-system-arm",
-        }
-    }
-
-    /// Debian's package with that program.
-    pub(crate) fn qemu_package(self) -> &'static str {
-        match self {
-            Architecture::Amd64 => "qemu-system-x86",
-            Architecture::Arm64 | Architecture::Armhf => "qemu-system-arm",
-        }
-    }
-
-    /// The name of the first serial port in the guest.
-    pub(crate) fn serial_port(self) -> &'static str {
-        match self {
-            Architecture::Amd64 => "ttyS0",
-            Architecture::Arm64 | Architecture::Armhf => "ttyAMA0",
+            Architecture::Amd64 => &Facts {
+                name: "amd64",
+                kernel_flavour: "amd64",
+                qemu: "qemu-system-x86_64",
+                qemu_package: "qemu-system-x86",
+                serial_port: "ttyS0",
+            },
+            Architecture::Arm64 => &Facts {
+                name: "arm64",
+                kernel_flavour: "arm64",
+                qemu: "qemu-system-aarch64",
+                qemu_package: "qemu-system-arm",
+                serial_port: "ttyAMA0",
+            },
+            Architecture::Armhf => &Facts {
+                name: "armhf",
+                // For processors of several makers (multi-platform).
+                kernel_flavour: "armmp",
+                qemu: "qemu-system-arm",
+                qemu_package: "qemu-system-arm",
+                serial_port: "ttyAMA0",
+            },
         }
     }
 }
 
+/// The names that depend on the architecture.
+pub(crate) struct Facts {
+    /// Debian's name.
+    name: &'static str,
+    /// The end of the names of Debian's generic kernels.
+    pub(crate) kernel_flavour: &'static str,
+    /// The QEMU program that runs guests.
+    pub(crate) qemu: &'static str,
+    /// Debian's package with that program.
+    pub(crate) qemu_package: &'static str,
+    /// The first serial port in the guest.
+    pub(crate) serial_port: &'static str,
+}
+
 impl fmt::Display for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.facts().name)
     }
 }
 
@@ -110,7 +108,7 @@ mod tests {
     #[test]
     fn names() {
         for architecture in Architecture::ALL {
-            assert_eq!(architecture.name().parse::<Architecture>().expect("a name"), architecture);
+            assert_eq!(architecture.to_string().parse::<Architecture>().expect("a name"), architecture);
         }
         assert_eq!("aarch64".parse::<Architecture>().expect("a name"), Architecture::Arm64);
         assert_eq!("armv7l".parse::<Architecture>().expect("a name"), Architecture::Armhf);

@@ -120,7 +120,7 @@ impl Archive {
         let _lock = self.lock()?;
         self.refresh(announce)?;
         let available = programs::output(self.apt("apt-cache").arg("dumpavail"), "apt")?;
-        let mut kernels = listed(&available, self.architecture.kernel_flavour());
+        let mut kernels = listed(&available, self.architecture.facts().kernel_flavour);
         for kernel in &mut kernels {
             kernel.fetched = self.kernel_folder(kernel).exists();
         }

@@ -12,7 +12,7 @@ use crate::architecture::Architecture;
 pub enum LabError {
     /// A program that this needs is not installed.
     #[error("`{program}` is not installed; on Debian: apt-get install --no-install-recommends {package}")]
-    ProgramMissing { program: &'static str, package: &'static str },
+    ProgramMissing { program: String, package: &'static str },
     /// A program failed.
     #[error("`{command}` failed: {complaint}")]
     ProgramFailed { command: String, complaint: String },

@@ -121,7 +121,7 @@ enum Event {
     },
     /// The files have been sent.
     End {
-        /// How many of the paths that should come back exist in the guest.
+        /// The number of the paths to bring back that exist in the guest.
         paths: usize,
     },
 }

@@ -20,7 +20,7 @@ const SPARE_MIB: u64 = 128;
 const LINES_SHOWN: usize = 8;
 /// The text that the kernel prints when it panics.
 pub(crate) const PANIC: &str = "Kernel panic";
-/// How often a wait checks whether it is over.
+/// The time between two checks whether a wait is over.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// A folder for the sockets, disks and console of a running guest. The lock tells other processes that it is in use.
@@ -106,7 +106,7 @@ pub(crate) fn qemu(architecture: Architecture, memory_mib: u64) -> Result<Comman
         return Err(LabError::Memory { needs: memory_mib + SPARE_MIB, free });
     }
     let mut machine = Command::new("setpriv");
-    machine.args(["--pdeathsig", "KILL", architecture.qemu()]);
+    machine.args(["--pdeathsig", "KILL", architecture.facts().qemu]);
     machine.args(["-m", &memory_mib.to_string()]);
     machine.args(["-nodefaults", "-display", "none", "-no-reboot", "-no-user-config"]);
     Ok(machine)
@@ -115,7 +115,7 @@ pub(crate) fn qemu(architecture: Architecture, memory_mib: u64) -> Result<Comman
 /// Adds the kernel and its initial file system; the console is the first serial port.
 pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs: &Path, parameters: &str) {
     machine.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
-    let console = kernel.architecture.serial_port();
+    let console = kernel.architecture.facts().serial_port;
     machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
 }
 
@@ -184,18 +184,16 @@ pub fn check() -> Result<(), LabError> {
 /// # Errors
 /// If QEMU or `setpriv` is not installed.
 pub fn check_for(architecture: Architecture) -> Result<(), LabError> {
-    for (program, package) in [(architecture.qemu(), architecture.qemu_package()), ("setpriv", "util-linux")]
-    {
-        require(program, package)?;
-    }
-    Ok(())
+    let facts = architecture.facts();
+    require(facts.qemu, facts.qemu_package)?;
+    require("setpriv", "util-linux")
 }
 
-pub(crate) fn require(program: &'static str, package: &'static str) -> Result<(), LabError> {
+pub(crate) fn require(program: &str, package: &'static str) -> Result<(), LabError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
         true => Ok(()),
-        false => Err(LabError::ProgramMissing { program, package }),
+        false => Err(LabError::ProgramMissing { program: program.to_owned(), package }),
     }
 }
 

@@ -32,19 +32,7 @@ pub(crate) fn not_started(command: &Command, package: &'static str, error: io::E
     if error.kind() != io::ErrorKind::NotFound {
         return LabError::system("start", program)(error);
     }
-    // Only programs that this crate names are started.
-    let names = [
-        "apt-get",
-        "apt-cache",
-        "dpkg",
-        "dpkg-deb",
-        "tar",
-        "qemu-img",
-        "qemu-system-x86_64",
-        "qemu-system-aarch64",
-    ];
-    let program = names.into_iter().find(|name| program == *name).unwrap_or("apt-get");
-    LabError::ProgramMissing { program, package }
+    LabError::ProgramMissing { program: program.to_string_lossy().into_owned(), package }
 }
 
 pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {

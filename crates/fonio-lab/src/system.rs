@@ -677,7 +677,7 @@ pub fn system_shell(
 ) -> Result<(), LabError> {
     let prepared = Prepared::new(archive, options, stop, announce)?;
     let how = prepared.accelerator.described();
-    let port = options.architecture.serial_port();
+    let port = options.architecture.facts().serial_port;
     let terminal = std::env::var("TERM").unwrap_or_else(|_| "vt220".to_owned());
     let login = format!("systemd.tty.term.{port}={terminal}");
     announce(&format!("booting Debian with Linux {} {how}; `poweroff` ends it …", prepared.kernel.release));

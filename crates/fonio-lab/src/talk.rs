@@ -12,7 +12,7 @@ use crate::machine::POLL;
 /// The agent begins its answer to `guest-sync-delimited` with this byte, which occurs in no JSON.
 const DELIMITER: u8 = 0xff;
 
-/// How often to check whether QEMU has ended after its side of a conversation was closed.
+/// The number of checks whether QEMU has ended after its side of a conversation was closed.
 const GONE_POLLS: u32 = 100;
 
 /// One side of a conversation.

@@ -5,111 +5,79 @@
 use std::fs;
 use std::path::Path;
 
-use fonio_core::{ByteCount, DeviceId, DeviceKind};
+use fonio_core::{ByteCount, DeviceId, DeviceIdentity, DeviceKind};
 
 use crate::kind;
 use crate::machine::Machine;
 use crate::sysfs::{chosen, read_number, read_text};
 
-/// A device, as sysfs describes it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Identity {
-    /// Its kind.
-    pub kind: DeviceKind,
-    /// The model: the name that an eMMC or SD card reports, the model of another device.
-    pub model: Option<String>,
-    /// The manufacturer's name.
-    pub manufacturer: Option<String>,
-    /// The manufacturer's number as an eMMC or SD card reports it: `0x000003`.
-    pub manufacturer_id: Option<String>,
-    /// The number of the maker of an eMMC or SD card that the manufacturer made it for: `0x5344`.
-    pub oem_id: Option<String>,
-    /// The revision of the firmware.
-    pub firmware: Option<String>,
-    /// The revision of the hardware.
-    pub hardware: Option<String>,
-    /// The month of production, as an eMMC or SD card reports it: `05/2023`.
-    pub made: Option<String>,
-    /// The size of the complete device.
-    pub size: Option<ByteCount>,
-    /// The bus and its speed mode: `SDR104`, `HS400`, `PCIe 3.0 x4`, `USB 3`.
-    pub bus: Option<String>,
-    /// The limit of the bus in 10⁶ bytes per second.
-    pub bus_limit_mb_s: Option<f64>,
-    /// The I/O scheduler.
-    pub scheduler: Option<String>,
-}
-
 impl Machine {
-    /// The identity of the device at the bottom of the stack of `id`; `None` without this device.
-    pub fn identity(&self, id: DeviceId) -> Option<Identity> {
+    /// The identity of the device at the bottom of the stack of `id`; `None` without this device, and without a medium in it.
+    pub fn identity(&self, id: DeviceId) -> Option<DeviceIdentity> {
         let dir = fs::canonicalize(self.device_dir(self.bottom_of(id))).ok()?;
-        let mut found = Identity {
+        let sectors = read_number::<u64>(&dir.join("size")).filter(|size| *size > 0)?;
+        let mut found = DeviceIdentity {
             kind: kind::of(&dir),
-            size: read_number::<u64>(&dir.join("size")).filter(|size| *size > 0).map(ByteCount::from_sectors),
+            capacity_bytes: ByteCount::from_sectors(sectors).0,
             scheduler: read_text(&dir.join("queue/scheduler")).map(|text| chosen(&text).to_owned()),
-            ..Identity::default()
+            ..DeviceIdentity::default()
         };
         match found.kind {
-            DeviceKind::Emmc | DeviceKind::Sd => found.add_mmc(self, &dir),
-            DeviceKind::Nvme => found.add_nvme(&dir),
+            DeviceKind::Emmc | DeviceKind::Sd => add_mmc(&mut found, self, &dir),
+            DeviceKind::Nvme => add_nvme(&mut found, &dir),
             DeviceKind::Ufs
             | DeviceKind::Usb
             | DeviceKind::HardDisk
             | DeviceKind::SolidState
-            | DeviceKind::Other => found.add_scsi(&dir),
+            | DeviceKind::Other => add_scsi(&mut found, &dir),
             _ => {}
         }
         Some(found)
     }
 }
 
-impl Identity {
-    /// Adds the fields of the CID register, without the serial number.
-    fn add_mmc(&mut self, machine: &Machine, dir: &Path) {
-        let text = |name: &str| read_text(&dir.join("device").join(name));
-        self.model = text("name");
-        self.manufacturer_id = text("manfid");
-        self.oem_id = text("oemid");
-        self.firmware = text("fwrev");
-        self.hardware = text("hwrev");
-        self.made = text("date");
-        let host = dir.ancestors().find_map(|dir| {
-            let name = dir.file_name()?.to_string_lossy().into_owned();
-            let digits = name.strip_prefix("mmc")?;
-            (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
-        });
-        let ios = host.and_then(|host| read_text(&machine.sys("kernel/debug").join(host).join("ios")));
-        if let Some((bus, limit)) = ios.as_deref().and_then(mmc_bus) {
-            (self.bus, self.bus_limit_mb_s) = (Some(bus), Some(limit));
-        }
+/// Adds the fields of the CID register, without the serial number.
+fn add_mmc(to: &mut DeviceIdentity, machine: &Machine, dir: &Path) {
+    let text = |name: &str| read_text(&dir.join("device").join(name));
+    to.model = text("name");
+    to.manufacturer_id = text("manfid");
+    to.oem_id = text("oemid");
+    to.firmware = text("fwrev");
+    to.hardware = text("hwrev");
+    to.made = text("date");
+    let host = dir.ancestors().find_map(|dir| {
+        let name = dir.file_name()?.to_string_lossy().into_owned();
+        let digits = name.strip_prefix("mmc")?;
+        (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
+    });
+    let ios = host.and_then(|host| read_text(&machine.sys("kernel/debug").join(host).join("ios")));
+    if let Some((bus, limit)) = ios.as_deref().and_then(mmc_bus) {
+        (to.bus, to.bus_limit_mb_s) = (Some(bus), Some(limit));
     }
+}
 
-    fn add_nvme(&mut self, dir: &Path) {
-        let text = |name: &str| read_text(&dir.join("device").join(name));
-        self.model = text("model");
-        self.firmware = text("firmware_rev");
-        if let (Some(speed), Some(width)) =
-            (text("device/current_link_speed"), text("device/current_link_width"))
-        {
-            let rate: Option<f64> = speed.split_whitespace().next().and_then(|number| number.parse().ok());
-            self.bus_limit_mb_s =
-                rate.zip(width.parse::<f64>().ok()).map(|(rate, width)| pcie_mb_s(rate) * width);
-            self.bus = Some(format!("{} x{width}", speed.replace(" PCIe", "")));
-        }
+fn add_nvme(to: &mut DeviceIdentity, dir: &Path) {
+    let text = |name: &str| read_text(&dir.join("device").join(name));
+    to.model = text("model");
+    to.firmware = text("firmware_rev");
+    if let (Some(speed), Some(width)) = (text("device/current_link_speed"), text("device/current_link_width"))
+    {
+        let rate: Option<f64> = speed.split_whitespace().next().and_then(|number| number.parse().ok());
+        to.bus_limit_mb_s = rate.zip(width.parse::<f64>().ok()).map(|(rate, width)| pcie_mb_s(rate) * width);
+        to.bus = Some(format!("{} x{width}", speed.replace(" PCIe", "")));
     }
+}
 
-    /// Adds the fields of SATA, UFS and USB devices.
-    fn add_scsi(&mut self, dir: &Path) {
-        let text = |name: &str| read_text(&dir.join("device").join(name));
-        self.model = text("model");
-        self.manufacturer = text("vendor").filter(|vendor| vendor != "ATA");
-        self.firmware = text("rev");
-        let port = dir.ancestors().find(|dir| dir.join("idVendor").exists());
-        if let Some(speed) = port.and_then(|port| read_number::<f64>(&port.join("speed"))) {
-            self.bus = Some(format!("USB {speed:.0} Mbit/s"));
-            self.bus_limit_mb_s = Some(usb_mb_s(speed));
-        }
+/// Adds the fields of SATA, UFS and USB devices.
+fn add_scsi(to: &mut DeviceIdentity, dir: &Path) {
+    let text = |name: &str| read_text(&dir.join("device").join(name));
+    to.model = text("model");
+    to.manufacturer = text("vendor").filter(|vendor| vendor != "ATA");
+    to.firmware = text("rev");
+    let port = dir.ancestors().find(|dir| dir.join("idVendor").exists());
+    if let Some(speed) = port.and_then(|port| read_number::<f64>(&port.join("speed"))) {
+        to.bus = Some(format!("USB {speed:.0} Mbit/s"));
+        to.bus_limit_mb_s = Some(usb_mb_s(speed));
     }
 }
 

@@ -23,7 +23,6 @@ mod writers;
 pub use devices::{StorageDevice, storage_devices};
 pub use health::Health;
 pub use host::Hardware;
-pub use identity::Identity;
 pub use machine::Machine;
 pub use status::{Status, percent_full, status};
 pub use swap::SwapArea;

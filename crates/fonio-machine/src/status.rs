@@ -73,7 +73,7 @@ pub fn percent_full(mount: &Mount) -> Option<u64> {
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
 }
 
-/// How long writes are measured.
+/// The time for which writes are measured.
 const INTERVAL: Duration = Duration::from_millis(700);
 
 /// Looks at the machine. Takes about 0.7 seconds, in which it measures the writes of processes and cgroups.

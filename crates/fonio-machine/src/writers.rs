@@ -14,7 +14,7 @@ use crate::machine::Machine;
 /// The processes and cgroups that write at present.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Writing {
-    /// How long the writes were measured.
+    /// The time for which the writes were measured.
     pub interval_ms: u64,
     /// Processes that caused storage writes (`write_bytes` of `/proc/PID/io`: dirtied pages, less those never written),
     /// the busiest first. Processes without writes are left out.

@@ -14,8 +14,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fonio_storebench_document::document::Document;
 use fonio_storebench_document::figures as catalogue;
-use http_body_util::StreamBody;
-use hyper::body::Frame;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
@@ -70,17 +68,15 @@ struct Row {
 impl Row {
     fn of(id: &str, received_at: i64, document: &Document, names: &[String]) -> Row {
         let (key, device) = (entry::key(document), entry::device(document));
-        let word = |value: serde_json::Value| value.as_str().map(str::to_owned);
-        let json = |value: &dyn erased::Word| word(value.to_json());
         Row {
             cells: [
                 Some(id.to_owned()),
                 Some(received_at.to_string()),
                 Some(key.name),
-                json(&document.origin),
+                Some(entry::word(&document.origin)),
                 Some(document.key.test_version.to_string()),
-                json(&document.key.effort),
-                json(&document.key.mode),
+                Some(entry::word(&document.key.effort)),
+                Some(entry::word(&document.key.mode)),
                 Some(key.file_system),
                 Some(document.key.size_class_gb.to_string()),
                 Some(device.kind),
@@ -92,21 +88,6 @@ impl Row {
                 Some(document.machine.kernel.clone()),
             ],
             figures: names.iter().map(|name| Some(document.value(name)?.value)).collect(),
-        }
-    }
-}
-
-/// The words of enumerations, as documents have them.
-mod erased {
-    use serde::Serialize;
-
-    pub(super) trait Word {
-        fn to_json(&self) -> serde_json::Value;
-    }
-
-    impl<T: Serialize> Word for T {
-        fn to_json(&self) -> serde_json::Value {
-            serde_json::to_value(self).expect("a word is JSON")
         }
     }
 }
@@ -242,7 +223,7 @@ fn send(service: Service, kind: &'static str, name: &str, format: impl Format) -
         (header::CONTENT_TYPE, kind.to_owned()),
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
     ];
-    (headers, Body::new(StreamBody::new(Pieces(receiver)))).into_response()
+    (headers, Body::from_stream(Pieces(receiver))).into_response()
 }
 
 async fn produce(
@@ -281,13 +262,13 @@ async fn produce(
 struct Pieces(mpsc::Receiver<io::Result<Bytes>>);
 
 impl futures_core::Stream for Pieces {
-    type Item = io::Result<Frame<Bytes>>;
+    type Item = io::Result<Bytes>;
 
     fn poll_next(
         mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Self::Item>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|bytes| bytes.map(Frame::data)))
+        self.0.poll_recv(context)
     }
 }
 

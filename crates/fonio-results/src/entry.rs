@@ -2,6 +2,8 @@
 
 use fonio_storebench_document::document::{Document, Origin};
 use fonio_storebench_document::plausibility;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::{compression, figures};
@@ -25,9 +27,10 @@ pub struct Entry {
 }
 
 /// A comparison key, in the service's words.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Key {
-    /// The name in addresses: `v1.full.directory.ext4.32gb`, of generated results `model.v1.…`.
+    /// The name, for the parameter `key`: `v1.full.directory.ext4.32gb`, of generated results `model.v1.…`.
+    #[serde(rename = "key")]
     pub name: String,
     /// The version and effort of the test: `1 (full)`.
     pub test_version: String,
@@ -141,6 +144,18 @@ pub fn device(document: &Document) -> DeviceRevision {
         maker,
         model,
         revision,
+    }
+}
+
+/// A value that is written as a text, such as a unit.
+///
+/// # Panics
+///
+/// If the value is not written as a text.
+pub fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        other => panic!("it is a text, not {other:?}"),
     }
 }
 

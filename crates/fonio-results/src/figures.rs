@@ -66,18 +66,6 @@ pub fn find(name: &str) -> Option<usize> {
     NAMES.iter().position(|ranked| *ranked == name)
 }
 
-/// The name of a unit in the API.
-///
-/// # Panics
-///
-/// Never: a unit is written as a text.
-pub fn unit_name(unit: Unit) -> String {
-    match serde_json::to_value(unit) {
-        Ok(serde_json::Value::String(name)) => name,
-        other => panic!("a unit is a text, not {other:?}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use fonio_storebench_document as document;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -19,18 +20,9 @@ pub struct Problem {
     /// What happened, and what to do.
     pub sentence: String,
     /// The places in the submitted document.
-    pub places: Vec<Place>,
+    pub places: Vec<document::Problem>,
     /// When to try again.
     pub retry_after: Option<Duration>,
-}
-
-/// A place in a submitted document that is refused.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Place {
-    /// The place, such as `device.model`; empty for the document itself.
-    pub path: String,
-    /// What is wrong there, in a sentence.
-    pub sentence: String,
 }
 
 /// The answer to a refused request.
@@ -39,7 +31,7 @@ pub struct ProblemAnswer {
     /// What happened, and what to do.
     pub error: String,
     /// The places in the submitted document; empty for other problems.
-    pub problems: Vec<Place>,
+    pub problems: Vec<document::Problem>,
 }
 
 impl Problem {

@@ -49,19 +49,11 @@ impl Parameters {
     }
 
     /// The value of a parameter.
-    ///
-    /// # Errors
-    ///
-    /// A sentence if it is missing.
     pub fn need(&self, name: &str) -> Result<&str, Problem> {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
     /// The parameter `by`: the entries that are ranked.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for another word.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),
@@ -71,10 +63,6 @@ impl Parameters {
     }
 
     /// The parameter `page`: a position that an earlier page named as the next one.
-    ///
-    /// # Errors
-    ///
-    /// A sentence for anything else.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
         parse_position(text).map(Some).ok_or_else(|| {

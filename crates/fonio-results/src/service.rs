@@ -50,10 +50,6 @@ pub struct Service {
 
 impl Service {
     /// Opens the database. The writing thread ends when the service and all its clones are dropped.
-    ///
-    /// # Errors
-    ///
-    /// As [`Location::open_writer`].
     pub fn start(settings: &Settings) -> Result<(Service, JoinHandle<()>), DatabaseError> {
         let summaries = Summaries::default();
         let (writer, thread) = Writer::start(&settings.location, summaries.clone())?;

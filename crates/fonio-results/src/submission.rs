@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use fonio_storebench_document::{Refusal, Submission};
 
 use crate::entry::Entry;
-use crate::problem::{Place, Problem};
+use crate::problem::Problem;
 
 /// Places beyond this number are not listed.
 const PLACES_MAX: usize = 20;
@@ -20,11 +20,7 @@ pub fn read(bytes: &[u8], now_unix_s: u64) -> Result<Entry, Problem> {
         Err(Refusal::NotADocument(sentence)) => return Err(Problem::bad(sentence)),
         Err(Refusal::Problems(problems)) => problems,
     };
-    let places: Vec<Place> = problems
-        .into_iter()
-        .take(PLACES_MAX)
-        .map(|problem| Place { path: problem.path, sentence: problem.sentence })
-        .collect();
+    let places: Vec<_> = problems.into_iter().take(PLACES_MAX).collect();
     let first =
         places.first().map_or_else(String::new, |place| format!("{}: {}", place.path, place.sentence));
     let sentence = format!("the document is refused, and nothing was stored: {first}");

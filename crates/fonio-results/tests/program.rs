@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use fonio_storebench_document::sample;
+
+use crate::support::{self, Answer};
 
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fonio-results"))
@@ -15,7 +17,7 @@ fn program() -> Command {
 
 struct Service {
     child: Child,
-    address: String,
+    address: SocketAddr,
 }
 
 impl Service {
@@ -29,7 +31,7 @@ impl Service {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let address =
-            line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
+            line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().parse().unwrap();
         Service { child, address }
     }
 
@@ -46,20 +48,13 @@ impl Drop for Service {
     }
 }
 
-fn head(bytes: usize) -> String {
-    format!(
-        "POST /api/v1/results HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {bytes}\r\n\r\n"
-    )
+fn head(body: &[u8]) -> String {
+    support::head("POST", "/api/v1/results", &["Content-Type: application/json"], body.len())
 }
 
-fn submit(address: &str) -> String {
+fn submit(address: SocketAddr) -> u16 {
     let body = serde_json::to_vec(&sample::document()).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(&[head(body.len()).as_bytes(), &body].concat()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    support::ask(address, &head(&body), &body).status
 }
 
 #[track_caller]
@@ -104,7 +99,7 @@ fn errors_are_sentences_with_the_way_out() {
 fn sigterm_finishes_requests_and_a_backup_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let mut service = Service::start(folder.path());
-    assert!(submit(&service.address).starts_with("HTTP/1.1 201"));
+    assert_eq!(submit(service.address), 201);
     let copy = folder.path().join("copy");
     let back_up = || {
         program()
@@ -121,16 +116,15 @@ fn sigterm_finishes_requests_and_a_backup_is_complete() {
 
     // A request that has begun when the signal comes.
     let body = serde_json::to_vec(&sample::document()).unwrap();
-    let mut stream = TcpStream::connect(&service.address).unwrap();
-    stream.write_all(head(body.len()).as_bytes()).unwrap();
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    stream.write_all(head(&body).as_bytes()).unwrap();
     stream.write_all(&body[..100]).unwrap();
     // Another request goes all the way, so the first one has been accepted.
-    assert!(submit(&service.address).starts_with("HTTP/1.1 201"));
+    assert_eq!(submit(service.address), 201);
     service.signal("-TERM");
     stream.write_all(&body[100..]).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let answer = Answer::read(&mut stream);
+    assert_eq!(answer.status, 201, "{answer:?}");
     assert!(service.child.wait().unwrap().success());
 
     let count = |folder: &Path| {

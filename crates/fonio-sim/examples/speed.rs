@@ -1,4 +1,4 @@
-//! Measures for `cargo xtask bench devices ROUNDS` how fast devices are simulated, on one core. Each round prints a line for each
+//! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each round prints a line for each
 //! case: its name and its values, separated by tabs; `-` stands for a missing value.
 //!
 //! All cases run in the same process, one after the other; the memory is the process's maximum so far.
@@ -6,8 +6,10 @@
 use std::time::Instant;
 
 use fonio_core::{ByteCount, Op, Timestamp};
+use fonio_sim::engine::{self, ClosedLoop, Host, Source, Think};
 use fonio_sim::measure::{Job, Order, run, write_in_order};
 use fonio_sim::profile::Profile;
+use fonio_sim::scheduler::{Policy, Priority, ProcessId};
 
 const REQUESTS: u64 = 1_000_000;
 const CAPACITY: ByteCount = ByteCount(16_000_000_000);
@@ -17,11 +19,12 @@ const GIB: ByteCount = ByteCount(1 << 30);
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
 /// A device whose complete range is used is overwritten once before the clock starts, so that it collects garbage.
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),
     ("page map, 1 GiB, not collecting", "emmc51", Op::Write, Order::Random, GIB, 1),
     ("page map, sequential reads", "emmc51", Op::Read, Order::Sequential, GIB, 1),
+    ("cached page map, 16 GB, collecting", "sandisk", Op::Write, Order::Random, CAPACITY, 1),
     ("BAST, merging", "kingston", Op::Write, Order::Random, GIB, 1),
     ("FAST, merging", "ridata", Op::Write, Order::Random, GIB, 1),
 ];
@@ -30,6 +33,7 @@ fn main() {
     let rounds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1);
     for _ in 0..rounds {
         CASES.into_iter().for_each(measure);
+        Policy::ALL.into_iter().for_each(schedule);
     }
 }
 
@@ -44,18 +48,46 @@ fn measure((name, profile, op, order, range, depth): Case) {
     device.reset_counters();
     let began = Instant::now();
     let (measured, _) = run(device.as_mut(), &[job], now, 3);
-    let seconds = began.elapsed().as_secs_f64();
+    let rate = REQUESTS as f64 / began.elapsed().as_secs_f64() / 1e6;
     let counters = device.counters();
     let written = counters.host_written.0;
     let amplification = (written > 0).then(|| counters.programmed.0 as f64 / written as f64);
-    let or_dash = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
-    println!(
-        "{name}\t{}\t{}\t{}\t{}",
-        REQUESTS as f64 / seconds / 1e6,
-        or_dash(amplification),
-        measured[0].mb_s(),
-        or_dash(peak_mib())
-    );
+    print(name, [Some(rate), amplification, Some(measured[0].mb_s()), peak_mib()]);
+}
+
+/// Eight processes with 16 requests each, four of which read, on a device that takes two requests.
+fn schedule(policy: Policy) {
+    const PROCESSES: u64 = 8;
+    const FILE: ByteCount = ByteCount(128 << 20);
+    let profile = Profile::shipped("samsung_s5").expect("it is shipped");
+    let mut device = profile.device(None, 1).expect("a shipped profile gives a device");
+    let from = write_in_order(device.as_mut(), ByteCount(PROCESSES * FILE.0), Timestamp(0));
+    let process = |at: u64| {
+        Source::Closed(ClosedLoop {
+            process: ProcessId(at as u32),
+            priority: Priority::DEFAULT,
+            is_sync: true,
+            reads_percent: if at.is_multiple_of(2) { 100 } else { 0 },
+            order: Order::Random,
+            start: ByteCount(at * FILE.0),
+            range: FILE,
+            request: ByteCount(4096),
+            count: REQUESTS / PROCESSES,
+            depth: 16,
+            think: Think::NONE,
+        })
+    };
+    let sources = (0..PROCESSES).map(process).collect();
+    let began = Instant::now();
+    engine::run(device.as_mut(), policy.scheduler().as_mut(), sources, from, Host { depth: 2, seed: 1 })
+        .expect("all requests lie on the device");
+    let rate = REQUESTS as f64 / began.elapsed().as_secs_f64() / 1e6;
+    print(&format!("scheduler `{}`, 8 processes", policy.name()), [Some(rate), None, None, peak_mib()]);
+}
+
+fn print(name: &str, values: [Option<f64>; 4]) {
+    let values = values.map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
+    println!("{name}\t{}", values.join("\t"));
 }
 
 /// The peak memory of this process, from the kernel's `VmHWM`.

@@ -27,7 +27,7 @@ pub fn decide(database: &Path, flags: c_int) -> Decision {
         match cache.remove_stale(boots) {
             Ok(None) => Ok(()),
             Ok(Some(removed)) => {
-                let files: Vec<_> = removed.files.iter().map(|path| path.display().to_string()).collect();
+                let files: Vec<_> = removed.iter().map(|path| path.display().to_string()).collect();
                 World::get().said.once(&format!(
                     "{} is a cache from a boot that did not end cleanly: removed {}",
                     database.display(),

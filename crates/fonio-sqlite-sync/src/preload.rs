@@ -21,10 +21,7 @@ type OpenPlain = unsafe extern "C" fn(*const c_void, *mut *mut sqlite3) -> c_int
 macro_rules! exported {
     ($(#[$about:meta])* $name:ident($($argument:ident: $kind:ty),*) => $to:ident, $x86_64:literal, $aarch64:literal) => {
         $(#[$about])*
-        ///
-        /// # Safety
-        ///
-        /// As SQLite's documentation says.
+        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -34,10 +31,7 @@ macro_rules! exported {
         }
 
         $(#[$about])*
-        ///
-        /// # Safety
-        ///
-        /// As SQLite's documentation says.
+        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -47,10 +41,7 @@ macro_rules! exported {
         }
 
         $(#[$about])*
-        ///
-        /// # Safety
-        ///
-        /// As SQLite's documentation says.
+        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
         // On other processors the caller is not known: this works in programs with one SQLite.
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(no_mangle)]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::classes::CLASSES;
@@ -14,7 +15,8 @@ use crate::document::{
 use crate::figures::{self, CatalogueFigure};
 
 /// A mistake in a document.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Place")]
 pub struct Problem {
     /// The place in the document: `figures.bandwidth.seq_read.value`; empty for the document itself.
     pub path: String,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fonio_core::{DeviceKind, Unit};
+use fonio_core::{DeviceIdentity, Unit};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub struct Document {
     /// Results are compared only if their keys are equal.
     pub key: Key,
     /// The device.
-    pub device: Device,
+    pub device: DeviceIdentity,
     /// The machine.
     pub machine: Machine,
     /// Every figure of the catalogue by its name. Figures that were not measured say why.
@@ -158,38 +158,8 @@ pub fn size_class_gb(capacity_bytes: u64) -> u32 {
     class
 }
 
-/// A device, without its serial number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Device {
-    /// Its kind.
-    pub kind: DeviceKind,
-    /// The model: the name that an eMMC or SD card reports, the model of another device.
-    pub model: Option<String>,
-    /// The manufacturer's name, if it is known.
-    pub manufacturer: Option<String>,
-    /// The manufacturer's number as the card reports it: `0x000003`.
-    pub manufacturer_id: Option<String>,
-    /// The number of the maker of an eMMC or SD card that the manufacturer made it for: `0x5344`.
-    pub oem_id: Option<String>,
-    /// The revision of the firmware.
-    pub firmware: Option<String>,
-    /// The revision of the hardware.
-    pub hardware: Option<String>,
-    /// The month of production, as an eMMC or SD card reports it: `05/2023`.
-    pub made: Option<String>,
-    /// The size of the complete device in bytes.
-    pub capacity_bytes: u64,
-    /// The bus and its speed mode: `SDR104`, `HS400`, `PCIe 3.0 x4`, `USB 3`.
-    pub bus: Option<String>,
-    /// The limit of the bus in 10⁶ bytes per second, if it is known.
-    pub bus_limit_mb_s: Option<f64>,
-    /// The I/O scheduler.
-    pub scheduler: Option<String>,
-}
-
 /// The machine of a run, without its name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// The board or product: `Raspberry Pi 4 Model B Rev 1.4`.

@@ -151,22 +151,30 @@ const MB_S_MAX: f64 = 32_000.0;
 /// A response of ten minutes would exceed a run.
 const MS_MAX: f64 = 600_000.0;
 
+/// A figure between 0 and `max`.
+fn figure(
+    part: Part,
+    name: String,
+    label: String,
+    unit: Unit,
+    better: Option<Better>,
+    max: f64,
+) -> CatalogueFigure {
+    CatalogueFigure { figure: Figure { name, label, unit, better }, min: 0.0, max, part }
+}
+
+const HIGHER: Option<Better> = Some(Better::Higher);
+const LOWER: Option<Better> = Some(Better::Lower);
+
 fn bandwidth(all: &mut Vec<CatalogueFigure>) {
-    let figure = |name: String, label: String| CatalogueFigure {
-        figure: Figure { name, label, unit: Unit::MbPerS, better: Some(Better::Higher) },
-        min: 0.0,
-        max: MB_S_MAX,
-        part: Part::Sizes,
-    };
     for access in Access::ALL {
         let size = if access.is_sequential() { "512 KiB" } else { "4 KiB" };
-        all.push(figure(format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words())));
+        let (name, label) = (format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words()));
+        all.push(figure(Part::Sizes, name, label, Unit::MbPerS, HIGHER, MB_S_MAX));
     }
     // Figure 6 of Nguyen et al. 2015 ranks models by it.
-    all.push(CatalogueFigure {
-        max: 4.0 * MB_S_MAX,
-        ..figure("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned())
-    });
+    let (name, label) = ("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned());
+    all.push(figure(Part::Sizes, name, label, Unit::MbPerS, HIGHER, 4.0 * MB_S_MAX));
 }
 
 fn response(all: &mut Vec<CatalogueFigure>) {
@@ -175,17 +183,9 @@ fn response(all: &mut Vec<CatalogueFigure>) {
             for (statistic, words) in
                 [("mean", "mean time"), ("p50", "median time"), ("p99", "99th percentile")]
             {
-                all.push(CatalogueFigure {
-                    figure: Figure {
-                        name: format!("response.{}.{}.{statistic}", access.name(), size_name(bytes)),
-                        label: format!("{} {} KiB, {words}", access.word(), bytes >> 10),
-                        unit: Unit::Ms,
-                        better: Some(Better::Lower),
-                    },
-                    min: 0.0,
-                    max: MS_MAX,
-                    part: Part::Sizes,
-                });
+                let name = format!("response.{}.{}.{statistic}", access.name(), size_name(bytes));
+                let label = format!("{} {} KiB, {words}", access.word(), bytes >> 10);
+                all.push(figure(Part::Sizes, name, label, Unit::Ms, LOWER, MS_MAX));
             }
         }
     }
@@ -196,98 +196,56 @@ fn slowdown(all: &mut Vec<CatalogueFigure>) {
         for access in Access::ALL {
             let other = if access.writes() { "reader" } else { "writer" };
             let plural = if count == 1 { "" } else { "s" };
+            let name = format!("slowdown.{}.{count}x{count}", access.name());
             let label = format!("{} beside {count} {other}{plural}", access.word());
-            all.push(CatalogueFigure {
-                figure: Figure {
-                    name: format!("slowdown.{}.{count}x{count}", access.name()),
-                    label,
-                    unit: Unit::Ratio,
-                    better: Some(Better::Lower),
-                },
-                min: 0.0,
-                max: 1e6,
-                part: Part::Slowdown,
-            });
+            all.push(figure(Part::Slowdown, name, label, Unit::Ratio, LOWER, 1e6));
         }
     }
 }
 
 fn sync(all: &mut Vec<CatalogueFigure>) {
     for (statistic, words) in [("p50", "median time"), ("p99", "99th percentile")] {
-        all.push(CatalogueFigure {
-            figure: Figure {
-                name: format!("sync.write.4k.{statistic}"),
-                label: format!("write of 4 KiB and fdatasync, {words}"),
-                unit: Unit::Ms,
-                better: Some(Better::Lower),
-            },
-            min: 0.0,
-            max: MS_MAX,
-            part: Part::Sync,
-        });
+        let name = format!("sync.write.4k.{statistic}");
+        let label = format!("write of 4 KiB and fdatasync, {words}");
+        all.push(figure(Part::Sync, name, label, Unit::Ms, LOWER, MS_MAX));
     }
 }
 
 fn sustained(all: &mut Vec<CatalogueFigure>) {
-    let figure = |name: &str, label: &str, unit, max| CatalogueFigure {
-        figure: Figure {
-            name: format!("sustained.{name}"),
-            label: label.to_owned(),
-            unit,
-            better: Some(Better::Higher),
-        },
-        min: 0.0,
-        max,
-        part: Part::Sustained,
-    };
-    all.push(figure("first", "long write, at first", Unit::MbPerS, MB_S_MAX));
-    all.push(figure("last", "long write, at the end", Unit::MbPerS, MB_S_MAX));
-    all.push(figure("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13));
+    for (name, label, unit, max) in [
+        ("first", "long write, at first", Unit::MbPerS, MB_S_MAX),
+        ("last", "long write, at the end", Unit::MbPerS, MB_S_MAX),
+        ("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13),
+    ] {
+        all.push(figure(Part::Sustained, format!("sustained.{name}"), label.to_owned(), unit, HIGHER, max));
+    }
 }
 
 fn launch(all: &mut Vec<CatalogueFigure>) {
-    let figure = |name: &str, label: &str, unit, max| CatalogueFigure {
-        figure: Figure { name: name.to_owned(), label: label.to_owned(), unit, better: Some(Better::Lower) },
-        min: 0.0,
-        max,
-        part: Part::Launch,
-    };
-    for (cache, words) in [("cold", "cold"), ("warm", "warm")] {
-        all.push(figure(&format!("launch.{cache}.total"), &format!("forty apps, {words}"), Unit::S, 3600.0));
-        all.push(figure(&format!("launch.{cache}.worst"), &format!("slowest app, {words}"), Unit::S, 3600.0));
+    for cache in ["cold", "warm"] {
+        for (name, apps) in [("total", "forty apps"), ("worst", "slowest app")] {
+            let (name, label) = (format!("launch.{cache}.{name}"), format!("{apps}, {cache}"));
+            all.push(figure(Part::Launch, name, label, Unit::S, LOWER, 3600.0));
+        }
     }
-    let mut active = figure("cpu.active", "processors active", Unit::Percent, 100.0);
-    active.figure.better = None;
-    all.push(active);
-    all.push(figure("cpu.iowait", "iowait of active time", Unit::Percent, 100.0));
+    for (name, label, better) in
+        [("cpu.active", "processors active", None), ("cpu.iowait", "iowait of active time", LOWER)]
+    {
+        all.push(figure(Part::Launch, name.to_owned(), label.to_owned(), Unit::Percent, better, 100.0));
+    }
 }
 
 fn concurrency(all: &mut Vec<CatalogueFigure>) {
     for access in Access::ALL {
         for count in AT_ONCE {
-            all.push(CatalogueFigure {
-                figure: Figure {
-                    name: format!("speedup.{}.{count}", access.name()),
-                    label: format!("speedup of {count} {}", access.words()),
-                    unit: Unit::Ratio,
-                    better: Some(Better::Higher),
-                },
-                min: 0.0,
-                max: 1e4,
-                part: Part::Concurrency,
-            });
+            let name = format!("speedup.{}.{count}", access.name());
+            let label = format!("speedup of {count} {}", access.words());
+            all.push(figure(Part::Concurrency, name, label, Unit::Ratio, HIGHER, 1e4));
         }
-        all.push(CatalogueFigure {
-            figure: Figure {
-                name: format!("concurrency.{}", access.name()),
-                label: format!("{} at once that suffice", access.words()),
-                unit: Unit::Count,
-                better: None,
-            },
-            min: 1.0,
-            max: 32.0,
-            part: Part::Concurrency,
-        });
+        let name = format!("concurrency.{}", access.name());
+        let label = format!("{} at once that suffice", access.words());
+        let parameter = figure(Part::Concurrency, name, label, Unit::Count, None, 32.0);
+        all.push(CatalogueFigure { min: 1.0, ..parameter });
     }
 }
 

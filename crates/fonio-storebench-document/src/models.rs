@@ -25,10 +25,6 @@ pub fn shipped() -> Vec<Document> {
 }
 
 /// Writes a data set as [`shipped`] reads it.
-///
-/// # Errors
-///
-/// A document cannot be written as JSON.
 pub fn pack(documents: &[Document]) -> std::io::Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     for document in documents {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fonio_core::{DeviceKind, Unit};
+use fonio_core::{DeviceIdentity, DeviceKind, Unit};
 
 use crate::classes::CLASSES;
 use crate::document::{
-    self, CapacityCheck, ClassVerdict, Curve, Device, Document, Effort, Key, Launch, Machine, Measure, Mode,
-    Origin, Value,
+    self, CapacityCheck, ClassVerdict, Curve, Document, Effort, Key, Launch, Machine, Measure, Mode, Origin,
+    Value,
 };
 use crate::figures::{self, CatalogueFigure};
 
@@ -39,7 +39,7 @@ pub fn scaled(speed: f64) -> Document {
             file_system: "ext4".to_owned(),
             size_class_gb: 32,
         },
-        device: Device {
+        device: DeviceIdentity {
             kind: DeviceKind::Sd,
             model: Some("SC32G".to_owned()),
             manufacturer: Some("SanDisk".to_owned()),

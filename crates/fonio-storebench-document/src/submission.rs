@@ -73,11 +73,6 @@ impl Submission {
             Err(problems) => Err(Refusal::Problems(problems.into_iter().chain(private).collect())),
         }
     }
-
-    /// The stripped document.
-    pub fn into_document(self) -> Document {
-        self.0
-    }
 }
 
 impl Deref for Submission {

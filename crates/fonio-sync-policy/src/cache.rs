@@ -12,6 +12,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -44,13 +45,6 @@ pub enum State {
     Stale,
 }
 
-/// The removed files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
-    /// The files.
-    pub files: Vec<PathBuf>,
-}
-
 /// A database of the class `cache`.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -81,10 +75,6 @@ impl Cache {
     }
 
     /// Returns the state that the marker gives.
-    ///
-    /// # Errors
-    ///
-    /// [`PolicyError::System`].
     pub fn state(&self, boots: &Boots) -> Result<State, PolicyError> {
         let marker = self.with(MARKER);
         match fs::read_to_string(&marker) {
@@ -97,12 +87,12 @@ impl Cache {
         }
     }
 
-    /// Removes the database if it is stale. Afterwards it counts as one that was always synced.
+    /// Removes the database if it is stale, and returns the removed files. Afterwards it counts as one that was always synced.
     ///
     /// # Errors
     ///
     /// [`PolicyError::InUse`], and [`PolicyError::System`]: then the database must not be read.
-    pub fn remove_stale(&self, boots: &Boots) -> Result<Option<Removed>, PolicyError> {
+    pub fn remove_stale(&self, boots: &Boots) -> Result<Option<Vec<PathBuf>>, PolicyError> {
         if self.state(boots)? != State::Stale {
             return Ok(None);
         }
@@ -112,11 +102,11 @@ impl Cache {
             return Ok(None);
         }
         self.check_unused()?;
-        let mut removed = Removed::default();
-        for end in ["", COMPANIONS[0], COMPANIONS[1], COMPANIONS[2]] {
+        let mut removed = Vec::new();
+        for end in iter::once("").chain(COMPANIONS) {
             let path = self.with(end);
             match fs::remove_file(&path) {
-                Ok(()) => removed.files.push(path),
+                Ok(()) => removed.push(path),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(PolicyError::system("remove the stale cache", path)(error)),
             }
@@ -247,7 +237,7 @@ mod tests {
         let bed = Bed::new(Some("then\n"));
         fs::remove_file(bed.cache.path()).expect("half of it");
         let removed = bed.cache.remove_stale(&bed.boots).expect("removed").expect("it is stale");
-        assert_eq!(removed.files.len(), 3);
+        assert_eq!(removed.len(), 3);
         assert_eq!(bed.files(), ["x.db-other"]);
     }
 

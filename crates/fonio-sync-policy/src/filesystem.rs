@@ -24,10 +24,6 @@ const NETWORK: [(u64, &str); 15] = [
 ];
 
 /// The name of the network file system that has this file, or that can be one; `None` for a local one.
-///
-/// # Errors
-///
-/// The error of statfs(2).
 pub fn network_filesystem(folder: &Path) -> std::io::Result<Option<&'static str>> {
     let stat = rustix::fs::statfs(folder)?;
     // The numbers have 32 bits, and their type differs between architectures.

@@ -15,7 +15,7 @@ mod policy;
 mod source;
 
 pub use boots::{Boots, CLEAN_BOOTS};
-pub use cache::{COMPANIONS, Cache, Removed, State};
+pub use cache::{COMPANIONS, Cache, State};
 pub use error::PolicyError;
 pub use filesystem::network_filesystem;
 pub use find::caches_below;

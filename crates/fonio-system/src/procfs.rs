@@ -122,9 +122,9 @@ impl Stat {
 /// The facts in `/proc/PID/schedstat` about a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// How long it ran.
+    /// The time for which it ran.
     pub ran: Duration,
-    /// How long it was ready and waited for a processor.
+    /// The time for which it was ready and waited for a processor.
     pub waited: Duration,
 }
 

@@ -79,7 +79,7 @@ struct Work {
     ends_by: Option<Instant>,
 }
 
-/// How much of the work is done.
+/// The part of the work that is done.
 #[derive(Clone, Debug)]
 pub enum Done {
     /// Only the time that it took so far is known.

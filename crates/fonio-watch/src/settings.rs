@@ -23,17 +23,17 @@ pub struct Settings {
     /// A thread that is blocked on storage for this long is a stall.
     #[serde(deserialize_with = "duration")]
     pub stall: Duration,
-    /// How often the history is written.
+    /// The time between two writes of the history.
     #[serde(deserialize_with = "duration")]
     pub write_every: Duration,
-    /// How much may be written in 24 hours, kept stalls included.
+    /// The maximum number of bytes that are written in 24 hours, kept stalls included.
     #[serde(deserialize_with = "bytes")]
     pub write_at_most: ByteCount,
     /// The address on which figures are served over HTTP; `None` for no server.
     pub listen: Option<SocketAddr>,
     /// The broker to which figures are published; `None` for none.
     pub mqtt: Option<Mqtt>,
-    /// How much each device can be written until it is worn out, as its maker states it.
+    /// The bytes that can be written to each device until it is worn out, as its maker states it.
     #[serde(deserialize_with = "endurances")]
     pub endurance: BTreeMap<String, ByteCount>,
 }

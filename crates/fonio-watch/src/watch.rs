@@ -33,10 +33,10 @@ use crate::stalls::{FoundStall, StallFinder};
 use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
 use crate::tally::Tally;
 
-/// How long the loop sleeps, unless the kernel's buffer fills up before.
+/// The time for which the loop sleeps, unless the kernel's buffer fills up before.
 const SLEEP: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// How often waits that have not ended are looked for.
+/// The time between two searches for waits that have not ended.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
 /// The bounds of a minute's summary.
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };

@@ -1,12 +1,12 @@
-//! The progress of a series of trials, and that of other work (`fonio_system::progress`).
+//! The progress of a series of measurements, and that of other work (`fonio_system::progress`).
 
 use std::time::Instant;
 
-use fonio_experiment::Trial;
+use fonio_experiment::Measurement;
 pub use fonio_system::progress::{Done, Progress, rounded};
 use fonio_system::say;
 
-/// The progress of a series of trials, and the remaining time if each takes as long as those before.
+/// The progress of a series of measurements, and the remaining time if each takes as long as those before.
 pub struct Estimate {
     began: Instant,
     done: usize,
@@ -18,15 +18,15 @@ impl Estimate {
         Estimate { began: Instant::now(), done: 0, shown: Progress::phase("Preparing the first run") }
     }
 
-    /// Prints that `trial` begins; `what` describes it.
-    pub fn announce<S>(&mut self, trial: &Trial<'_, S>, what: &str) {
-        let all = trial.trials;
+    /// Prints that `measurement` begins; `what` describes it.
+    pub fn announce<S>(&mut self, measurement: &Measurement<'_, S>, what: &str) {
+        let all = measurement.measurements;
         let (at, left) = self.next(all);
-        say!("[{at}/{all}] round {}: {what}{left} …", trial.round);
+        say!("[{at}/{all}] round {}: {what}{left} …", measurement.round);
         self.shown.set(format!("[{at}/{all}] {what}"), Done::Steps(at as u64 - 1, all as u64));
     }
 
-    /// Returns the number of the trial that begins now, of `count`, and the time that is left: `, about 4 min left`.
+    /// Returns the number of the measurement that begins now, of `count`, and the time that is left: `, about 4 min left`.
     fn next(&mut self, count: usize) -> (usize, String) {
         let left = match self.done {
             0 => String::new(),
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_known_after_the_first_trial() {
+    fn the_time_left_is_known_after_the_first_measurement() {
         let mut estimate = Estimate::new();
         assert_eq!(estimate.next(3), (1, String::new()));
         assert!(estimate.next(3).1.ends_with(" left"));

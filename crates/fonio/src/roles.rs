@@ -15,7 +15,7 @@ pub fn play(role: &Role) -> Result<Exit> {
         Role::Http { address } => serve_http(*address)?,
         Role::Task { file } => do_task(file)?,
         Role::Replay { recording, file, layer, fast, result } => {
-            let done = replay::plan(recording, (*layer).into())?.replay(file, *fast)?;
+            let done = replay::sequence(recording, (*layer).into())?.replay(file, *fast)?;
             done.save(result)?;
             say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
             if done.short_reads > 0 {

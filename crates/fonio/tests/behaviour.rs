@@ -1,59 +1,14 @@
 //! The behaviour that all verbs share: exit codes, a closed pipe, the width of screens, progress.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use assert_cmd::cargo::cargo_bin;
 use fonio_testing::{Need, has, skip};
 
-use super::{split, text, trace};
-
-/// The files that the verbs below are called with.
-struct Files {
-    dir: tempfile::TempDir,
-}
-
-impl Files {
-    fn new() -> Files {
-        let files = Files { dir: tempfile::tempdir().expect("a temporary folder") };
-        fs::copy(trace("takeoverjp-sample.blktrace.0"), files.path("trace")).expect("a copy");
-        let text = fs::read_to_string(trace("ftrace-6.18.txt")).expect("the trace");
-        let mut lines: Vec<&str> = text.lines().collect();
-        lines.insert(lines.len() / 2, "CPU:0 [LOST 99999 EVENTS]");
-        fs::write(files.path("lossy.txt"), lines.join("\n")).expect("a trace with a gap");
-        fs::write(files.path("words"), "nothing like a trace\n").expect("a file");
-        let imported = files.run(&["import", "trace", "-o", "recording"]);
-        assert_eq!(imported.status.code(), Some(0), "{imported:?}");
-        files
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// A call of fonio in the folder of the files.
-    fn fonio<A: AsRef<OsStr>>(&self, words: &[A]) -> Command {
-        let mut command = Command::new(cargo_bin("fonio"));
-        command.args(words).current_dir(self.dir.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
-        command.env_remove("COLUMNS").env_remove("LINES");
-        command
-    }
-
-    fn run<A: AsRef<OsStr>>(&self, words: &[A]) -> Output {
-        self.fonio(words).output().expect("fonio starts")
-    }
-
-    /// Writes a program for tests of commands.
-    fn program(&self, name: &str, content: &[u8], mode: u32) {
-        fs::write(self.path(name), content).expect("a file");
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).expect("its mode");
-    }
-}
+use super::{Files, lines, split, text};
 
 /// Each line: the code, and the words after `fonio`. None of them needs root.
 const CODES: &str = "
@@ -133,7 +88,7 @@ const CODES: &str = "
 #[test]
 fn every_verb_has_the_exit_codes_of_the_table() {
     let files = Files::new();
-    for line in CODES.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for line in lines(CODES) {
         let mut words = split(line);
         let code: i32 = words.remove(0).parse().expect("a code");
         let output = files.run(&words);
@@ -144,12 +99,6 @@ fn every_verb_has_the_exit_codes_of_the_table() {
     for row in ["0    success", "3    the measurement is not valid", "130  interrupted", "126  the command"] {
         assert!(help.contains(row), "{row}: {help}");
     }
-}
-
-#[test]
-fn json_before_a_verb_is_refused_with_the_way_out() {
-    let said = text(&Files::new().run(&["--json", "report", "trace"]).stderr);
-    assert!(said.contains("write it after the command"), "{said}");
 }
 
 /// Calls that print on standard output.
@@ -187,7 +136,7 @@ const PRINTING: &str = "
 fn a_closed_pipe_is_no_error() {
     let files = Files::new();
     fs::write(files.path("policy"), "").expect("a file");
-    for line in PRINTING.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    for line in lines(PRINTING) {
         let mut child = files
             .fonio(&split(line))
             .stdout(Stdio::piped())
@@ -229,7 +178,7 @@ fn screens_keep_to_the_width_of_the_terminal() {
     let files = Files::new();
     let mut wrong = Vec::new();
     for width in [40, 60, 80, 120] {
-        for line in [""].into_iter().chain(SCREENS.lines().map(str::trim).filter(|line| !line.is_empty())) {
+        for line in [""].into_iter().chain(lines(SCREENS)) {
             let output =
                 files.fonio(&split(line)).env("COLUMNS", width.to_string()).output().expect("it runs");
             for shown in text(&output.stdout).lines().filter(|line| columns(line) > width) {
@@ -300,8 +249,12 @@ fn a_recorded_command_keeps_its_code_and_its_output() {
     if !can_record(&files) {
         return;
     }
-    files.program("no-first-line", b"echo \"$1\"; exit 7\n", 0o755);
-    files.program("not-executable", b"echo\n", 0o644);
+    for (name, content, mode) in
+        [("no-first-line", "echo \"$1\"; exit 7\n", 0o755), ("not-executable", "echo\n", 0o644)]
+    {
+        fs::write(files.path(name), content).expect("a file");
+        fs::set_permissions(files.path(name), fs::Permissions::from_mode(mode)).expect("its mode");
+    }
     for (code, words) in [
         (0, &["true"][..]),
         (7, &["./no-first-line", "said"]),

@@ -1,6 +1,7 @@
 //! Tests of the command line as its users run it. One program, because each program is linked with everything.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -33,6 +34,11 @@ fn split(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
+/// The lines of a table of calls.
+fn lines(table: &str) -> impl Iterator<Item = &str> {
+    table.lines().map(str::trim).filter(|line| !line.is_empty())
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -48,4 +54,54 @@ fn json(out: &Output) -> Value {
 fn answer(out: &Output) -> Value {
     assert!(out.status.success(), "{}", text(&out.stderr));
     json(out)
+}
+
+/// A folder with a trace, a recording and damaged files.
+struct Files {
+    dir: tempfile::TempDir,
+}
+
+impl Files {
+    fn new() -> Files {
+        let files = Files { dir: tempfile::tempdir().expect("a temporary folder") };
+        fs::copy(trace("takeoverjp-sample.blktrace.0"), files.path("trace")).expect("a copy");
+        fs::copy(trace("ftrace-6.18.txt"), files.path("ftrace.txt")).expect("a copy");
+        let text = fs::read_to_string(files.path("ftrace.txt")).expect("the trace");
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.insert(lines.len() / 2, "CPU:0 [LOST 99999 EVENTS]");
+        fs::write(files.path("lossy.txt"), lines.join("\n")).expect("a trace with a gap");
+        fs::write(files.path("words"), "nothing like a trace\n").expect("a file");
+        files.shows("import trace -o recording");
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A call of fonio in the folder of the files.
+    fn fonio<A: AsRef<OsStr>>(&self, words: &[A]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
+        command.args(words).current_dir(self.dir.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
+        command.env_remove("COLUMNS").env_remove("LINES");
+        command
+    }
+
+    fn run<A: AsRef<OsStr>>(&self, words: &[A]) -> Output {
+        self.fonio(words).output().expect("fonio starts")
+    }
+
+    /// What a call that must succeed prints.
+    #[track_caller]
+    fn shows(&self, line: &str) -> String {
+        let output = self.run(&split(line));
+        assert!(output.status.success(), "{line}: {}{}", text(&output.stderr), text(&output.stdout));
+        text(&output.stdout)
+    }
+
+    /// The JSON of a call that must succeed.
+    #[track_caller]
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.shows(line)).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
 }

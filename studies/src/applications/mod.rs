@@ -4,9 +4,10 @@
 //! The recordings are kept: the guest runs again when the module or the load changes. The models replay the recordings that were made
 //! without a scheduler.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 
 use crate::schedulers::{self, interval};
-use crate::{process, smartio, tools};
+use crate::{asked, process, smartio, tools};
 
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
@@ -158,7 +159,7 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
             if let Some(span) = load.span {
                 kernel.spans_s.push(number(&run["spans_s"][span])?);
             }
-            let report = json(&fonio, &["report", &recording.to_string_lossy(), "--json"])?;
+            let report = asked::report(&fonio, &recording)?;
             let cpu = &report["analysis"]["machine"]["cpu"];
             kernel.iowait_ticks.push(number(&cpu["iowait_ticks"])?);
             kernel.active_share.push(number(&cpu["active_share"])?);
@@ -189,17 +190,10 @@ impl Applications {
 }
 
 fn replay(fonio: &Path, recording: &Path, more: &[&str]) -> Result<Value> {
-    let recording = recording.to_string_lossy();
     let model = format!("model:{DEVICE}");
-    let mut words = vec!["replay", &recording, "--on", &model, "--json"];
-    words.extend(more);
-    json(fonio, &words)
-}
-
-fn json(fonio: &Path, words: &[&str]) -> Result<Value> {
-    let mut command = Command::new(fonio);
-    let out = command.args(words).stderr(Stdio::inherit()).output().context("cannot start fonio")?;
-    serde_json::from_slice(&out.stdout).with_context(|| format!("{} gave no JSON", process::shown(&command)))
+    let mut words = vec!["replay".as_ref(), recording.as_os_str(), "--on".as_ref(), model.as_ref()];
+    words.extend(more.iter().map(OsStr::new));
+    asked::answer(fonio, &words)
 }
 
 /// The mean response time of a thread's reads.

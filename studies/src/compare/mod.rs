@@ -10,7 +10,7 @@ mod generated;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use fonio_analysis::{Answer, Comparison};
 use fonio_report::json::ComparisonReport;
@@ -18,7 +18,7 @@ use fonio_sim::profile::{Profile, Source};
 use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
-use crate::process;
+use crate::{asked, process};
 
 /// Pairs of generated series, unless the command line says otherwise.
 const PAIRS: u32 = 400;
@@ -152,12 +152,8 @@ fn record(fonio: &Path, dir: &Path, slow: f64, seconds: u32, seed: u32) -> Resul
 }
 
 fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
-    let out = Command::new(fonio).arg("compare").args([first, other]).arg("--json").output()?;
-    if !out.status.success() {
-        bail!("fonio compare failed: {}", String::from_utf8_lossy(&out.stderr));
-    }
-    let report: ComparisonReport =
-        serde_json::from_slice(&out.stdout).context("fonio compare gave other JSON")?;
+    let words = ["compare".as_ref(), first.as_os_str(), other.as_os_str()];
+    let report: ComparisonReport = asked::answer(fonio, &words)?;
     Ok(report.comparison)
 }
 

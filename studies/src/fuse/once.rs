@@ -10,7 +10,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use fonio_host::Ledger;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::on_device::{MIB, as_slow_as_the_studys};
 use super::{Confined, Daemon, Mounted, Place, Programs, Setup, Used, median};
@@ -223,8 +222,7 @@ impl Experiment {
     }
 
     fn figures(&self, recording: &Path) -> Result<std::collections::BTreeMap<String, f64>> {
-        let output = Command::new(&self.programs.fonio).args(["report", "--json"]).arg(recording).output()?;
-        let said: Value = serde_json::from_slice(&output.stdout).context("the report is JSON")?;
+        let said = crate::asked::report(&self.programs.fonio, recording)?;
         let figures = said["figures"].as_array().context("a report has figures")?;
         let pairs = figures
             .iter()

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +19,7 @@ use super::measured::Measured;
 use super::row::RUNS_MIN;
 use crate::applications::{self, Applications, Load};
 use crate::fuse::{Found, Plan};
-use crate::{emulated, process, tools};
+use crate::{asked, emulated, process, tools};
 
 /// Runs workloads; a run is not repeated if the same command has already run.
 #[derive(Default)]
@@ -333,11 +332,6 @@ impl Runs {
                 self.program.insert(if in_guest { process::build_fonio()? } else { emulated::fonio()? })
             }
         };
-        // If this process is killed, the run ends and undoes its changes.
-        let mut command = process::bound_to_this(program);
-        command.args(words).arg("--json").stderr(Stdio::inherit());
-        let output = command.output().context("cannot start fonio")?;
-        serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{} gave no result ({})", process::shown(&command), output.status))
+        asked::answer(program, words)
     }
 }

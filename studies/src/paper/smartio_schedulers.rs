@@ -10,7 +10,7 @@ use fonio_core::statistics::sample::mean;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use fonio_sim::measure::Order;
 use fonio_sim::profile::Profile;
-use fonio_sim::scheduler::smartio::{QUEUES, Tunables, SmartIo};
+use fonio_sim::scheduler::smartio::{QUEUES, SmartIo, Tunables};
 use fonio_sim::scheduler::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 use fonio_sim::study::Setup;
 

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 
-use crate::process;
+use crate::{asked, process};
 
 /// The file with the published table.
 const PUBLISHED: &str = include_str!("../../published.toml");
@@ -246,8 +246,7 @@ impl Row {
             .context("cannot start fonio record")?;
         let complaint = String::from_utf8_lossy(&recorded.stderr);
         ensure!(recorded.status.success() != killed, "fonio record failed: {complaint}");
-        let report = Command::new(fonio).arg("report").arg(&recording).arg("--json").output()?;
-        let report: Value = serde_json::from_slice(&report.stdout).context("the report is not JSON")?;
+        let report = asked::report(fonio, &recording)?;
         Said::read(&report["analysis"]["sqlite"], transactions)
             .with_context(|| format!("fonio record said: {complaint}"))
     }

@@ -21,7 +21,7 @@ use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
-use crate::process;
+use crate::{asked, process};
 
 const SITUATIONS: &str = include_str!("situations.toml");
 /// The time for which each is recorded, longer than the minimum for a verdict.
@@ -189,9 +189,7 @@ impl Situation {
         if !recorded.status.success() {
             bail!("fonio record failed: {}", String::from_utf8_lossy(&recorded.stderr));
         }
-        let report = Command::new(fonio).arg("report").arg(&recording).arg("--json").output()?;
-        let report: Value = serde_json::from_slice(&report.stdout).context("the report is not JSON")?;
-        self.judge(&report)
+        self.judge(&asked::report(fonio, &recording)?)
     }
 
     fn judge(&self, report: &Value) -> Result<Said> {

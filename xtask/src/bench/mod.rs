@@ -49,7 +49,7 @@ enum Benchmark {
         #[arg(long, value_name = "N", default_value_t = 100_000)]
         rows: u64,
     },
-    /// The speed of device models.
+    /// The speed of models of devices and schedulers.
     Devices {
         /// Measure each model this often.
         #[arg(long, value_name = "N", default_value_t = 3)]

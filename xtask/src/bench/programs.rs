@@ -16,7 +16,7 @@ pub struct Program {
     pub name: &'static str,
     /// The crate and its example.
     pub example: (&'static str, &'static str),
-    /// What the result shows.
+    /// The subject of the result.
     pub title: &'static str,
     /// Titles of the columns with unit and decimals; the first is that of the rows' names.
     pub columns: &'static [(&'static str, &'static str, usize)],
@@ -25,7 +25,7 @@ pub struct Program {
 pub const DEVICES: Program = Program {
     name: "devices",
     example: ("fonio-sim", "speed"),
-    title: "the speed of device models",
+    title: "the speed of models of devices and schedulers",
     columns: &[
         ("1 M requests of 4 KiB", "", 0),
         ("M requests/s", "", 2),

@@ -16,6 +16,7 @@ const RUNS: usize = 3;
 
 /// The options of `cargo xtask bench` without a name.
 #[derive(Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Requests in the trace; there are five records for each.
     #[arg(long, value_name = "N", default_value_t = IOS)]

@@ -24,7 +24,7 @@ const SLOW_CARD: &str = "ridata";
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STALL_EVERY: Duration = Duration::from_secs(600);
 /// How often the figures so far are printed.
-const TELL_EVERY: Duration = Duration::from_secs(600);
+const REPORT_EVERY: Duration = Duration::from_secs(600);
 const DAY_S: f64 = 86_400.0;
 /// How often a watch writes its history by default.
 const WRITE_EVERY: Duration = Duration::from_secs(2 * 3600);
@@ -166,11 +166,11 @@ fn name(device: &str) -> &str {
 }
 
 /// The bytes that a device was given.
-fn written_to(device: &str) -> Result<u64> {
+fn written_to(device: &str) -> Result<f64> {
     let path = format!("/sys/block/{}/stat", name(device));
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let sectors = text.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
-    Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512)
+    let sectors = text.split_whitespace().nth(6).and_then(|word| word.parse::<f64>().ok());
+    Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512.0)
 }
 
 /// A figure with its goal.
@@ -218,7 +218,8 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     sync()?;
     std::thread::sleep(SETTLED);
     sync()?;
-    let before = (written_to(&with.device)?, written_to(&without.device)?);
+    let written = || -> Result<[f64; 2]> { Ok([written_to(&with.device)?, written_to(&without.device)?]) };
+    let before = written()?;
     let watch = Watch::start(
         fonio,
         &dir,
@@ -226,17 +227,26 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         &[name(&with.device), name(&without.device), name(&slow.device)],
         every,
     )?;
+    // The bytes that the watch has added to the first card, after this time.
+    let added = |time: Duration| -> Result<f64> {
+        sync()?;
+        let now = written()?;
+        let [with, without] = [0, 1].map(|card| now[card] - before[card]);
+        println!(
+            "after {}: {} with the watch, {} without; {} stalls reported",
+            Unit::S.format(time.as_secs_f64().round()),
+            Unit::Bytes.format(with),
+            Unit::Bytes.format(without),
+            watch.report()?["stalls"]["stalls_in_all"]
+        );
+        Ok(with - without)
+    };
     let mut writes: Vec<f64> = Vec::new();
     let began = Instant::now();
-    let (mut line, mut stall, mut told) = (Duration::ZERO, STALL_EVERY / 2, TELL_EVERY);
+    let (mut line, mut stall, mut reported) = (Duration::ZERO, STALL_EVERY / 2, REPORT_EVERY);
     // The last write of the history is at the end; the file system takes half a minute to pass it on.
     while began.elapsed() < time + SETTLED + Duration::from_secs(2) {
-        if let Err(error) = process::check_signals() {
-            println!("Interrupted; the figures so far:");
-            sync()?;
-            tell_written(&watch, (&with.device, &without.device), before, began.elapsed())?;
-            return Err(error);
-        }
+        process::check_signals()?;
         std::thread::sleep(Duration::from_millis(500));
         let at = began.elapsed();
         if at >= line {
@@ -253,52 +263,32 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
             process::run(Command::new("dd").args(copy).stderr(Stdio::null()))?;
         }
         if at >= every * (writes.len() as u32 + 1) + SETTLED {
-            sync()?;
-            let both = (written_to(&with.device)? - before.0, written_to(&without.device)? - before.1);
             let so_far: f64 = writes.iter().sum();
-            writes.push(both.0 as f64 - both.1 as f64 - so_far);
-            let last = writes.last().copied().unwrap_or(0.0);
-            println!("write {} of the history: {}", writes.len(), Unit::Bytes.format(last));
+            writes.push(added(at)? - so_far);
         }
-        if at >= told {
-            told += TELL_EVERY;
-            tell_written(&watch, (&with.device, &without.device), before, at)?;
+        if at >= reported {
+            reported += REPORT_EVERY;
+            added(at)?;
         }
     }
-    sync()?;
-    let (difference, per_day) = tell_written(&watch, (&with.device, &without.device), before, time)?;
-    ensure!(difference > 0.0, "the watch wrote nothing, so it did not run");
+    let bytes = added(time)?;
+    ensure!(bytes > 0.0, "the watch wrote nothing, so it did not run");
     // The first write makes the files.
     let writes: Vec<f64> = writes.iter().map(|bytes| bytes / KIB).collect();
     figure(result, "first write of the history", writes.get(..1).unwrap_or(&[]), ("KiB", 0));
     figure(result, "each later write", writes.get(1..).unwrap_or(&[]), ("KiB", 0));
     if every == WRITE_EVERY {
-        goal(result, "written in a day", &[per_day / KIB], ("KiB", 0), WRITTEN_MAX / KIB);
+        goal(
+            result,
+            "written in a day",
+            &[bytes * DAY_S / time.as_secs_f64() / KIB],
+            ("KiB", 0),
+            WRITTEN_MAX / KIB,
+        );
     }
     drop(watch);
     drop((with, without, slow));
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
-}
-
-fn tell_written(
-    watch: &Watch,
-    (with, without): (&str, &str),
-    before: (u64, u64),
-    time: Duration,
-) -> Result<(f64, f64)> {
-    let (with, without) = (written_to(with)? - before.0, written_to(without)? - before.1);
-    let difference = with as f64 - without as f64;
-    let per_day = difference * DAY_S / time.as_secs_f64();
-    let report = watch.report()?;
-    println!(
-        "after {}: {} with the watch, {} without; the difference is {} a day; {} stalls told",
-        Unit::S.format(time.as_secs_f64().round()),
-        Unit::Bytes.format(with as f64),
-        Unit::Bytes.format(without as f64),
-        Unit::Bytes.format(per_day),
-        report["stalls"]["stalls_in_all"]
-    );
-    Ok((difference, per_day))
 }
 
 /// Has the kernel measure the run time of BPF programs; restores the setting when it is dropped.
@@ -327,10 +317,9 @@ impl LoopDevice {
     fn over(dir: &Path) -> Result<LoopDevice> {
         let image = Path::new("/dev/shm").join(format!("fonio-watch-{}", std::process::id()));
         fs::File::create(&image)?.set_len(DEVICE_BYTES)?;
-        let out = Command::new("losetup").args(["--find", "--show"]).arg(&image).current_dir(dir).output()?;
-        let said = String::from_utf8_lossy(&out.stderr);
-        ensure!(out.status.success(), "losetup failed: {}", said.trim());
-        Ok(LoopDevice(String::from_utf8_lossy(&out.stdout).trim().to_owned(), image))
+        let losetup = ["--find", "--show"];
+        let device = process::output(Command::new("losetup").args(losetup).arg(&image).current_dir(dir))?;
+        Ok(LoopDevice(device, image))
     }
 }
 

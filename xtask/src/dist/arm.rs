@@ -49,22 +49,20 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     println!("Compiling musl and LLVM's unwinder for {target}; this is done once.");
     // The installed paths must be the final ones, and the folder must not look complete before it is.
     let building = scratch.join(format!("musl-{target}-building"));
-    if building.exists() {
-        fs::remove_dir_all(&building).with_context(|| format!("cannot remove {}", building.display()))?;
-    }
+    process::remove_folder(&building)?;
     let (copy, made) = (building.join("source"), building.join("made"));
     fs::create_dir_all(&building).with_context(|| format!("cannot make {}", building.display()))?;
-    said(Command::new("cp").arg("-r").args([&sources, &copy]))?;
+    process::output(Command::new("cp").arg("-r").args([&sources, &copy]))?;
     let compiler = format!("clang-14 --target={} {}", target.triple, target.processor.join(" "));
     let mut configure = Command::new("./configure");
     configure.arg(format!("--target={}", target.triple)).arg(format!("--prefix={}", made.display()));
     configure.args(["--disable-shared", "--disable-wrapper"]).current_dir(&copy);
-    said(configure.env("CC", compiler).env("AR", "llvm-ar-14").env("RANLIB", "llvm-ranlib-14"))?;
+    process::output(configure.env("CC", compiler).env("AR", "llvm-ar-14").env("RANLIB", "llvm-ranlib-14"))?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    said(Command::new("make").args([&format!("-j{jobs}"), "install"]).current_dir(&copy))?;
+    process::output(Command::new("make").args([&format!("-j{jobs}"), "install"]).current_dir(&copy))?;
     unwinder(target, rust, &made)?;
     fs::rename(&made, &place).with_context(|| format!("cannot make {}", place.display()))?;
-    fs::remove_dir_all(&building).with_context(|| format!("cannot remove {}", building.display()))?;
+    process::remove_folder(&building)?;
     Ok(place)
 }
 
@@ -89,16 +87,11 @@ fn unwinder(target: Target, rust: &Path, made: &Path) -> Result<()> {
             clang.arg("-I").arg(sources.join("include")).arg("-I").arg(sources.join("src"));
             clang.args(UNWINDER_FLAGS).args(flags);
             clang.arg("-c").arg(sources.join("src").join(file)).arg("-o").arg(&object);
-            said(&mut clang)?;
+            process::output(&mut clang)?;
             made_objects.push(object);
         }
     }
     let library = made.join("lib/libunwind.a");
-    said(Command::new("llvm-ar-14").arg("rcs").arg(library).args(&made_objects))?;
-    fs::remove_dir_all(&objects).with_context(|| format!("cannot remove {}", objects.display()))
-}
-
-/// Runs a command; its output is shown only if it fails.
-fn said(command: &mut Command) -> Result<()> {
-    super::output(command).map(drop)
+    process::output(Command::new("llvm-ar-14").arg("rcs").arg(library).args(&made_objects))?;
+    process::remove_folder(&objects)
 }

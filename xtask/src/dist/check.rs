@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use fonio_lab::{Architecture, SystemOptions};
 
 use super::Made;
-use crate::lab::steps::{self, Step, Steps, all_kept, in_debian, text};
+use crate::lab::steps::{self, Steps, all_kept, in_debian, steps_of};
 use crate::{process, tools};
 
 /// A trace of the repository, which the programs explain.
@@ -19,73 +19,8 @@ const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
 const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
-/// Lists the files that a package could leave behind: all files except those in memory, and those of dpkg and
-/// systemd.
-const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /root -o -path /var/log \
-    -o -path /var/cache -o -path /var/tmp -o -path /var/lib/dpkg -o -path /var/lib/systemd \\) -prune -o -print | sort";
-
-const STEPS: [Step<'_>; 20] = [
-    ("dpkg -i /root/fonio.deb", "Setting up fonio", "the package is installed"),
-    ("fonio --version", "fonio ", "the program runs"),
-    ("fonio", "", "the status card is printed"),
-    (
-        "test -s /usr/share/man/man1/fonio-check.1.gz && zcat /usr/share/man/man1/fonio.1.gz | head -3",
-        "fonio",
-        "manual pages",
-    ),
-    (
-        "bash -c '. /usr/share/bash-completion/completions/fonio && complete -p fonio'",
-        "fonio",
-        "completions of bash",
-    ),
-    ("fonio report /root/trace.txt", "torage", "a trace of another machine is explained"),
-    (
-        "fonio import /root/trace.txt -o /root/imported && fonio report /root/imported",
-        "torage",
-        "the trace becomes a recording",
-    ),
-    (
-        "fonio record -o /root/rec -- dd if=/dev/zero of=/root/file bs=64k count=64 oflag=sync 2>&1",
-        "",
-        "a recording",
-    ),
-    ("fonio report /root/rec", "torage", "a report with a verdict"),
-    ("fonio export --format csv /root/rec | grep -c ,write,", "", "the recording has the writes"),
-    ("fonio fix apply swappiness=10 --keep && fonio fix undo", "-> 60", "a setting is kept and undone"),
-    ("fonio watch install", "The watch runs", "the watch is a service"),
-    (REPORT_OF_WATCH, "/root/watched", "it says which file was written"),
-    (
-        "fonio watch uninstall --purge && ! systemctl is-active fonio-watch && echo gone",
-        "gone",
-        "it is removed with its history",
-    ),
-    ("dpkg -i /root/fonio-recorder.deb", "Setting up fonio-recorder", "the recorder is installed"),
-    ("fonio-recorder --help", "--spill-to", "the recorder runs"),
-    (
-        "fonio-recorder -o /root/small -- dd if=/dev/zero of=/root/file bs=64k count=64 oflag=sync 2>&1",
-        "Recorded",
-        "a recording of the recorder alone",
-    ),
-    ("fonio report /root/small", "torage", "fonio explains it"),
-    (
-        "dpkg --purge fonio fonio-recorder && ! ls /usr/bin/fonio* 2>/dev/null && echo gone",
-        "gone",
-        "the packages are removed",
-    ),
-    ("diff /root/before /root/after && echo same || true", "same", "nothing is left behind"),
-];
-
-const REPORT_OF_WATCH: &str =
-    "dd if=/dev/zero of=/root/watched bs=1M count=8 conv=fsync 2>/dev/null; sleep 65; fonio watch report";
 /// A part of the watch's report on 32-bit ARM instead.
 pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
-
-/// A further step on 32-bit ARM, while the package is installed.
-const STEP_OF_32_BITS: Step<'_> = (
-    "fonio record --for 2s -o /root/no-bpf 2>&1; fonio report --all /root/no-bpf",
-    "BPF programs for x86-64 and 64-bit ARM only",
-    "the recording says why it is without BPF",
-);
 
 /// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
@@ -111,16 +46,12 @@ fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     ] {
         steps.system.put(file, place)?;
     }
-    text(steps.system, &format!("{FILES} >/root/before"))?;
     let is_32_bits = made.target.debian == Architecture::Armhf;
-    // This runs before the recorder is installed and both are removed.
-    let (before, after) = STEPS.split_at(STEPS.len() - 6);
-    let further = is_32_bits.then_some(STEP_OF_32_BITS);
-    for (script, wanted, what) in before.iter().copied().chain(further).chain(after.iter().copied()) {
-        if wanted == "same" {
-            text(steps.system, &format!("{FILES} >/root/after"))?;
+    for (script, wanted, what) in steps_of(include_str!("packages.steps")) {
+        if what.starts_with("32-bit ARM: ") && !is_32_bits {
+            continue;
         }
-        let wanted = if is_32_bits && script == REPORT_OF_WATCH { WATCH_OF_32_BITS } else { wanted };
+        let wanted = if is_32_bits && script.contains("watch report") { WATCH_OF_32_BITS } else { wanted };
         steps.step((script, wanted, what));
     }
     Ok(())
@@ -142,7 +73,7 @@ fn emulated(made: &Made) -> Result<u32> {
     let run = |program: &Path, words: &[&str]| {
         let mut command = Command::new(emulator);
         command.args(processor.map(|name| ["-cpu", name]).into_iter().flatten());
-        super::output(command.arg(program).args(words).stdin(Stdio::null()))
+        process::output(command.arg(program).args(words).stdin(Stdio::null()))
     };
     let mut broken = 0;
     for (program, words, wanted, what) in [
@@ -163,7 +94,7 @@ fn emulated(made: &Made) -> Result<u32> {
     let own = process::target().join("debug/fonio");
     if own.exists() {
         let words = ["report", "--json", &trace];
-        let (here, there) = (super::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
+        let (here, there) = (process::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
         broken += u32::from(!steps::shown("the answer is that of this machine", here == there, &there));
     }
     Ok(broken)

@@ -10,11 +10,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::package::{self, VERSION};
 use super::target::Target;
-use super::{folder, output};
+use super::{folder, sha256};
 use crate::process;
 
 /// The name of the image; the version follows after a colon.
@@ -31,7 +30,7 @@ struct Blobs<'a>(&'a Path);
 impl Blobs<'_> {
     /// Adds a blob; returns its description, in the form of manifests.
     fn add(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
-        let sum = sum(bytes);
+        let sum = sha256(bytes);
         let path = self.0.join("blobs/sha256").join(&sum);
         fs::create_dir_all(path.parent().context("it is in a folder")?)?;
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
@@ -42,9 +41,7 @@ impl Blobs<'_> {
 /// Makes the archive with the image of a built program.
 pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
     let place = process::scratch("dist")?.join(format!("container-{target}"));
-    if place.exists() {
-        fs::remove_dir_all(&place).with_context(|| format!("cannot remove {}", place.display()))?;
-    }
+    process::remove_folder(&place)?;
     let image = lay_out(target, program, &place)?;
     let archive = folder()?.join(format!("fonio-{VERSION}-container-{target}.tar"));
     fs::write(&archive, tar(&image)?).with_context(|| format!("cannot write {}", archive.display()))?;
@@ -79,7 +76,7 @@ fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
                 "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
             },
         },
-        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", sum(&layer))] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", sha256(&layer))] },
         "history": [{ "created": created, "created_by": "cargo xtask dist" }],
     });
     let mut platform = json!({ "architecture": architecture, "os": "linux" });
@@ -115,15 +112,11 @@ fn blob(description: &Value) -> String {
     format!("blobs/{}", digest.replace(':', "/"))
 }
 
-fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The time of the last commit, in the form of RFC 3339: the same sources make the same image.
 fn created() -> String {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
-    output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
+    process::output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
 }
 
 /// An archive of a folder's content, which belongs to root there.
@@ -147,7 +140,7 @@ mod tests {
     fn read(image: &Path, description: &Value) -> Vec<u8> {
         let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
         assert_eq!(description["size"], bytes.len());
-        assert_eq!(description["digest"], format!("sha256:{}", sum(&bytes)));
+        assert_eq!(description["digest"], format!("sha256:{}", sha256(&bytes)));
         bytes
     }
 
@@ -169,7 +162,7 @@ mod tests {
         assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/fonio"]));
         // The layer's checksum in the configuration is that of its content without compression.
         let content = tar(&folder.path().join("place/files")).expect("an archive");
-        assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sum(&content))]));
+        assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sha256(&content))]));
         let old = &file("manifest.json")[0];
         assert_eq!(old["Config"], blob(&manifest["config"]));
         assert_eq!(old["Layers"], json!([blob(&manifest["layers"][0])]));

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fonio_lab::Archive;
 
 use super::target::Target;
@@ -35,9 +35,7 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
     let debian = archive.userland(&["libc6", "libgcc-s1"], &|text| eprintln!("{text}"))?.root;
     let debian = debian.join("usr/lib").join(folder);
     let links = process::scratch("dist")?.join(format!("link-{of}"));
-    if links.exists() {
-        fs::remove_dir_all(&links).with_context(|| format!("cannot remove {}", links.display()))?;
-    }
+    process::remove_folder(&links)?;
     fs::create_dir_all(&links)?;
     for (name, file) in LIBRARIES.into_iter().chain([(loader, loader)]) {
         let file = debian.join(file);

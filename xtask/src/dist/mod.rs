@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use sha2::{Digest, Sha256};
@@ -166,7 +166,8 @@ fn within(path: &Path) -> String {
 
 /// The folder of the Rust toolchain.
 fn sysroot() -> Result<PathBuf> {
-    let text = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
+    let text =
+        process::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
     Ok(PathBuf::from(text))
 }
 
@@ -196,18 +197,12 @@ fn sums() -> Result<()> {
             continue;
         }
         let bytes = fs::read(entry.path()).with_context(|| format!("cannot read {name}"))?;
-        let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        lines.push(format!("{sum}  {name}\n"));
+        lines.push(format!("{}  {name}\n", sha256(&bytes)));
     }
     lines.sort_by(|a, b| a[66..].cmp(&b[66..]));
     Ok(fs::write(folder.join(NAME), lines.concat())?)
 }
 
-/// Returns what a program prints, without the newline.
-fn output(command: &mut Command) -> Result<String> {
-    let out = command.output().with_context(|| format!("cannot start {}", process::shown(command)))?;
-    if !out.status.success() {
-        bail!("{} failed: {}\n{}", process::shown(command), out.status, String::from_utf8_lossy(&out.stderr));
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
+use super::folder;
 use super::target::Target;
-use super::{folder, output};
 use crate::process;
 
 /// The version of the workspace.
@@ -101,7 +103,7 @@ pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Resul
     }
     manual(&speaking, &tree.join("usr/share/man/man1"))?;
     for (shell, path) in COMPLETIONS {
-        let text = output(Command::new(&speaking).args(["completions", shell]))?;
+        let text = process::output(Command::new(&speaking).args(["completions", shell]))?;
         write(&tree.join(path), text.as_bytes())?;
     }
     pack(&FONIO, target, &tree)
@@ -129,9 +131,7 @@ pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
 /// A folder for the files of a package.
 fn empty_tree(fields: &Fields, target: Target) -> Result<PathBuf> {
     let tree = process::scratch("dist")?.join(format!("{}-{target}", fields.name));
-    if tree.exists() {
-        fs::remove_dir_all(&tree).with_context(|| format!("cannot remove {}", tree.display()))?;
-    }
+    process::remove_folder(&tree)?;
     Ok(tree)
 }
 
@@ -152,7 +152,7 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     pack.args(["--build", "--root-owner-group", "-Zxz"]).arg(tree).arg(&package).stdout(Stdio::null());
     // The same sources make the same bytes.
     let committed =
-        output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
+        process::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(process::root()));
     if let Ok(seconds) = committed {
         pack.env("SOURCE_DATE_EPOCH", seconds);
     }
@@ -163,7 +163,7 @@ fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
 /// Writes the manual pages, compressed as Debian's policy requires.
 fn manual(program: &Path, to: &Path) -> Result<()> {
     let pages = tempfile::tempdir()?;
-    output(Command::new(program).arg("man").arg(pages.path()))?;
+    process::output(Command::new(program).arg("man").arg(pages.path()))?;
     for entry in fs::read_dir(pages.path())?.flatten() {
         let text = fs::read(entry.path())?;
         write(&to.join(format!("{}.gz", entry.file_name().to_string_lossy())), &gzipped(&text)?)?;
@@ -185,15 +185,9 @@ pub fn copyright() -> Result<String> {
 
 /// Compresses without a name and a time, so that the result is always the same.
 pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut gzip =
-        Command::new("gzip").args(["-9", "-n"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut to = gzip.stdin.take().context("its input is piped")?;
-    let bytes = bytes.to_vec();
-    let writer = std::thread::spawn(move || to.write_all(&bytes));
-    let out = gzip.wait_with_output()?;
-    writer.join().expect("it does not panic")?;
-    anyhow::ensure!(out.status.success(), "gzip failed: {}", out.status);
-    Ok(out.stdout)
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
 }
 
 /// Writes a file that all users may read.

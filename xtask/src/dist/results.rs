@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{folder, output, package};
+use super::{folder, package};
 use crate::process;
 
 /// Makes the folder from which the container is built.
@@ -20,9 +20,10 @@ pub fn container(program: &Path) -> Result<PathBuf> {
 /// The exposure of the unit in the words of systemd, if this machine can say it.
 pub fn exposure() -> Option<String> {
     let unit = process::root().join(package::RESULTS_UNIT);
-    let text =
-        output(Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit))
-            .ok()?;
+    let text = process::output(
+        Command::new("systemd-analyze").args(["security", "--offline=true", "--no-pager"]).arg(unit),
+    )
+    .ok()?;
     let line = text.lines().rev().find(|line| line.contains("Overall exposure level"))?;
     Some(line.trim_start_matches(['→', ' ']).to_owned())
 }

@@ -13,12 +13,7 @@ const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
 /// A file system on a second disk with a typical line in fstab, and a unit.
-const PREPARE: &str = "mkfs.ext4 -q -F $DISK && mkdir -p /mnt/card && touch /etc/fstab && \
-    printf '# cards\\nUUID=%s\\t/mnt/card\\text4  rw,relatime,nofail\\t0 2\\n' $(blkid -s UUID -o value $DISK) >>/etc/fstab && \
-    printf '[Service]\nExecStart=/usr/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' >/etc/systemd/system/backup.service && \
-    systemctl daemon-reload && systemctl enable --now backup.service && mount /mnt/card && \
-    mkdir -p /srv/logs /srv/app /srv/files /srv/hot /mnt/card/app && echo first | tee /srv/logs/log /srv/app/notes /srv/hot/file >/srv/files/file && \
-    systemctl disable --now fstrim.timer";
+const PREPARE: &str = include_str!("keep_prepare.sh");
 
 /// The settings that are kept, and where.
 const FIXES: [&str; 18] = [
@@ -68,16 +63,7 @@ const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/syst
     /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
 /// Prints the machine's present settings.
-const IN_FORCE: &str = "grep -q enable=1 /sys/fs/cgroup/io.cost.qos && echo io.cost is on; findmnt -n -o OPTIONS /mnt/card; cat /sys/block/$(basename $(readlink -f $DISK))/queue/scheduler; \
-    cat /proc/sys/vm/swappiness /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes /proc/sys/vm/dirty_ratio; \
-    systemctl is-enabled fstrim.timer; systemctl is-active fstrim.timer; sleep 2; \
-    test -e /run/log/journal/$(cat /etc/machine-id)/system.journal && echo the journal is in memory; \
-    systemd-analyze cat-config systemd/journald.conf | grep -v '^#' | grep = | sort -u; \
-    swapon --show=TYPE,SIZE,PRIO --noheadings | tr -s ' '; \
-    of() { findmnt -n -o TARGET,FSTYPE $1 | tr -s ' ' | tr '\\n' ' '; shift; systemctl is-active $* | tr '\\n' ' '; echo; }; \
-    of /srv/logs fonio-folder-in-ram-srv-logs.service fonio-folder-in-ram-srv-logs.timer; of /srv/app; of /srv/hot; \
-    of /srv/files fonio-bfuse-srv-files.service; \
-    systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
+const IN_FORCE: &str = include_str!("keep_in_force.sh");
 
 /// Writes to the folders between the changes, as programs do.
 const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";

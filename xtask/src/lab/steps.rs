@@ -67,6 +67,16 @@ impl Steps<'_, '_> {
     }
 }
 
+/// Reads a list of steps, separated by empty lines. A step begins with a line `# BEHAVIOUR`; then comes the command, and a line
+/// `=> TEXT` with the text that its output must contain.
+pub fn steps_of(list: &str) -> impl Iterator<Item = Step<'_>> {
+    list.split("\n\n").map(|step| {
+        let (behaviour, rest) = step.trim().split_once('\n').expect("a step has three lines");
+        let (script, wanted) = rest.rsplit_once("\n=>").expect("a step ends with `=>`");
+        (script, wanted.trim(), behaviour.trim_start_matches("# "))
+    })
+}
+
 /// Prints whether a promise was kept, and if not, what was found instead.
 pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
@@ -97,4 +107,23 @@ pub fn text(system: &mut System<'_>, script: &str) -> Result<String> {
 /// Runs a script, which must succeed.
 pub fn ok(system: &mut System<'_>, script: &str) -> Result<()> {
     text(system, script).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_steps_are_read() {
+        let list = "# it counts\nprintf '1\n'\nprintf '2\n'\n=> 2\n\n# it is silent\ntrue\n=>\n";
+        let expected = [("printf '1\n'\nprintf '2\n'", "2", "it counts"), ("true", "", "it is silent")];
+        assert_eq!(steps_of(list).collect::<Vec<_>>(), expected);
+        for (list, count) in [
+            (include_str!("../dist/packages.steps"), 22),
+            (include_str!("../dist/container.steps"), 13),
+            (include_str!("../dist/results.steps"), 17),
+        ] {
+            assert_eq!(steps_of(list).count(), count);
+        }
+    }
 }

@@ -12,19 +12,7 @@ use super::{KERNELS, on_kernel};
 const BYTES: u64 = 4 << 20;
 
 /// Watches the emulated device while files are written through the page cache, past it, and by the kernel for `sync`.
-const SCRIPT: &str = r#"device=$(grep " $FONIO_MOUNT " /proc/mounts | cut -d' ' -f1)
-echo "devices = [\"${device#/dev/}\"]" >/tmp/watch.toml
-place="--state /tmp/state --run /tmp/run --config /tmp/watch.toml"
-fonio watch run $place >&2 &
-sleep 3
-dd if=/dev/zero of=$FONIO_MOUNT/buffered bs=64k count=64 conv=fsync 2>/dev/null
-dd if=/dev/zero of=$FONIO_MOUNT/direct bs=64k count=64 oflag=direct 2>/dev/null
-dd if=/dev/zero of=$FONIO_MOUNT/left bs=64k count=64 2>/dev/null
-sync
-sleep 1
-kill $!
-wait $!
-fonio watch report wear --json $place"#;
+const SCRIPT: &str = include_str!("watch.sh");
 
 /// Runs on each kernel. Returns the number of kernels on which a file or bytes are missing.
 pub fn run(fonio: &Path) -> Result<u32> {

@@ -71,24 +71,15 @@ impl Disk {
 
     /// Returns the current value as if it had been applied, if the queue is already shorter than `setting`
     /// would make it.
-    ///
-    /// # Errors
-    ///
-    /// The setting cannot be read.
     pub fn is_shorter_than(&self, setting: &Setting) -> Result<Option<Applied>, BenchError> {
         let planned = setting.plan_or_current(Path::new(&self.node()))?;
-        let is_shorter = planned.old.parse::<u32>().ok() < planned.new.parse::<u32>().ok();
-        let is_known = planned.old.parse::<u32>().is_ok();
-        let is_so = setting.scheduler().is_none() && is_known && is_shorter;
-        Ok(is_so.then(|| Applied { new: planned.old.clone(), ..planned }))
+        let numbers = planned.old.parse::<u32>().ok().zip(planned.new.parse::<u32>().ok());
+        let is_shorter = setting.scheduler().is_none() && numbers.is_some_and(|(old, new)| old < new);
+        Ok(is_shorter.then(|| Applied { new: planned.old.clone(), ..planned }))
     }
 
     /// The settings that lift the limits in force: the concurrency parameters of smartio, and the number of requests if a fix
     /// of fonio has changed it. Only root has the record of fixes.
-    ///
-    /// # Errors
-    ///
-    /// The record of fixes cannot be read.
     pub fn lifting(&self, is_root: bool) -> Result<Vec<Setting>, BenchError> {
         let mut limits = Vec::new();
         if self.is_smartio() {
@@ -121,10 +112,6 @@ pub struct Lifted {
 
 impl Lifted {
     /// Lifts `limits` of a disk; calls `note` with a sentence for each. `None` if none of them is in force.
-    ///
-    /// # Errors
-    ///
-    /// A setting cannot be changed.
     pub fn lift(
         disk: &Disk,
         limits: &[Setting],
@@ -154,10 +141,6 @@ impl Lifted {
     }
 
     /// Restores the limits.
-    ///
-    /// # Errors
-    ///
-    /// A setting cannot be changed.
     pub fn restore(self) -> Result<(), BenchError> {
         Ok(self.ledger.close()?)
     }

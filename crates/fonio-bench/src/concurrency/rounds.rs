@@ -21,7 +21,7 @@ pub(crate) fn measure(
     tests: &[Test],
     progress: &mut impl FnMut(&str, u32),
 ) -> Result<Vec<TestResult>, BenchError> {
-    let Effort { runs_min, runs_max, error_max, seed, .. } = *session.effort();
+    let Effort { runs_min, runs_max, error_max, seed, .. } = *session.effort;
     let mut random = Random::labelled(seed, "order of the rounds");
     let mut runs: Vec<Vec<Run>> = vec![Vec::new(); tests.len()];
     for number in 1..=runs_max {

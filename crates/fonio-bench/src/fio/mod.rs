@@ -77,10 +77,6 @@ impl Fio {
     }
 
     /// Runs one test once, for at most `time_max`; a sustained write also records its throughput over time.
-    ///
-    /// # Errors
-    ///
-    /// As [`Fio::prepare`].
     pub fn measure(
         &self,
         file: &Path,

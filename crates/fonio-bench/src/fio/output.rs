@@ -99,8 +99,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         response_p50_ns: percentile(|known| known.p50),
         response_p99_ns: percentile(|known| known.p99),
         response_max_ns: sides.iter().map(|side| side.lat_ns.max).max().unwrap_or(0),
-        rates_mb_s: Vec::new(),
-        outlier: false,
+        ..Run::default()
     })
 }
 
@@ -133,7 +132,6 @@ pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
     use fonio_core::Access;
 
     use super::*;
@@ -152,133 +150,28 @@ mod tests {
         }
     }
 
-    fn check(text: &str, access: Access, processes: u32, expected: Expect) {
-        let shown = match parse(text, &test(access, processes)) {
-            Ok(run) => format!("{run:#?}\n"),
-            Err(error) => format!("{error}\n"),
-        };
-        expected.assert_eq(&shown);
-    }
-
     #[test]
-    fn fio_3_33_random_writes() {
-        let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
-        check(
-            text,
-            Access::RandWrite,
-            1,
-            expect![[r#"
-            Run {
-                requests: 256,
-                bytes: 1048576,
-                span_ns: 15978092,
-                response_mean_ns: 62414,
-                response_sigma_ns: 255127,
-                response_p50_ns: Some(
-                    42752,
-                ),
-                response_p99_ns: Some(
-                    205824,
-                ),
-                response_max_ns: 4091847,
-                rates_mb_s: [],
-                outlier: false,
-            }
-        "#]],
-        );
-    }
-
-    #[test]
-    fn fio_3_33_four_readers_with_a_note_before() {
-        let text = include_str!("../../tests/data/fio-3.33-randread-by-4.json");
-        check(
-            text,
-            Access::RandRead,
-            4,
-            expect![[r#"
-            Run {
-                requests: 1024,
-                bytes: 4194304,
-                span_ns: 29000000,
-                response_mean_ns: 110371,
-                response_sigma_ns: 31049,
-                response_p50_ns: Some(
-                    102912,
-                ),
-                response_p99_ns: Some(
-                    191488,
-                ),
-                response_max_ns: 548294,
-                rates_mb_s: [],
-                outlier: false,
-            }
-        "#]],
-        );
-    }
-
-    #[test]
-    fn fio_3_33_a_reader_beside_a_writer() {
-        let text = include_str!("../../tests/data/fio-3.33-beside.json");
-        check(
-            text,
-            Access::RandRead,
-            1,
-            expect![[r#"
-            Run {
-                requests: 256,
-                bytes: 1048576,
-                span_ns: 15579256,
-                response_mean_ns: 60856,
-                response_sigma_ns: 39825,
-                response_p50_ns: Some(
-                    62208,
-                ),
-                response_p99_ns: Some(
-                    125440,
-                ),
-                response_max_ns: 617125,
-                rates_mb_s: [],
-                outlier: false,
-            }
-        "#]],
-        );
-        check(
-            text,
-            Access::RandWrite,
-            1,
-            expect![[r#"
-            cannot read the output of fio: no request was completed before the time was over; fonio needs fio 3
-        "#]],
-        );
-    }
-
-    #[test]
-    fn damage_is_an_error() {
-        let text = include_str!("../../tests/data/fio-3.33-randwrite.json");
-        check(
-            "",
-            Access::RandRead,
-            1,
-            expect![[r#"
-            cannot read the output of fio: it holds no JSON; fonio needs fio 3
-        "#]],
-        );
-        check(
-            &text[..400],
-            Access::RandRead,
-            1,
-            expect![[r#"
-            cannot read the output of fio: EOF while parsing an object at line 19 column 2, in the JSON that begins at byte 0; fonio needs fio 3
-        "#]],
-        );
-        check(
-            &text.replace("\"error\" : 0", "\"error\" : 28"),
-            Access::RandWrite,
-            1,
-            expect![[r#"
-            cannot read the output of fio: the job ended with error 28; fonio needs fio 3
-        "#]],
-        );
+    fn real_output_is_read_and_damage_is_an_error() {
+        let writes = include_str!("../../tests/data/fio-3.33-randwrite.json");
+        let readers = include_str!("../../tests/data/fio-3.33-randread-by-4.json");
+        let both = include_str!("../../tests/data/fio-3.33-beside.json");
+        let mut shown = String::new();
+        for (name, text, access, processes) in [
+            ("random writes", writes, Access::RandWrite, 1),
+            ("four readers, with a note before", readers, Access::RandRead, 4),
+            ("a reader with a writer in the background", both, Access::RandRead, 1),
+            ("the same as a test of writes", both, Access::RandWrite, 1),
+            ("no output", "", Access::RandRead, 1),
+            ("a cut output", &writes[..400], Access::RandRead, 1),
+            ("an error", &writes.replace("\"error\" : 0", "\"error\" : 28"), Access::RandWrite, 1),
+        ] {
+            let found = match parse(text, &test(access, processes)) {
+                Ok(run) => format!("{run:#?}"),
+                Err(error) => error.to_string(),
+            };
+            shown += &format!("{name}: {found}\n");
+        }
+        expect_test::expect_file!["../../tests/golden/fio.txt"].assert_eq(&shown);
     }
 
     #[test]

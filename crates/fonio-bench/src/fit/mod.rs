@@ -157,10 +157,6 @@ pub fn fit(
 }
 
 /// Compares `profile` with the tests of `benchmark` that no fit used; if there are none, with all tests.
-///
-/// # Errors
-///
-/// If the profile cannot have that capacity.
 pub fn predict(profile: &Profile, benchmark: &Benchmark) -> Result<Vec<Prediction>, FitError> {
     let held_back = benchmark.tests.iter().any(|result| result.test.set == Set::HeldBack);
     benchmark

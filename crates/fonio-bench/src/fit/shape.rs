@@ -79,18 +79,12 @@ impl fmt::Display for Shape {
         match self {
             Shape::Flat => write!(out, "flat, so every page is mapped by itself"),
             Shape::Cliff { before } => {
-                write!(
-                    out,
-                    "a cliff beyond {} MiB, so log blocks of single erase blocks (BAST)",
-                    before >> 20
-                )
+                let mib = before >> 20;
+                write!(out, "a cliff beyond {mib} MiB, so log blocks of single erase blocks (BAST)")
             }
             Shape::Smooth { level_until: Some(level) } => {
-                write!(
-                    out,
-                    "level up to {} MiB, then rising: a map partly in RAM, or shared log blocks",
-                    level >> 20
-                )
+                let mib = level >> 20;
+                write!(out, "level up to {mib} MiB, then rising: a map partly in RAM, or shared log blocks")
             }
             Shape::Smooth { level_until: None } => {
                 write!(out, "rising smoothly, so shared log blocks (FAST)")
@@ -119,11 +113,8 @@ mod tests {
     #[test]
     fn the_studied_cards_have_their_shapes() {
         let scope = plan::Scope {
-            sets: vec![plan::Set::AddressRange],
-            size: ByteCount(128 * MIB),
             range_max: ByteCount(256 * MIB),
-            sustained: ByteCount(0),
-            room: ByteCount(1 << 30),
+            ..plan::Scope::of(&[plan::Set::AddressRange], ByteCount(128 * MIB))
         };
         for (name, expected) in [
             ("transcend", Shape::Flat),

@@ -21,7 +21,8 @@ use fonio_core::Random;
 use fonio_storebench_document::document::CapacityCheck;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
-use super::plan::PLACE_BYTES;
+use super::schedule::PLACE_BYTES;
+use crate::aligned::Buffer;
 use crate::error::BenchError;
 
 /// The strictest alignment of memory and offsets that direct I/O demands, and the unit of the content.
@@ -61,7 +62,7 @@ pub(super) fn check(
     until: Instant,
     stop: &dyn Fn() -> bool,
 ) -> Result<Checked, BenchError> {
-    let mut buffer = Buffer::new();
+    let mut buffer = Buffer::default();
     let mut written = 0;
     let not_checked = |reason: String, written: u64| {
         Ok(Checked { verdict: CapacityCheck::NotChecked { reason }, written_bytes: written * PLACE_BYTES })
@@ -74,8 +75,8 @@ pub(super) fn check(
         if Instant::now() >= until && place > 0 {
             break;
         }
-        fill(buffer.bytes(), seed, place);
-        if let Err(error) = places.write(place, buffer.bytes()) {
+        fill(buffer.of(PLACE_BYTES), seed, place);
+        if let Err(error) = places.write(place, buffer.of(PLACE_BYTES)) {
             return not_checked(failed("writing", place, count, &error), written);
         }
         written += 1;
@@ -106,8 +107,8 @@ pub(super) fn check(
             proven.push(*place);
             continue;
         }
-        fill(buffer.bytes(), seed, *place);
-        let again = places.write(*place, buffer.bytes()).and_then(|()| places.flush());
+        fill(buffer.of(PLACE_BYTES), seed, *place);
+        let again = places.write(*place, buffer.of(PLACE_BYTES)).and_then(|()| places.flush());
         if let Err(error) = again {
             return not_checked(failed("writing", *place, count, &error), written);
         }
@@ -177,14 +178,17 @@ fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) ->
     fill(&mut expected, seed, place);
     let mut found = Found::Right;
     for _ in 0..2 {
-        buffer.bytes().fill(0);
-        places.read(place, buffer.bytes())?;
-        if buffer.bytes() == expected {
+        buffer.of(PLACE_BYTES).fill(0);
+        places.read(place, buffer.of(PLACE_BYTES))?;
+        if buffer.of(PLACE_BYTES) == expected {
             return Ok(Found::Right);
         }
-        let some_right =
-            buffer.bytes().chunks(PAGE).zip(expected.chunks(PAGE)).any(|(found, right)| found == right);
-        found = match owner(buffer.bytes(), seed) {
+        let some_right = buffer
+            .of(PLACE_BYTES)
+            .chunks(PAGE)
+            .zip(expected.chunks(PAGE))
+            .any(|(found, right)| found == right);
+        found = match owner(buffer.of(PLACE_BYTES), seed) {
             Some(other) if other != place => Found::Other(other),
             _ if some_right => Found::Damaged,
             _ => Found::Lost,
@@ -218,25 +222,6 @@ fn owner(content: &[u8], seed: u64) -> Option<u64> {
     pages.all(|place| place == Some(first)).then_some(first)
 }
 
-/// Memory that is aligned for direct I/O.
-pub(super) struct Buffer {
-    memory: Vec<u8>,
-    from: usize,
-}
-
-impl Buffer {
-    pub fn new() -> Buffer {
-        let memory = vec![0; PLACE_BYTES as usize + PAGE];
-        let from = memory.as_ptr().align_offset(PAGE);
-        Buffer { memory, from }
-    }
-
-    /// [`PLACE_BYTES`] of it.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        &mut self.memory[self.from..self.from + PLACE_BYTES as usize]
-    }
-}
-
 /// Places of files or of a device.
 pub(super) struct FilePlaces {
     places: Vec<(File, u64)>,
@@ -266,10 +251,6 @@ const FILES_MAX: u64 = 512;
 impl FilePlaces {
     /// Reserves files that together take most of the free space of a file system, so that their beginnings lie across it.
     /// The name of each is `prefix` with a number and `.data`. Returns `None` if the file system cannot reserve space.
-    ///
-    /// # Errors
-    ///
-    /// Those of the file system.
     pub fn reserve(prefix: &Path, free_bytes: u64, count: u64) -> io::Result<Option<FilePlaces>> {
         let kept = ((free_bytes as f64 * FREE_SHARE) as u64).max(FREE_MIN_BYTES);
         let space = free_bytes.saturating_sub(kept);
@@ -301,10 +282,6 @@ impl FilePlaces {
     }
 
     /// Places evenly across a device.
-    ///
-    /// # Errors
-    ///
-    /// The device cannot be opened.
     pub fn across(device: &Path, size_bytes: u64, count: u64) -> io::Result<FilePlaces> {
         let last = size_bytes.saturating_sub(PLACE_BYTES);
         let file = open(device, false)?;
@@ -352,12 +329,10 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use expect_test::{Expect, expect};
-
     use super::*;
 
     /// The faults of a device.
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     enum Kind {
         Sound,
         /// Places from this one on are stored over the first ones.
@@ -416,53 +391,25 @@ mod tests {
         }
     }
 
-    fn verdict(kind: Kind, expected: Expect) {
-        let mut device = Device { kind, stored: BTreeMap::new(), reads: 0 };
-        let until = Instant::now() + Duration::from_secs(600);
-        let checked = check(&mut device, 7, true, until, &|| false).expect("nobody stops it");
-        expected.assert_eq(&format!("{:?}", checked.verdict));
-    }
-
     #[test]
     fn only_a_fake_is_accused() {
-        verdict(Kind::Sound, expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
-        verdict(
+        let until = Instant::now() + Duration::from_secs(600);
+        let mut shown = String::new();
+        for kind in [
+            Kind::Sound,
             Kind::Wraps(4),
-            expect![[
-                r#"Fake { reason: "4 of 8 places have the content of other places, so the device writes over its own data; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 4194304 }"#
-            ]],
-        );
-        verdict(
             Kind::Wraps(7),
-            expect![[
-                r#"Fake { reason: "1 of 8 places have the content of other places, so the device writes over its own data; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 1048576 }"#
-            ]],
-        );
-        verdict(
             Kind::Loses(5),
-            expect![[
-                r#"Fake { reason: "3 of 8 places do not keep what is written; all were read twice without an error", checked_bytes: 8388608, lost_bytes: 3145728 }"#
-            ]],
-        );
-        verdict(
             Kind::Loses(7),
-            expect![[
-                r#"NotChecked { reason: "1 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
-            ]],
-        );
-        verdict(
             Kind::Flips(3),
-            expect![[
-                r#"NotChecked { reason: "5 of 8 places came back damaged, which is too little to tell a fake from a defect: copy your data elsewhere, and check the device with f3" }"#
-            ]],
-        );
-        verdict(Kind::FlipsOnce(3), expect!["Genuine { checked_bytes: 8388608, complete: true }"]);
-        verdict(
+            Kind::FlipsOnce(3),
             Kind::FailsAt(2),
-            expect![[
-                r#"NotChecked { reason: "reading place 3 of 8 failed (Input/output error (os error 5)): the device, its reader or its cable reports errors, which a fake does not; `dmesg` says which" }"#
-            ]],
-        );
+        ] {
+            let mut device = Device { kind, stored: BTreeMap::new(), reads: 0 };
+            let checked = check(&mut device, 7, true, until, &|| false).expect("nobody stops it");
+            shown += &format!("{kind:?}: {:#?}\n", checked.verdict);
+        }
+        expect_test::expect_file!["../../tests/golden/capacity.txt"].assert_eq(&shown);
     }
 
     #[test]

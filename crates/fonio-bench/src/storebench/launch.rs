@@ -19,6 +19,7 @@ use fonio_storebench_document::values;
 use fonio_workload::definition::Workload;
 use fonio_workload::http::Server;
 use fonio_workload::{Mark, Observer, Options, Places, Progress, Runner, WorkloadError};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::parts::{NO_TIME, PartResult};
 use crate::error::BenchError;
@@ -32,10 +33,6 @@ pub(super) struct AppsFolder {
 
 impl AppsFolder {
     /// Makes the folder.
-    ///
-    /// # Errors
-    ///
-    /// Those of the file system.
     pub fn make(path: PathBuf) -> io::Result<AppsFolder> {
         fs::create_dir(&path)?;
         let held = File::open(&path)?;
@@ -72,10 +69,6 @@ pub(super) struct Launching<'a> {
 const CACHES: [&str; 2] = ["cold", "warm"];
 
 /// Launches the apps until the times are stable.
-///
-/// # Errors
-///
-/// [`BenchError::Interrupted`], and those of the workload.
 pub(super) fn measure(
     launching: &Launching<'_>,
     progress: &mut dyn FnMut(&str, u32),
@@ -113,8 +106,7 @@ pub(super) fn measure(
         };
         result.written_bytes += outcome.amounts.file_bytes_written;
         let ticks = before.zip(Ticks::read()).map(|(before, after)| after.since(before));
-        let own = own_before.zip(own_ticks()).map(|(before, after)| after.saturating_sub(before));
-        note_others(ticks, own, &mut result.notes);
+        note_others(ticks, own_ticks() - own_before, &mut result.notes);
         repetitions.push(Repetition::of(&spans.spans, ticks));
         let totals: Vec<f64> = repetitions.iter().map(|repetition| repetition.total(0)).collect();
         let remains = launching.until.saturating_duration_since(Instant::now()).as_secs_f64();
@@ -254,8 +246,8 @@ const KEPT_MAX_BYTES: u64 = 1 << 20;
 const OTHERS_SHARE: f64 = 0.3;
 
 /// Notes that other programs used the processors.
-fn note_others(all: Option<Ticks>, own: Option<u64>, notes: &mut Vec<String>) {
-    let Some((all, own)) = all.zip(own) else { return };
+fn note_others(all: Option<Ticks>, own: u64, notes: &mut Vec<String>) {
+    let Some(all) = all else { return };
     let others = 1.0 - (own as f64 / all.active.max(1) as f64).min(1.0);
     let note = "Other programs used the processors during the launches: these, and the time in iowait, are not the device's alone. \
                 Close them, and repeat.";
@@ -264,12 +256,10 @@ fn note_others(all: Option<Ticks>, own: Option<u64>, notes: &mut Vec<String>) {
     }
 }
 
-/// Processor time of this process in ticks: fields 14 and 15 of `/proc/self/stat` (proc(5)).
-fn own_ticks() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, in brackets, can have spaces.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+/// Processor time of this process, in the ticks of `/proc/stat`: hundredths of a second on every architecture of Rust.
+fn own_ticks() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 100 + time.tv_nsec as u64 / 10_000_000
 }
 
 /// Processor time of all processors, in ticks.
@@ -329,13 +319,12 @@ mod tests {
     #[test]
     fn other_programs_are_noted() {
         let all = Some(Ticks { active: 100, idle: 0, iowait: 0 });
-        for (own, noted) in [(Some(95), 0), (Some(40), 1), (None, 0)] {
+        for (all, own, noted) in [(all, 95, 0), (all, 40, 1), (None, 0, 0)] {
             let mut notes = Vec::new();
             note_others(all, own, &mut notes);
             note_others(all, own, &mut notes);
             assert_eq!(notes.len(), noted, "{own:?}");
         }
-        assert!(own_ticks().is_some());
     }
 
     #[test]

@@ -5,14 +5,14 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use fonio_core::{ByteCount, DeviceId};
+use fonio_core::{DeviceId, DeviceIdentity};
 use fonio_machine::{Machine as Here, read_text, storage_devices};
 use fonio_storebench_document::check::private;
-use fonio_storebench_document::document::{Device, Health, Machine, Origin, TEXT_MAX};
+use fonio_storebench_document::document::{Health, Machine, Mode, Origin, TEXT_MAX};
 
 use super::models;
-use super::plan::Settings;
 use super::run::Circumstances;
+use super::schedule::Settings;
 use crate::fio::Fio;
 use crate::place::Place;
 
@@ -68,9 +68,13 @@ pub fn circumstances(
     let mut device = device(&sources, place);
     if let Some(profile) = profile {
         let scheduler = device.scheduler.take();
-        device = Device { scheduler, ..models::modelled(profile, device.capacity_bytes) };
+        device = DeviceIdentity { scheduler, ..models::modelled(profile, device.capacity_bytes) };
     }
     let is_emulated = profile.is_some() || is_emulated(&sources, place);
+    let file_system = match settings.mode {
+        Mode::Directory => file_system_word(place.file_system.as_deref().unwrap_or("unknown")),
+        Mode::Device | Mode::DeviceReadOnly => "none".to_owned(),
+    };
     Circumstances {
         target,
         settings,
@@ -78,11 +82,17 @@ pub fn circumstances(
         engine: fio.version.clone(),
         began_unix_s: began.unix_s,
         origin: if is_emulated { Origin::Emulated } else { Origin::Measured },
-        file_system: place.file_system.clone(),
+        file_system,
         machine: machine(&sources, place),
         health: health(place),
         device,
     }
+}
+
+/// The name of a file system in the form of keys: `fuse.sshfs` becomes `fuse_sshfs`.
+fn file_system_word(name: &str) -> String {
+    let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
+    name.chars().take(16).map(word).collect()
 }
 
 /// Warnings about the results of a run at `place`; none for an emulated device, whose loop device is known.
@@ -124,25 +134,15 @@ fn machine(sources: &Sources, place: &Place) -> Machine {
 }
 
 /// Describes the device below `place`.
-fn device(sources: &Sources, place: &Place) -> Device {
-    let clean = |text: Option<String>| sources.clean(&text?);
+fn device(sources: &Sources, place: &Place) -> DeviceIdentity {
     let identity = device_of(&sources.machine, place).and_then(|id| sources.machine.identity(id));
-    let found = identity.unwrap_or_default();
-    let capacity = found.size.unwrap_or(ByteCount(place.size_bytes.max(1)));
-    Device {
-        kind: found.kind,
-        model: clean(found.model),
-        manufacturer: clean(found.manufacturer),
-        manufacturer_id: clean(found.manufacturer_id),
-        oem_id: clean(found.oem_id),
-        firmware: clean(found.firmware),
-        hardware: clean(found.hardware),
-        made: clean(found.made),
-        capacity_bytes: capacity.0,
-        bus: clean(found.bus),
-        bus_limit_mb_s: found.bus_limit_mb_s,
-        scheduler: clean(found.scheduler.or_else(|| place.scheduler.clone())),
+    let unknown = DeviceIdentity { capacity_bytes: place.size_bytes.max(1), ..DeviceIdentity::default() };
+    let mut found = identity.unwrap_or(unknown);
+    found.scheduler = found.scheduler.or_else(|| place.scheduler.clone());
+    for text in found.texts() {
+        *text = text.take().and_then(|text| sources.clean(&text));
     }
+    found
 }
 
 fn device_of(machine: &Here, place: &Place) -> Option<DeviceId> {
@@ -150,44 +150,14 @@ fn device_of(machine: &Here, place: &Place) -> Option<DeviceId> {
 }
 
 /// Mount options that change speed. Others can have paths and names.
-const OPTIONS: [&str; 32] = [
-    "noatime",
-    "relatime",
-    "nodiratime",
-    "lazytime",
-    "sync",
-    "dirsync",
-    "discard",
-    "nodiscard",
-    "barrier",
-    "nobarrier",
-    "data",
-    "commit",
-    "journal_checksum",
-    "journal_async_commit",
-    "delalloc",
-    "nodelalloc",
-    "auto_da_alloc",
-    "noauto_da_alloc",
-    "ssd",
-    "nossd",
-    "compress",
-    "compress-force",
-    "compress_algorithm",
-    "nodatacow",
-    "nodatasum",
-    "autodefrag",
-    "fsync_mode",
-    "active_logs",
-    "inline_data",
-    "checkpoint_merge",
-    "flush",
-    "logbsize",
-];
+const OPTIONS: &str = "noatime relatime nodiratime lazytime sync dirsync discard nodiscard barrier nobarrier data commit \
+    journal_checksum journal_async_commit delalloc nodelalloc auto_da_alloc noauto_da_alloc ssd nossd compress \
+    compress-force compress_algorithm nodatacow nodatasum autodefrag fsync_mode active_logs inline_data \
+    checkpoint_merge flush logbsize";
 
 fn changes_speed(option: &str) -> bool {
     let name = option.split('=').next().unwrap_or(option);
-    OPTIONS.contains(&name) && private(option).is_none() && option.len() <= TEXT_MAX
+    OPTIONS.split(' ').any(|known| known == name) && private(option).is_none() && option.len() <= TEXT_MAX
 }
 
 /// Whether the device of `place` is emulated by a program: a ublk device, or a loop device over fonio's

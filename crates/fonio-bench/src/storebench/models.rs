@@ -5,15 +5,15 @@
 //! measured. The data set is marked as generated (by `cargo studies storebench models`) and never mixed with
 //! measured results.
 
-use fonio_core::{ByteCount, DeviceKind, Op, Timestamp};
+use fonio_core::{ByteCount, DeviceIdentity, DeviceKind, Op, Timestamp};
 use fonio_sim::measure::{Job, Order, run};
 use fonio_sim::profile::{Profile, ProfileError};
-use fonio_storebench_document::document::{Device, Document, Effort, Machine, Mode, Origin};
+use fonio_storebench_document::document::{Document, Effort, Machine, Mode, Origin};
 use fonio_storebench_document::figures::{AT_ONCE, Part};
 
 use super::parts::{NO_DISTRIBUTION, PartResult};
-use super::plan::{Settings, TIME_MAX, WRITE_MAX, interference, sizes};
 use super::run::{Circumstances, Kept};
+use super::schedule::{Settings, TIME_MAX, WRITE_MAX, interference, sizes};
 use crate::concurrency;
 use crate::fio::RATE_INTERVAL_MS;
 use crate::model;
@@ -33,10 +33,6 @@ const SUSTAINED_BYTES: u64 = 1024 * MIB;
 const RUNS: u32 = 3;
 
 /// Computes the result of a profile's model.
-///
-/// # Errors
-///
-/// If the profile cannot have the capacity.
 pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Document, ProfileError> {
     let capacity = ByteCount(CAPACITY_BYTES);
     let seed = 1;
@@ -53,9 +49,9 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
         engine: "model".to_owned(),
         began_unix_s,
         origin: Origin::Model,
-        file_system: None,
+        file_system: "none".to_owned(),
         device: modelled(profile.name(), CAPACITY_BYTES),
-        machine: no_machine(),
+        machine: Machine { kernel: "none".to_owned(), ..Machine::default() },
         health: None,
     });
     let at_once: Vec<u32> = std::iter::once(1).chain(AT_ONCE).collect();
@@ -107,56 +103,24 @@ fn sustained(profile: &Profile, capacity: ByteCount, seed: u64) -> Result<Benchm
         bytes: SUSTAINED_BYTES,
         span_ns: now.0.max(1),
         response_mean_ns: now.0 / requests,
-        response_sigma_ns: 0,
-        response_p50_ns: None,
-        response_p99_ns: None,
         response_max_ns: response_max,
         rates_mb_s: rates,
-        outlier: false,
+        ..Run::default()
     };
-    let test = plan::tests(&Scope {
-        sets: vec![Set::Sustained],
-        size: ByteCount(RANGE_BYTES),
-        range_max: ByteCount(0),
+    let scope = Scope {
         sustained: ByteCount(SUSTAINED_BYTES),
-        room: ByteCount(0),
-    });
+        ..Scope::of(&[Set::Sustained], ByteCount(RANGE_BYTES))
+    };
+    let test = plan::tests(&scope);
     benchmark.tests = test.into_iter().map(|test| TestResult::new(test, vec![run.clone()], true)).collect();
     benchmark.written_bytes = SUSTAINED_BYTES;
     Ok(benchmark)
 }
 
 /// The description of a modelled or emulated device.
-pub fn modelled(name: &str, capacity_bytes: u64) -> Device {
-    Device {
-        kind: DeviceKind::Virtual,
-        model: Some(name.to_owned()),
-        manufacturer: None,
-        manufacturer_id: None,
-        oem_id: None,
-        firmware: None,
-        hardware: None,
-        made: None,
-        capacity_bytes,
-        bus: None,
-        bus_limit_mb_s: None,
-        scheduler: None,
-    }
-}
-
-fn no_machine() -> Machine {
-    Machine {
-        board: None,
-        cpu: None,
-        cpus: None,
-        kernel: "none".to_owned(),
-        distribution: None,
-        virtual_machine: None,
-        mount_options: Vec::new(),
-        encryption: None,
-        compression: None,
-        caches_dropped: false,
-    }
+pub fn modelled(name: &str, capacity_bytes: u64) -> DeviceIdentity {
+    let model = Some(name.to_owned());
+    DeviceIdentity { kind: DeviceKind::Virtual, model, capacity_bytes, ..DeviceIdentity::default() }
 }
 
 #[cfg(test)]

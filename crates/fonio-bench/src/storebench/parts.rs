@@ -10,7 +10,7 @@ use fonio_storebench_document::figures::{self, BESIDE, Part, SIZES, size_name};
 use fonio_storebench_document::values;
 use serde::{Deserialize, Serialize};
 
-use super::plan::READS_ONLY;
+use super::schedule::READS_ONLY;
 use crate::fio::RATE_INTERVAL_MS;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::test::{Set, Test};

@@ -20,10 +20,6 @@ fn folder() -> Result<PathBuf, BenchError> {
 }
 
 /// A new name for a result, by its time.
-///
-/// # Errors
-///
-/// [`BenchError::NoStateFolder`], or the folder of results cannot be made.
 pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
     let folder = folder()?;
     let name = |number: u32| {
@@ -34,10 +30,6 @@ pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
 }
 
 /// Writes a result.
-///
-/// # Errors
-///
-/// The file cannot be written.
 pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
     let text = serde_json::to_string_pretty(document).map_err(std::io::Error::from);
     let written = text.and_then(|text| replace(path, (text + "\n").as_bytes()));
@@ -64,10 +56,6 @@ fn private(path: &Path) -> std::io::Result<File> {
 }
 
 /// Reads and checks a result.
-///
-/// # Errors
-///
-/// [`BenchError::NotAResult`], or the file cannot be read.
 pub fn read(path: &Path) -> Result<Document, BenchError> {
     let json = fs::read(path).map_err(BenchError::system("read", path))?;
     let refused = |reason: String| BenchError::NotAResult { path: path.to_owned(), reason };
@@ -88,10 +76,6 @@ pub struct Unfinished {
 
 impl Unfinished {
     /// The file for a target; it may not exist.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::NoStateFolder`], or the folder of results cannot be made.
     pub fn of(target: &Path) -> Result<Unfinished, BenchError> {
         let name = format!("unfinished-{:016x}.json", number_of(target.as_os_str().as_bytes()));
         Ok(Unfinished { path: folder()?.join(name) })
@@ -103,10 +87,6 @@ impl Unfinished {
     }
 
     /// Keeps a run.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written.
     pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
         let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
         let saved = text.and_then(|text| replace(&self.path, &text));
@@ -114,10 +94,6 @@ impl Unfinished {
     }
 
     /// Forgets the run.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be removed.
     pub fn remove(&self) -> Result<(), BenchError> {
         remove(&self.path)
     }
@@ -143,10 +119,6 @@ fn number_of(bytes: &[u8]) -> u64 {
 }
 
 /// Keeps the delete token of a result. Returns its file.
-///
-/// # Errors
-///
-/// [`BenchError::NotAnId`], or the file cannot be written.
 pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchError> {
     let path = token_file(server, id)?;
     replace(&path, token.as_bytes()).map_err(BenchError::system("write", &path))?;
@@ -154,10 +126,6 @@ pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchE
 }
 
 /// The kept delete token of a result.
-///
-/// # Errors
-///
-/// [`BenchError::NotAnId`], or the file cannot be read.
 pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     let path = token_file(server, id)?;
     match fs::read_to_string(&path) {
@@ -168,10 +136,6 @@ pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
 }
 
 /// Forgets the token of a deleted result.
-///
-/// # Errors
-///
-/// [`BenchError::NotAnId`], or the file cannot be removed.
 pub fn forget_token(server: &str, id: &str) -> Result<(), BenchError> {
     remove(&token_file(server, id)?)
 }

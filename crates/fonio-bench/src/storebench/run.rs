@@ -1,4 +1,4 @@
-//! Runs the parts of a plan, keeps each as soon as it has ended, and makes the document of them.
+//! Runs the parts of a schedule, keeps each as soon as it has ended, and makes the document of them.
 //!
 //! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues
 //! with the next one. Whatever the reason for the end of a run, [`Kept::document`] makes a complete document:
@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fonio_core::DeviceIdentity;
 use fonio_storebench_document::document::{
-    CapacityCheck, Device, Document, Health, Key, Machine, Mode, Origin, SCHEMA, TEST_VERSION, size_class_gb,
+    CapacityCheck, Document, Health, Key, Machine, Origin, SCHEMA, TEST_VERSION, size_class_gb,
 };
 use fonio_storebench_document::figures::{self, Part};
 use fonio_storebench_document::{classes, verdict};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::capacity::{self, FilePlaces};
 use super::launch::{self, AppsFolder, Launching};
 use super::parts::{NO_TIME, PartResult};
-use super::plan::{PartPlan, Plan, Settings, Work};
+use super::schedule::{Schedule, ScheduledPart, Settings, Work};
 use super::sync::{self, SyncTarget, Syncing};
 use crate::error::BenchError;
 use crate::fio::Fio;
@@ -36,6 +37,18 @@ const CONTINUED_FOR_S: u64 = 24 * 3600;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     version: u32,
+    /// The circumstances that all parts have in common.
+    #[serde(flatten)]
+    pub of: Circumstances,
+    /// The finished parts.
+    pub parts: Vec<PartResult>,
+    /// Remarks on the complete run.
+    pub notes: Vec<String>,
+}
+
+/// The circumstances that all parts of a run have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Circumstances {
     /// The directory or device, by its complete path. It is not part of the document.
     pub target: PathBuf,
     /// How the run measures.
@@ -51,36 +64,7 @@ pub struct Kept {
     /// The file system; `none` for a raw device.
     pub file_system: String,
     /// The device.
-    pub device: Device,
-    /// The machine.
-    pub machine: Machine,
-    /// Its wear.
-    pub health: Option<Health>,
-    /// The finished parts.
-    pub parts: Vec<PartResult>,
-    /// Remarks on the complete run.
-    pub notes: Vec<String>,
-}
-
-/// The circumstances that all parts of a run have in common.
-#[derive(Clone, Debug)]
-pub struct Circumstances {
-    /// The directory or device, by its complete path.
-    pub target: PathBuf,
-    /// How the run measures.
-    pub settings: Settings,
-    /// `fonio` and its version.
-    pub tool: String,
-    /// The measuring program.
-    pub engine: String,
-    /// The beginning, in seconds since 1970.
-    pub began_unix_s: u64,
-    /// The origin of the figures.
-    pub origin: Origin,
-    /// The file system's type; `None` for a raw device.
-    pub file_system: Option<String>,
-    /// The device.
-    pub device: Device,
+    pub device: DeviceIdentity,
     /// The machine.
     pub machine: Machine,
     /// Its wear.
@@ -90,44 +74,21 @@ pub struct Circumstances {
 impl Kept {
     /// A run without parts.
     pub fn new(of: Circumstances) -> Kept {
-        let file_system = match of.settings.mode {
-            Mode::Directory => {
-                of.file_system.as_deref().map_or_else(|| "unknown".to_owned(), file_system_word)
-            }
-            Mode::Device | Mode::DeviceReadOnly => "none".to_owned(),
-        };
-        Kept {
-            version: KEPT_VERSION,
-            target: of.target,
-            settings: of.settings,
-            tool: of.tool,
-            engine: of.engine,
-            began_unix_s: of.began_unix_s,
-            origin: of.origin,
-            file_system,
-            device: of.device,
-            machine: of.machine,
-            health: of.health,
-            parts: Vec::new(),
-            notes: Vec::new(),
-        }
+        Kept { version: KEPT_VERSION, of, parts: Vec::new(), notes: Vec::new() }
     }
 
     /// Whether a run like `other` can continue this one: same target, device, settings and versions, within a day.
     pub fn can_continue(&self, other: &Kept) -> bool {
-        let age = other.began_unix_s.checked_sub(self.began_unix_s);
+        let age = other.of.began_unix_s.checked_sub(self.of.began_unix_s);
         // The capacity of a directory's device, its model and revisions tell whether it is the same card.
-        let device = |kept: &Kept| {
-            let Device { kind, model, manufacturer_id, firmware, capacity_bytes, .. } = kept.device.clone();
-            (kind, model, manufacturer_id, firmware, capacity_bytes)
+        let comparable = |Kept { version, of, .. }: &Kept| {
+            let DeviceIdentity { kind, model, manufacturer_id, firmware, capacity_bytes, .. } =
+                of.device.clone();
+            let device = (kind, model, manufacturer_id, firmware, capacity_bytes);
+            let run = (of.target.clone(), of.settings.clone(), of.tool.clone(), of.engine.clone());
+            (*version, run, of.origin, of.file_system.clone(), device)
         };
-        age.is_some_and(|age_s| age_s < CONTINUED_FOR_S)
-            && self.version == other.version
-            && self.target == other.target
-            && self.settings == other.settings
-            && (&self.tool, &self.engine) == (&other.tool, &other.engine)
-            && (self.origin, &self.file_system) == (other.origin, &other.file_system)
-            && device(self) == device(other)
+        age.is_some_and(|age_s| age_s < CONTINUED_FOR_S) && comparable(self) == comparable(other)
     }
 
     /// The finished part.
@@ -145,7 +106,7 @@ impl Kept {
         let mut figures = BTreeMap::new();
         let (mut curve, mut launches, mut notes) = (None, Vec::new(), self.notes.clone());
         let mut capacity_check = CapacityCheck::NotChecked { reason: missing.to_owned() };
-        let mut machine = self.machine.clone();
+        let mut machine = self.of.machine.clone();
         let mut written_bytes = 0;
         machine.caches_dropped = false;
         for part in Part::ALL {
@@ -165,27 +126,27 @@ impl Kept {
         }
         let key = Key {
             test_version: TEST_VERSION,
-            effort: self.settings.effort,
-            mode: self.settings.mode,
-            file_system: self.file_system.clone(),
-            size_class_gb: size_class_gb(self.device.capacity_bytes),
+            effort: self.of.settings.effort,
+            mode: self.of.settings.mode,
+            file_system: self.of.file_system.clone(),
+            size_class_gb: size_class_gb(self.of.device.capacity_bytes),
         };
         let mut document = Document {
             schema: SCHEMA.to_owned(),
-            tool: self.tool.clone(),
-            engine: self.engine.clone(),
-            began_unix_s: self.began_unix_s,
+            tool: self.of.tool.clone(),
+            engine: self.of.engine.clone(),
+            began_unix_s: self.of.began_unix_s,
             took_s: (self.took_s() * 1e3).round() / 1e3,
-            origin: self.origin,
+            origin: self.of.origin,
             key,
-            device: self.device.clone(),
+            device: self.of.device.clone(),
             machine,
             classes: classes::verdicts(&figures),
             figures,
             sustained_curve: curve,
             launches,
             capacity_check,
-            health: self.health.clone(),
+            health: self.of.health.clone(),
             written_bytes,
             verdict: String::new(),
             notes,
@@ -193,12 +154,6 @@ impl Kept {
         document.verdict = verdict::sentence(&document);
         document
     }
-}
-
-/// The name of a file system in the form of keys: `fuse.sshfs` becomes `fuse_sshfs`.
-fn file_system_word(name: &str) -> String {
-    let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
-    name.chars().take(16).map(word).collect()
 }
 
 /// The current step of a run.
@@ -224,8 +179,8 @@ pub struct Session<'a> {
     pub fio: &'a Fio,
     /// The target.
     pub target: &'a Target,
-    /// The plan of the run.
-    pub plan: &'a Plan,
+    /// The schedule of the run.
+    pub schedule: &'a Schedule,
     /// Set by a signal handler.
     pub stop: &'a AtomicBool,
 }
@@ -243,13 +198,13 @@ impl Session<'_> {
         progress: &mut dyn FnMut(&Step<'_>),
     ) -> Result<(), BenchError> {
         let spent = Duration::from_secs_f64(kept.took_s().max(0.0));
-        let until = Instant::now() + kept.settings.time_max.saturating_sub(spent);
-        let measured: Vec<&PartPlan> = self.plan.measured().collect();
-        for (at, planned) in self.plan.parts.iter().enumerate() {
+        let until = Instant::now() + kept.of.settings.time_max.saturating_sub(spent);
+        let measured: Vec<&ScheduledPart> = self.schedule.measured().collect();
+        for (at, planned) in self.schedule.parts.iter().enumerate() {
             if kept.part(planned.part).is_some() {
                 continue;
             }
-            let later: u32 = self.plan.parts[at..]
+            let later: u32 = self.schedule.parts[at..]
                 .iter()
                 .filter(|part| !matches!(part.work, Work::LeftOut(_)))
                 .map(|part| part.weight)
@@ -262,7 +217,7 @@ impl Session<'_> {
                 progress(&Step { part: planned.part, number, parts: measured.len(), test, run, left_max });
             };
             let began = Instant::now();
-            let mut result = self.part(planned, share, kept.settings.seed, &mut tell)?;
+            let mut result = self.part(planned, share, kept.of.settings.seed, &mut tell)?;
             if self.stop.load(Ordering::Relaxed) {
                 return Err(BenchError::Interrupted);
             }
@@ -275,7 +230,7 @@ impl Session<'_> {
 
     fn part(
         &self,
-        planned: &PartPlan,
+        planned: &ScheduledPart,
         time: Duration,
         seed: u64,
         progress: &mut dyn FnMut(&str, u32),
@@ -299,22 +254,13 @@ impl Session<'_> {
                     Err(error) => Err(error),
                 }
             }
-            Work::Sync { range_bytes, writes_max, runs_min, runs_max, run_time_max } => {
+            Work::Sync(work) => {
                 self.target.make_room()?;
                 let target = match self.target.beside() {
                     Some(beside) => SyncTarget::in_folder(&beside)?,
                     None => SyncTarget::device(self.target.file())?,
                 };
-                let syncing = Syncing {
-                    range_bytes: *range_bytes,
-                    writes_max: *writes_max,
-                    runs_min: *runs_min,
-                    runs_max: *runs_max,
-                    run_time_max: *run_time_max,
-                    seed,
-                    until,
-                    stop: self.stop,
-                };
+                let syncing = Syncing { work: *work, seed, until, stop: self.stop };
                 sync::measure(&target, &syncing, progress)
             }
             Work::Launch { runs_max, scale } => {

@@ -8,16 +8,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fonio_core::statistics::sample::is_known;
 use fonio_core::{Random, Unit};
 use fonio_storebench_document::figures::Part;
 use fonio_storebench_document::values;
 
-use super::capacity::{Buffer, open};
+use super::capacity::open;
 use super::parts::{NO_TIME, PartResult};
-use super::plan::{PLACE_BYTES, WRITE_BYTES};
+use super::schedule::{PLACE_BYTES, SyncWork, WRITE_BYTES};
+use crate::aligned::Buffer;
 use crate::error::BenchError;
 
 /// Fewer writes than these have no 99th percentile.
@@ -33,10 +34,6 @@ pub(super) struct SyncTarget {
 
 impl SyncTarget {
     /// Makes a file. Its name is `prefix` with `-0.data`.
-    ///
-    /// # Errors
-    ///
-    /// Those of the file system.
     pub fn in_folder(prefix: &Path) -> Result<SyncTarget, BenchError> {
         let mut path = prefix.as_os_str().to_owned();
         path.push("-0.data");
@@ -50,10 +47,6 @@ impl SyncTarget {
     }
 
     /// Opens a device, whose beginning is overwritten.
-    ///
-    /// # Errors
-    ///
-    /// Those of opening it.
     pub fn device(path: &Path) -> Result<SyncTarget, BenchError> {
         let file = open(path, false).map_err(BenchError::system("open for direct I/O", path))?;
         Ok(SyncTarget { file, path: path.to_owned(), remove: false })
@@ -80,16 +73,8 @@ impl Drop for SyncTarget {
 
 /// How the writes are measured.
 pub(super) struct Syncing<'a> {
-    /// The range of the writes.
-    pub range_bytes: u64,
-    /// Maximum number of writes in a run.
-    pub writes_max: u64,
-    /// Smallest number of runs.
-    pub runs_min: u32,
-    /// Largest number of runs.
-    pub runs_max: u32,
-    /// Longest time of a run.
-    pub run_time_max: Duration,
+    /// Their amount.
+    pub work: SyncWork,
     /// The seed of the places.
     pub seed: u64,
     /// The end of the part.
@@ -99,30 +84,29 @@ pub(super) struct Syncing<'a> {
 }
 
 /// Measures until the medians are stable.
-///
-/// # Errors
-///
-/// [`BenchError::Interrupted`], [`BenchError::Full`], and errors of the target.
 pub(super) fn measure(
     target: &SyncTarget,
     syncing: &Syncing<'_>,
     progress: &mut dyn FnMut(&str, u32),
 ) -> Result<PartResult, BenchError> {
     let mut result = PartResult::not_measured(Part::Sync, NO_TIME);
-    let mut buffer = Buffer::new();
+    let mut buffer = Buffer::default();
     let mut random = Random::new(syncing.seed);
     // No device can compress or recognise random bytes.
-    buffer.bytes().chunks_mut(8).for_each(|word| word.copy_from_slice(&random.next_u64().to_le_bytes()));
+    buffer
+        .of(PLACE_BYTES)
+        .chunks_mut(8)
+        .for_each(|word| word.copy_from_slice(&random.next_u64().to_le_bytes()));
     progress("laying out the file", 1);
-    for at in 0..syncing.range_bytes / PLACE_BYTES {
+    for at in 0..syncing.work.range_bytes / PLACE_BYTES {
         stopped(syncing.stop)?;
-        let written = target.file.write_all_at(buffer.bytes(), at * PLACE_BYTES);
+        let written = target.file.write_all_at(buffer.of(PLACE_BYTES), at * PLACE_BYTES);
         written.map_err(|error| target.failed(error))?;
         result.written_bytes += PLACE_BYTES;
     }
     target.file.sync_all().map_err(|error| target.failed(error))?;
     let (mut medians, mut tails) = (Vec::new(), Vec::new());
-    for run in 1..=syncing.runs_max {
+    for run in 1..=syncing.work.runs_max {
         progress("writing and syncing", run);
         let mut times = one_run(target, syncing, &mut buffer, &mut random)?;
         result.written_bytes += times.len() as u64 * WRITE_BYTES;
@@ -134,7 +118,7 @@ pub(super) fn measure(
         if times.len() >= WRITES_MIN {
             tails.push(at_share(&times, 0.99));
         }
-        let is_known = run >= syncing.runs_min && is_known(&medians, values::ERROR_MAX);
+        let is_known = run >= syncing.work.runs_min && is_known(&medians, values::ERROR_MAX);
         if is_known || Instant::now() >= syncing.until {
             break;
         }
@@ -157,13 +141,13 @@ fn one_run(
     buffer: &mut Buffer,
     random: &mut Random,
 ) -> Result<Vec<f64>, BenchError> {
-    let end = (Instant::now() + syncing.run_time_max).min(syncing.until);
+    let end = (Instant::now() + syncing.work.run_time_max).min(syncing.until);
     let mut times = Vec::new();
-    while (times.len() as u64) < syncing.writes_max && Instant::now() < end {
+    while (times.len() as u64) < syncing.work.writes_max && Instant::now() < end {
         stopped(syncing.stop)?;
-        let content = &mut buffer.bytes()[..WRITE_BYTES as usize];
+        let content = &mut buffer.of(PLACE_BYTES)[..WRITE_BYTES as usize];
         content[..8].copy_from_slice(&random.next_u64().to_le_bytes());
-        let offset = random.below(syncing.range_bytes / WRITE_BYTES) * WRITE_BYTES;
+        let offset = random.below(syncing.work.range_bytes / WRITE_BYTES) * WRITE_BYTES;
         let began = Instant::now();
         let written = target.file.write_all_at(content, offset).and_then(|()| target.file.sync_data());
         times.push(began.elapsed().as_secs_f64() * 1e3);
@@ -180,15 +164,14 @@ fn at_share(sorted: &[f64], share: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn syncing(stop: &AtomicBool, runs_max: u32) -> Syncing<'_> {
+        let run_time_max = Duration::from_secs(20);
         Syncing {
-            range_bytes: 2 << 20,
-            writes_max: 120,
-            runs_min: 1,
-            runs_max,
-            run_time_max: Duration::from_secs(20),
+            work: SyncWork { range_bytes: 2 << 20, writes_max: 120, runs_min: 1, runs_max, run_time_max },
             seed: 1,
             until: Instant::now() + Duration::from_secs(60),
             stop,

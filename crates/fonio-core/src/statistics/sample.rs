@@ -1,6 +1,6 @@
 //! Mean, variance and median of a sample.
 
-/// Mean and variance of a sample.
+/// Mean, variance and limits of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The number of values.
@@ -9,15 +9,21 @@ pub struct Spread {
     pub mean: f64,
     /// The variance (n - 1 in the denominator); 0 for a single value.
     pub variance: f64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
 }
 
 impl Spread {
-    /// Mean and variance of `values`; `None` without values.
+    /// The spread of `values`; `None` without values.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let mean = mean(values)?;
         let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
         let variance = if values.len() > 1 { squares / (values.len() as f64 - 1.0) } else { 0.0 };
-        Some(Spread { count: values.len(), mean, variance })
+        let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Some(Spread { count: values.len(), mean, variance, min, max })
     }
 
     /// The standard deviation.
@@ -66,7 +72,10 @@ mod tests {
     #[test]
     fn no_values_have_no_middle() {
         assert_eq!((mean(&[]), median(&[]), Spread::of(&[])), (None, None, None));
-        assert_eq!(Spread::of(&[5.0]), Some(Spread { count: 1, mean: 5.0, variance: 0.0 }));
+        assert_eq!(
+            Spread::of(&[5.0]),
+            Some(Spread { count: 1, mean: 5.0, variance: 0.0, min: 5.0, max: 5.0 })
+        );
         assert!(is_known(&[5.0, 5.0], 0.01) && !is_known(&[5.0], 0.5) && !is_known(&[1.0, 9.0], 0.1));
         assert_eq!((median(&[3.0, 1.0]), median(&[3.0, 1.0, 9.0])), (Some(2.0), Some(3.0)));
     }

@@ -66,7 +66,7 @@ struct Queue {
     finished: Arc<Mutex<Vec<Finished>>>,
     depth: u16,
     cancelled: u16,
-    /// How long before a deadline the thread polls instead of sleeping.
+    /// The time before a deadline for which the thread polls instead of sleeping.
     poll: Duration,
 }
 

@@ -198,10 +198,6 @@ impl Candidate {
 
     /// Applies the candidate to `setup`, and to `workload` as far as the fix changes that. A command has no workload, so only
     /// fixes of its setup apply.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::NotApplicable`] with the reason.
     pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
         let changed = match self {
             Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => {

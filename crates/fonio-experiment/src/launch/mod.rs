@@ -24,9 +24,9 @@ use fonio_recording::{Recording, Table, Tables};
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::recorded::{Notes, record_command};
+use crate::rounds::{Arm, Design, Measurement, Rounds, check_stop};
 use crate::setup::{Setup, Storage};
 use crate::test_bed::{Roles, TestBed};
-use crate::trial::{Arm, Plan, Rounds, Trial, check_stop};
 
 pub use caches::{Dropped, Kept};
 pub use report::launch_document;
@@ -72,30 +72,27 @@ pub struct LaunchOptions<'a> {
 /// the first. Also returns the analysis of the first launch. `begins` is called before each launch; recordings go to
 /// folders in `out`.
 ///
-/// # Errors
-///
-/// The [`ExperimentError`] of the first launch that failed.
-///
 /// # Panics
 ///
-/// Like [`Plan::run`].
+/// Like [`Design::run`].
 pub fn launch_series(
     places: &[Arm<Setup>],
     rounds: Rounds,
     options: &LaunchOptions<'_>,
     out: &Path,
-    begins: &mut dyn FnMut(&Trial<'_, Setup>),
+    begins: &mut dyn FnMut(&Measurement<'_, Setup>),
 ) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
     // The command opens the same files in a directory each time.
     let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut notes = Notes::default();
     let mut first = None;
-    let plan = Plan { arms: places, rounds, seed: options.seed, stop: options.stop };
-    let runs = plan.run(begins, &mut |trial| {
-        let of_round = LaunchOptions { seed: trial.seed, ..options.clone() };
-        let opened = opened.entry(trial.arm).or_default();
-        let launched = launch_once(trial.setup, &of_round, &trial.recording(out), opened, &mut notes);
+    let design = Design { arms: places, rounds, seed: options.seed, stop: options.stop };
+    let runs = design.run(begins, &mut |measurement| {
+        let of_round = LaunchOptions { seed: measurement.seed, ..options.clone() };
+        let opened = opened.entry(measurement.arm).or_default();
+        let launched =
+            launch_once(measurement.setup, &of_round, &measurement.recording(out), opened, &mut notes);
         let (figures, analysed) = launched.inspect_err(|_| {
             // Removes the folder of a command that did not start; fails if the folder holds a recording.
             let _ = std::fs::remove_dir(out);
@@ -103,7 +100,7 @@ pub fn launch_series(
         first.get_or_insert(analysed);
         Ok(figures)
     })?;
-    Ok((results::series(places, runs, options), first.expect("a plan has at least one trial")))
+    Ok((results::series(places, runs, options), first.expect("a design has at least one measurement")))
 }
 
 /// Makes the test bed, launches the command, and undoes the test bed. `opened` holds the files that an earlier launch
@@ -160,7 +157,7 @@ fn first_launch(
     options: &LaunchOptions<'_>,
     notes: &mut Notes,
 ) -> Result<BTreeSet<PathBuf>, ExperimentError> {
-    let out = bed.scratch().join("first");
+    let out = bed.scratch.join("first");
     let watch = match options.cache {
         CacheState::Cold => Some(OpenWatch::begin()?),
         CacheState::Warm => None,
@@ -181,11 +178,11 @@ fn record_options(
     confined: Option<&Confined>,
     out: &Path,
 ) -> RecordOptions {
-    let http = bed.http().map(|address| (HTTP_VARIABLE.into(), address.to_string().into()));
+    let http = bed.http.map(|address| (HTTP_VARIABLE.into(), address.to_string().into()));
     RecordOptions {
         command: Some(options.command.to_vec()),
         setting: CommandSetting {
-            dir: bed.places().get("dir").cloned(),
+            dir: bed.places.get("dir").cloned(),
             environment: http.into_iter().collect(),
             own_group: true,
             cgroups: confined.iter().flat_map(|group| group.dirs().map(Path::to_owned)).collect(),

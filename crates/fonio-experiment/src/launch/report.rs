@@ -199,39 +199,13 @@ mod tests {
     #[test]
     fn a_command_that_failed_is_told() {
         let ended = |exit, signal, became_quiet| {
-            failure(&LaunchFigures { exit, signal, became_quiet, ..figures() }).unwrap_or_default()
+            failure(&LaunchFigures { exit, signal, became_quiet, ..LaunchFigures::default() })
+                .unwrap_or_default()
         };
         assert_eq!(ended(Some(0), None, false), "");
         assert_eq!(ended(Some(3), None, false), "ended with exit code 3");
         assert_eq!(ended(None, Some(9), false), "was ended by signal 9");
         assert_eq!(ended(None, Some(15), true), "", "it was ended because it was quiet");
-    }
-
-    fn figures() -> LaunchFigures {
-        LaunchFigures {
-            wall_s: 1.0,
-            user_s: None,
-            system_s: None,
-            running_s: 1.0,
-            storage_s: 0.0,
-            network_s: 0.0,
-            timer_s: 0.0,
-            others_s: 0.0,
-            cpu_wait_s: 0.0,
-            unknown_s: 0.0,
-            threads: 1,
-            storage_waits: 0,
-            requests: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            exit: None,
-            signal: None,
-            became_quiet: false,
-            dropped: None,
-            verdict: String::new(),
-            valid: true,
-            recording: PathBuf::new(),
-        }
     }
 
     #[test]

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use fonio_analysis::Analysis;
 use fonio_analysis::launch::Parts;
+use fonio_core::statistics::sample::Spread;
 use fonio_record::{RecordSummary, StopReason};
 use fonio_system::command::Failure;
 use serde::{Deserialize, Serialize};
 
 use super::{CacheState, Dropped, LaunchOptions};
+use crate::rounds::{Arm, RunTimes, Timed, run_times};
 use crate::setup::{Conditions, Setup};
-use crate::trial::{Arm, RunTimes, Spread, Timed, run_times};
 
 /// The figures of one launch. The parts of the critical path sum to the run time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaunchFigures {
     /// Run time in seconds: from the command's start to its end, or until it became quiet.
     pub wall_s: f64,
@@ -231,7 +232,8 @@ fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
         &[(PartKind::Running, |run| run.running_s)]
     };
     let part = |(kind, seconds): &Kind| {
-        let Spread { mean, min, max } = Spread::of(runs.iter().map(seconds));
+        let times: Vec<f64> = runs.iter().map(seconds).collect();
+        let Spread { mean, min, max, .. } = Spread::of(&times).expect("each place has launches");
         LaunchPart { kind: *kind, mean_s: mean, min_s: min, max_s: max, share: mean / wall_s }
     };
     running.iter().chain(&WAITS).map(part).collect()

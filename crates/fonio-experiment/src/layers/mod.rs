@@ -2,8 +2,8 @@
 //! sequential I/O in records of 512 KiB to the bare device, through the file system, and through FUSE on top
 //! of it.
 //!
-//! Each layer is an arm of a [`Plan`], compared with the layer below it; each FUSE mode is compared with the file
-//! system. A trial measures throughput without a recording. Therefore it needs root only if the layer does.
+//! Each layer is an arm of a [`Design`], compared with the layer below it; each FUSE mode is compared with the file
+//! system. A measurement measures throughput without a recording. Therefore it needs root only if the layer does.
 
 mod mounts;
 
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use self::mounts::Mounts;
 use crate::error::ExperimentError;
+use crate::rounds::{Arm, Design, Measurement, PILOT_ROUNDS, Rounds, Timed, compare};
 use crate::test_bed::Roles;
-use crate::trial::{Arm, PILOT_ROUNDS, Plan, Rounds, Timed, Trial, compare};
 
 /// The layers to measure, and the number of repetitions.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ pub enum Layer {
     Absent(String),
 }
 
-/// The measurements of one trial.
+/// The measurements of one measurement.
 #[derive(Clone, Debug, Default)]
 struct LayerRun {
     write_mb_s: Option<f64>,
@@ -128,7 +128,7 @@ impl Timed for LayerRun {
 /// cannot be used. A layer that cannot be measured is not an error: its note has the reason.
 pub fn measure_layers(
     options: &LayersOptions<'_>,
-    begins: &mut dyn FnMut(&Trial<'_, Layer>),
+    begins: &mut dyn FnMut(&Measurement<'_, Layer>),
 ) -> Result<Layers, ExperimentError> {
     let dir = std::fs::canonicalize(options.dir).map_err(ExperimentError::system("find", options.dir))?;
     let place = Place::of(&dir);
@@ -143,8 +143,8 @@ pub fn measure_layers(
     };
     let arms = arms(&place, target.as_ref(), options);
     let mut mounts = Mounts::make(&dir)?;
-    let plan = Plan { arms: &arms, rounds: Rounds::Fixed(options.rounds), seed: 0, stop: options.stop };
-    let runs = plan.run(begins, &mut |trial| measure(trial.setup, &mut mounts, options))?;
+    let design = Design { arms: &arms, rounds: Rounds::Fixed(options.rounds), seed: 0, stop: options.stop };
+    let runs = design.run(begins, &mut |measurement| measure(measurement.setup, &mut mounts, options))?;
     mounts.close()?;
     let layers = results(&arms, &runs);
     Ok(Layers {

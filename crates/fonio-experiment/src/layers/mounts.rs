@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use fonio_host::{Entry, Ledger, Step, borrow_scheduler};
-use fonio_system::ProcessId;
 
 use super::LayerRun;
 use crate::error::ExperimentError;
-use crate::test_bed::Roles;
+use crate::test_bed::{Roles, enter_process};
 
 pub(super) struct Mounts {
     ledger: Ledger,
@@ -106,10 +105,7 @@ impl Daemon {
         // In our process group, Ctrl-C in the terminal would end the process in the middle of a measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
-        let entry = match ProcessId::of(child.id()) {
-            Some(id) => Some(ledger.begin(Step::Process { id, leads_group: false })?),
-            None => None,
-        };
+        let entry = enter_process(ledger, &child)?;
         let (output, errors) = (child.stdout.take(), child.stderr.take());
         let daemon = Daemon { child, entry };
         let mut line = String::new();

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 use crate::recorded::Notes;
-use crate::trial::check_stop;
+use crate::rounds::check_stop;
 use folder::Folder;
 pub use result::{LivePair, LiveResult, OfArm};
 use slice::measure;
@@ -63,10 +63,6 @@ impl LivePlan {
     pub const VERSION: u32 = 1;
 
     /// Returns the plan of the test in `folder`; `None` if the folder has no plan.
-    ///
-    /// # Errors
-    ///
-    /// If the plan cannot be read.
     pub fn of_folder(folder: &Path) -> Result<Option<LivePlan>, ExperimentError> {
         Folder::plan_in(folder)
     }

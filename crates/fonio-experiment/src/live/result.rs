@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use fonio_analysis::compare::paired::{Paired, PairedAnswer, compare_pairs};
 use fonio_core::Unit;
+use fonio_core::statistics::sample::mean;
 use serde::{Deserialize, Serialize};
 
 use super::slice::counts;
@@ -174,20 +175,22 @@ impl OfArm {
         if pairs.is_empty() {
             return None;
         }
-        let mean = |value: &dyn Fn(&Counted<'_>, &MeasuredSlice) -> Option<f64>| {
+        let mean_of = |value: &dyn Fn(&Counted<'_>, &MeasuredSlice) -> Option<f64>| {
             let values: Option<Vec<f64>> =
                 pairs.iter().map(|pair| value(pair, pair.slice(with_setting))).collect();
-            Some(values?.iter().sum::<f64>() / pairs.len() as f64)
+            mean(&values?)
         };
         let pressure = |of: fn(&MeasuredSlice) -> Option<PressureShares>| {
             pairs.iter().all(|pair| of(pair.slice(with_setting)).is_some()).then(|| PressureShares {
-                some: mean(&|_, slice| of(slice)?.some),
-                full: mean(&|_, slice| of(slice)?.full),
+                some: mean_of(&|_, slice| of(slice)?.some),
+                full: mean_of(&|_, slice| of(slice)?.full),
             })
         };
         Some(OfArm {
-            blocked: mean(&|pair, slice| Some(slice.blocked(|program| counts(program, plan, &pair.bulk))))?,
-            long_per_min: mean(&|pair, slice| {
+            blocked: mean_of(&|pair, slice| {
+                Some(slice.blocked(|program| counts(program, plan, &pair.bulk)))
+            })?,
+            long_per_min: mean_of(&|pair, slice| {
                 let long = slice.long(|program| counts(program, plan, &pair.bulk));
                 Some(long as f64 * 60.0 / slice.measured_s)
             })?,
@@ -274,7 +277,7 @@ pub(super) fn minutes(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
+    use expect_test::expect;
     use fonio_analysis::waits::blocked::Role;
 
     use super::super::tests::{plan, slice};
@@ -291,63 +294,29 @@ mod tests {
         LiveResult::of(plan, &slices)
     }
 
-    fn check(pairs: &[(u64, u64)], plan: &LivePlan, expected: Expect) {
-        expected.assert_eq(&result(pairs, plan).verdict);
-    }
-
     #[test]
     fn sentences() {
         let of_unit = LivePlan { unit: Some("notes.service".to_owned()), ..plan() };
-        check(
-            &[(100, 60), (120, 70), (90, 52), (100, 65), (110, 60), (105, 61), (99, 60), (100, 56)],
-            &of_unit,
-            expect![
-                "bfq reduces the time that threads of notes.service are blocked on storage by 42 % (36 to 45 %; 8 pairs of slices of 40 s)."
-            ],
-        );
-        check(
-            &[(60, 100), (70, 120), (52, 90), (65, 100), (60, 110), (61, 105), (60, 190), (56, 100)],
-            &plan(),
-            expect![
-                "bfq makes the time that threads are blocked on storage longer: +74 % (+56 % to 2.9 times; 8 pairs of slices of 40 s)."
-            ],
-        );
-        check(
-            &[(100, 101); 6],
-            &plan(),
-            expect![[
-                r#"No difference of 20 % or more: with bfq, the time that threads are blocked on storage changes by +1 % (+1 % to +1 %; 6 pairs of slices of 40 s)."#
-            ]],
-        );
-        check(
-            &[(100, 130), (100, 80), (90, 100), (120, 90)],
-            &plan(),
-            expect![
-                "Not shown: in 4 pairs of slices of 40 s, bfq makes no clear difference to the time that threads are blocked on storage; a 20 % effect would need about 104 min."
-            ],
-        );
-        check(
-            &[(100, 50)],
-            &plan(),
-            expect![
-                "Not shown: in 1 pair of slices of 40 s, bfq makes no clear difference to the time that threads are blocked on storage; too few to say what a 20 % effect would need."
-            ],
-        );
-        check(
-            &[(980, 985), (990, 985), (985, 990), (980, 980), (990, 991), (985, 981)],
-            &of_unit,
-            expect![
-                "No difference of 20 % or more: with bfq, the time that threads of notes.service are blocked on storage changes by +0 % (-1 % to +1 %; 6 pairs of slices of 40 s). They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix prove bfq --on PLACE -- CMD`."
-            ],
-        );
-        check(&[], &plan(), expect![[r#"Not shown: no pair of slices was completed."#]]);
-        check(
-            &[(0, 0); 3],
-            &plan(),
-            expect![
-                "Not shown: in 3 pairs of slices of 40 s, bfq makes no clear difference to the time that threads are blocked on storage; a 20 % effect would need about 9 min. They were hardly blocked at all: 0 ns in each second."
-            ],
-        );
+        let mut shown = String::new();
+        for (plan, pairs) in [
+            (
+                &of_unit,
+                &[(100, 60), (120, 70), (90, 52), (100, 65), (110, 60), (105, 61), (99, 60), (100, 56)][..],
+            ),
+            (
+                &plan(),
+                &[(60, 100), (70, 120), (52, 90), (65, 100), (60, 110), (61, 105), (60, 190), (56, 100)],
+            ),
+            (&plan(), &[(100, 101); 6]),
+            (&plan(), &[(100, 130), (100, 80), (90, 100), (120, 90)]),
+            (&plan(), &[(100, 50)]),
+            (&of_unit, &[(980, 985), (990, 985), (985, 990), (980, 980), (990, 991), (985, 981)]),
+            (&plan(), &[]),
+            (&plan(), &[(0, 0); 3]),
+        ] {
+            shown += &format!("{pairs:?}\n{}\n", result(pairs, plan).verdict);
+        }
+        expect_test::expect_file!["../../tests/golden/live.txt"].assert_eq(&shown);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::LivePlan;
 use crate::analysed::Analysed;
 use crate::error::ExperimentError;
-use crate::trial::check_stop;
+use crate::rounds::check_stop;
 
 /// The pressure of the complete machine.
 const MACHINE_PRESSURE: &str = "/proc/pressure/io";

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use fonio_core::{Thread, Timestamp, Wait, WaitReason};
+use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
 
 use super::lanes::Threaded;
-use super::{Begins, since};
+use super::since;
 
 /// Maximum number of threads in a chain of waits.
 const CHAIN_MAX: usize = 16;

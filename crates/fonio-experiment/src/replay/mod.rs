@@ -13,7 +13,6 @@ pub mod blocks;
 pub mod calls;
 mod causes;
 mod lanes;
-mod memory;
 pub mod model;
 mod signals;
 
@@ -24,9 +23,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fonio_core::{ByteCount, Timestamp};
+use fonio_core::{ByteCount, Nanos, Timestamp};
 use fonio_host::Step;
 use fonio_recording::{Recording, Table, Tables};
+use fonio_sim::engine::Begins;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
@@ -43,31 +43,13 @@ pub enum What {
     Calls,
 }
 
-/// The plan of a replay.
+/// The accesses or calls of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum Sequence {
     /// The I/O of the device.
-    Blocks(blocks::Plan),
+    Blocks(blocks::Sequence),
     /// The file-system calls.
-    Calls(calls::Plan),
-}
-
-/// When an access begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
-    /// This long after the beginning of the replay: the thread had not waited.
-    At(Duration),
-    /// This long after the end of the thread's previous access: it had waited for that one.
-    AfterEnd(Duration),
-    /// This long after the beginning of the thread's previous access: it did not wait.
-    AfterBegin(Duration),
-    /// This long after the end of an access of another thread: it had waited for that thread.
-    AfterOther {
-        /// The number of the signal that is set at that end.
-        signal: u32,
-        /// How long after it.
-        pause: Duration,
-    },
+    Calls(calls::Sequence),
 }
 
 /// The state that all threads of a replay share.
@@ -93,16 +75,17 @@ impl Shared {
     /// Waits until an access is due. The thread's previous one was from `began` to `ended`. Returns false if the replay has
     /// failed meanwhile.
     fn wait(&self, begins: Begins, (began, ended): (Instant, Instant)) -> bool {
-        let due = match begins {
-            Begins::At(time) => self.began + time,
-            Begins::AfterEnd(time) => ended + time,
-            Begins::AfterBegin(time) => began + time,
+        let (after, pause) = match begins {
+            Begins::At(time) => (self.began, time),
+            Begins::AfterEnd(time) => (ended, time),
+            Begins::AfterBegin(time) => (began, time),
             Begins::AfterOther { signal, pause } => match self.signals.wait(signal, &|| self.has_failed()) {
-                Some(other) => other + pause,
+                Some(other) => (other, pause),
                 None => return false,
             },
         };
         if !self.fast {
+            let due = after + Duration::from_nanos(pause.0);
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
         !self.has_failed()
@@ -122,19 +105,15 @@ impl Shared {
     }
 }
 
-fn since(later: Timestamp, earlier: Timestamp) -> Duration {
-    Duration::from_nanos(later.since(earlier).unwrap_or_default().0)
+fn since(later: Timestamp, earlier: Timestamp) -> Nanos {
+    later.since(earlier).unwrap_or_default()
 }
 
 /// The size of the chunks in which accessed places are kept and filled.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads the plan of a replay from the recording in `dir`.
-///
-/// # Errors
-///
-/// [`ExperimentError::Recording`], [`ExperimentError::NothingToReplay`], or [`ExperimentError::NoCalls`].
-pub fn plan(dir: &Path, what: What) -> Result<Plan, ExperimentError> {
+/// Reads the sequence of a replay from the recording in `dir`.
+pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
     let recording = Recording::open(dir)?;
     let both = Tables::NONE.with(Table::Threads).with(Table::Waits);
     match what {
@@ -142,63 +121,59 @@ pub fn plan(dir: &Path, what: What) -> Result<Plan, ExperimentError> {
             let mut collected = blocks::Collected::default();
             let tables = both.with(Table::Bios).with(Table::Requests);
             recording.replay(&mut collected, tables)?;
-            let plan = collected.plan();
-            if plan.is_empty() {
+            let sequence = collected.sequence();
+            if sequence.is_empty() {
                 return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
             }
-            Ok(Plan::Blocks(plan))
+            Ok(Sequence::Blocks(sequence))
         }
         What::Calls => {
             let mut collected = calls::Collected::default();
             recording.replay(&mut collected, both.with(Table::Calls).with(Table::Files))?;
-            let plan = collected.plan();
-            if plan.is_empty() {
+            let sequence = collected.sequence();
+            if sequence.is_empty() {
                 return Err(ExperimentError::NoCalls { recording: dir.to_owned() });
             }
-            Ok(Plan::Calls(plan))
+            Ok(Sequence::Calls(sequence))
         }
     }
 }
 
-impl Plan {
+impl Sequence {
     /// The replayed part of the recording.
     pub fn what(&self) -> What {
         match self {
-            Plan::Blocks(_) => What::Blocks,
-            Plan::Calls(_) => What::Calls,
+            Sequence::Blocks(_) => What::Blocks,
+            Sequence::Calls(_) => What::Calls,
         }
     }
 
     /// The name of the file or folder on which it works.
     pub fn name(&self) -> &'static str {
         match self {
-            Plan::Blocks(_) => "fonio-replay.dat",
-            Plan::Calls(_) => "fonio-replay",
+            Sequence::Blocks(_) => "fonio-replay.dat",
+            Sequence::Calls(_) => "fonio-replay",
         }
     }
 
     /// The step of the ledger that removes that file or folder.
     pub(crate) fn step(&self, at: &Path) -> Step {
         match self {
-            Plan::Blocks(_) => Step::File { path: at.to_owned() },
-            Plan::Calls(_) => Step::Tree { path: at.to_owned() },
+            Sequence::Blocks(_) => Step::File { path: at.to_owned() },
+            Sequence::Calls(_) => Step::Tree { path: at.to_owned() },
         }
     }
 
     /// Maximum space that it takes.
     pub fn room(&self) -> ByteCount {
         match self {
-            Plan::Blocks(plan) => plan.file_bytes,
-            Plan::Calls(plan) => plan.room(),
+            Sequence::Blocks(sequence) => sequence.file_bytes,
+            Sequence::Calls(sequence) => sequence.room(),
         }
     }
 
     /// Makes the file or folder on which it works, durable and cold: an access to a hole or to the page cache
     /// would not reach the device.
-    ///
-    /// # Errors
-    ///
-    /// [`ExperimentError::NoRoom`], or a system call failed.
     pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
         let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (wanted, free) = (self.room(), Space::of(parent)?.free);
@@ -206,22 +181,18 @@ impl Plan {
             return Err(ExperimentError::NoRoom { wanted, free, place: parent.to_owned() });
         }
         let made = match self {
-            Plan::Blocks(plan) => blocks::prepare(plan, at),
-            Plan::Calls(plan) => calls::prepare(plan, at),
+            Sequence::Blocks(sequence) => blocks::prepare(sequence, at),
+            Sequence::Calls(sequence) => calls::prepare(sequence, at),
         };
         made.map_err(ExperimentError::system("write", at))
     }
 
-    /// Replays on what [`Plan::prepare`] made; `fast` leaves out all pauses.
-    ///
-    /// # Errors
-    ///
-    /// The first access that failed.
+    /// Replays on what [`Sequence::prepare`] made; `fast` leaves out all pauses.
     pub fn replay(&self, at: &Path, fast: bool) -> Result<Replayed, ExperimentError> {
         let began = Instant::now();
         let done = match self {
-            Plan::Blocks(plan) => blocks::play(plan, at, fast),
-            Plan::Calls(plan) => calls::play(plan, at, fast),
+            Sequence::Blocks(sequence) => blocks::play(sequence, at, fast),
+            Sequence::Calls(sequence) => calls::play(sequence, at, fast),
         };
         let done = done.map_err(ExperimentError::system("replay on", at))?;
         Ok(Replayed { took: began.elapsed(), ..done })
@@ -243,10 +214,6 @@ pub struct Replayed {
 
 impl Replayed {
     /// Writes it into a file.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be written.
     pub fn save(&self, file: &Path) -> Result<(), ExperimentError> {
         let text = serde_json::to_vec(self).expect("numbers are JSON");
         std::fs::write(file, text).map_err(ExperimentError::system("write", file))

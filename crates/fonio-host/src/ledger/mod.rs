@@ -28,81 +28,34 @@ use crate::settings::{Applied, LOCK, remove_free_lock};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case", tag = "kind")]
+#[allow(missing_docs, reason = "each variant says what its fields are")]
 pub enum Step {
     /// A folder was made. Undoing removes it if it is empty.
-    Directory {
-        /// The folder.
-        path: PathBuf,
-    },
+    Directory { path: PathBuf },
     /// A folder was made whose complete contents are ours. Undoing removes it with its contents, and fails if a file
     /// system is mounted in it.
-    Tree {
-        /// The folder.
-        path: PathBuf,
-    },
+    Tree { path: PathBuf },
     /// A file was made.
-    File {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A process was started that must not outlive us.
-    Process {
-        /// The process.
-        id: ProcessId,
-        /// Whether it leads a process group, which is killed with it.
-        leads_group: bool,
-    },
-    /// A loop device was added.
-    Loop {
-        /// Its number: N of `/dev/loopN`.
-        number: u32,
-        /// The backing file, as the kernel shows it in `loop/backing_file`.
-        backing: PathBuf,
-    },
-    /// A ublk device was added.
-    Ublk {
-        /// Its number: N of `/dev/ublkbN`.
-        number: u32,
-        /// The number that the kernel stores with it, by which we recognise it as ours.
-        tag: u64,
-    },
-    /// An md array was added.
-    Md {
-        /// Its number: N of `/dev/mdN`.
-        number: u32,
-        /// The names of its devices, such as `ublkb700`, by which we recognise it as ours.
-        devices: Vec<String>,
-    },
-    /// A file system was mounted.
-    Mount {
-        /// The mount point.
-        dir: PathBuf,
-        /// The source of the mount, as `/proc/self/mountinfo` shows it.
-        source: String,
-    },
+    File { path: PathBuf },
+    /// A process was started that must not outlive us. If it leads a process group, the group is killed with it.
+    Process { id: ProcessId, leads_group: bool },
+    /// The device `/dev/loopN` was added. `backing` is its file, as the kernel shows it in `loop/backing_file`.
+    Loop { number: u32, backing: PathBuf },
+    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with it, by which we recognise it as ours.
+    Ublk { number: u32, tag: u64 },
+    /// The array `/dev/mdN` was added. By the names of its devices, such as `ublkb700`, we recognise it as ours.
+    Md { number: u32, devices: Vec<String> },
+    /// A file system was mounted on `dir`, from `source` as `/proc/self/mountinfo` shows it.
+    Mount { dir: PathBuf, source: String },
     /// A control group was made. Undoing moves its remaining processes to its parent.
-    Cgroup {
-        /// Its folder.
-        path: PathBuf,
-    },
-    /// A setting of the kernel was changed.
-    Setting {
-        /// Its file in sysfs.
-        path: PathBuf,
-        /// Its old value.
-        was: String,
-    },
+    Cgroup { path: PathBuf },
+    /// A setting of the kernel was changed: its file in sysfs, and its old value.
+    Setting { path: PathBuf, was: String },
     /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless another user
     /// or program has changed it since, or the device is gone.
-    Borrowed {
-        /// The setting, with the old and the new value.
-        setting: Applied,
-    },
-    /// A network namespace was made.
-    Namespace {
-        /// Its name in `/run/netns`.
-        name: String,
-    },
+    Borrowed { setting: Applied },
+    /// A network namespace was made, with this name in `/run/netns`.
+    Namespace { name: String },
 }
 
 /// The place of a step in its ledger.
@@ -189,6 +142,22 @@ impl Ledger {
         self.write(&Line::Begin { at, step: step.clone() })?;
         self.steps.push(Some(step));
         Ok(Entry(at))
+    }
+
+    /// Notes `step` and does it. A step that failed is not undone.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::begin`] and of `act`.
+    pub(crate) fn perform(
+        &mut self,
+        step: Step,
+        act: impl FnOnce() -> Result<(), HostError>,
+    ) -> Result<Entry, HostError> {
+        let entry = self.begin(step)?;
+        match act() {
+            Ok(()) => Ok(entry),
+            Err(error) => self.end(entry).and(Err(error)),
+        }
     }
 
     /// Notes that the step was not done after all, or that the caller has undone it.
@@ -420,27 +389,27 @@ mod tests {
     }
 
     proptest! {
-            /// Wherever the writer is killed, the ledger names the steps with a complete `begin` line and no `end`
-            /// line.
-            #[test]
-            fn any_prefix_of_a_ledger_can_be_read(
-                ends in prop::collection::vec(any::<bool>(), 0..20),
-                cut in any::<prop::sample::Index>(),
-            ) {
-                let mut text = String::new();
-                for (at, ended) in ends.iter().enumerate() {
-                    let step = file(format!("/tmp/{at}").into());
-                    text += &(serde_json::to_string(&Line::Begin { at, step }).expect("JSON") + "\n");
-                    if *ended {
-                        text += &(serde_json::to_string(&Line::End { at }).expect("JSON") + "\n");
-                    }
+        /// Wherever the writer is killed, the ledger names the steps with a complete `begin` line and no `end`
+        /// line.
+        #[test]
+        fn any_prefix_of_a_ledger_can_be_read(
+            ends in prop::collection::vec(any::<bool>(), 0..20),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut text = String::new();
+            for (at, ended) in ends.iter().enumerate() {
+                let step = file(format!("/tmp/{at}").into());
+                text += &(serde_json::to_string(&Line::Begin { at, step }).expect("JSON") + "\n");
+                if *ended {
+                    text += &(serde_json::to_string(&Line::End { at }).expect("JSON") + "\n");
                 }
-                let prefix = &text[..cut.index(text.len() + 1)];
-                let (_, steps) = parse(Path::new("x"), prefix).expect("a prefix is a ledger");
-    let whole = &prefix[..prefix.rfind('\n').map_or(0, |end| end + 1)];
-                prop_assert_eq!(steps.len(), whole.matches("begin").count());
-                let open = steps.iter().filter(|step| step.is_some()).count();
-                prop_assert_eq!(open, steps.len() - whole.matches("end").count());
             }
+            let prefix = &text[..cut.index(text.len() + 1)];
+            let (_, steps) = parse(Path::new("x"), prefix).expect("a prefix is a ledger");
+            let whole = &prefix[..prefix.rfind('\n').map_or(0, |end| end + 1)];
+            prop_assert_eq!(steps.len(), whole.matches("begin").count());
+            let open = steps.iter().filter(|step| step.is_some()).count();
+            prop_assert_eq!(open, steps.len() - whole.matches("end").count());
         }
+    }
 }

@@ -28,24 +28,18 @@ const FLAG_AUTOCLEAR: u32 = 4;
 pub(super) const FLAG_DIRECT_IO: u32 = 16;
 
 /// `struct loop_info64` of linux/loop.h.
+#[derive(Default)]
 #[repr(C)]
 struct LoopInfo64 {
-    device: u64,
-    inode: u64,
-    rdevice: u64,
-    offset: u64,
-    size_limit: u64,
-    number: u32,
-    encrypt_type: u32,
-    encrypt_key_size: u32,
+    /// From `lo_device` to `lo_encrypt_key_size`.
+    unused: [u32; 13],
     flags: u32,
-    file_name: [u8; 64],
-    crypt_name: [u8; 64],
-    encrypt_key: [u8; 32],
-    init: [u64; 2],
+    /// From `lo_file_name` to `lo_init`.
+    unused_2: [u64; 22],
 }
 
 /// `struct loop_config` of linux/loop.h.
+#[derive(Default)]
 #[repr(C)]
 struct LoopConfig {
     fd: u32,
@@ -74,22 +68,8 @@ pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32
     let config = LoopConfig {
         fd: file.as_raw_fd().cast_unsigned(),
         block_size: block_bytes,
-        info: LoopInfo64 {
-            device: 0,
-            inode: 0,
-            rdevice: 0,
-            offset: 0,
-            size_limit: 0,
-            number: 0,
-            encrypt_type: 0,
-            encrypt_key_size: 0,
-            flags,
-            file_name: [0; 64],
-            crypt_name: [0; 64],
-            encrypt_key: [0; 32],
-            init: [0; 2],
-        },
-        reserved: [0; 8],
+        info: LoopInfo64 { flags, ..LoopInfo64::default() },
+        ..LoopConfig::default()
     };
     // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps no
     // pointer to it.
@@ -104,7 +84,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
     for _ in 0..TRIES {
         // SAFETY: LOOP_CTL_GET_FREE takes no argument, and returns a number.
         let number = unsafe { ioctl::ioctl(&control, GetFree) }
-            .map_err(|error| HostError::system("find a free loop device through", CONTROL)(error.into()))?;
+            .map_err(HostError::system("find a free loop device through", CONTROL))?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_node(&path)?;
         let bound = match configure(&device, file, 512, FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
@@ -116,10 +96,10 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
             Ok(()) => return Ok((device, path)),
             // Another process was faster.
             Err(Errno::BUSY) => {}
-            Err(error) => return Err(HostError::system("bind", path)(error.into())),
+            Err(error) => return Err(HostError::system("bind", path)(error)),
         }
     }
-    Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY.into()))
+    Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY))
 }
 
 /// The request for the number of a free loop device, which the kernel adds if there is none.
@@ -177,7 +157,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
         match unsafe { ioctl::ioctl(&device, NoArg::<LOOP_CLR_FD>::new()) } {
             // It is unbound already, or will be when its last user closes it.
             Ok(()) | Err(Errno::NXIO) => {}
-            Err(error) => return Err(HostError::system("detach", path)(error.into())),
+            Err(error) => return Err(HostError::system("detach", path)(error)),
         }
     }
     let control = control()?;
@@ -190,7 +170,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
             // Another process has taken the free number since.
             Err(Errno::BUSY) if bound().is_some_and(|bound| !is_ours(&bound)) => return Ok(()),
             Err(Errno::BUSY) => thread::sleep(PAUSE),
-            Err(error) => return Err(HostError::system("remove", path)(error.into())),
+            Err(error) => return Err(HostError::system("remove", path)(error)),
         }
     }
     let by = users_of(&path);

@@ -47,9 +47,7 @@ impl LoopDevice {
         backing: &Path,
         options: &LoopOptions,
     ) -> Result<LoopDevice, HostError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "a loop device" });
-        }
+        HostError::check_root("a loop device")?;
         let backing = fs::canonicalize(backing).map_err(HostError::system("find", backing))?;
         let mut file_options = OpenOptions::new();
         file_options.read(true).write(!options.read_only);
@@ -107,6 +105,6 @@ fn bind(number: u32, file: &File, options: &LoopOptions) -> Result<PathBuf, Host
     let flags = if options.read_only { FLAG_READ_ONLY } else { 0 }
         | if options.direct_io { FLAG_DIRECT_IO } else { 0 };
     configure(&open_node(&path)?, file, options.block_bytes.unwrap_or(512), flags)
-        .map_err(|error| HostError::system("bind", &path)(error.into()))?;
+        .map_err(HostError::system("bind", &path))?;
     Ok(path)
 }

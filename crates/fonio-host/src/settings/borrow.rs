@@ -22,6 +22,7 @@ impl Applied {
         target.expect_still(old, new)?;
         let entry = ledger.begin(Step::Borrowed { setting: self.clone() })?;
         if let Err(error) = target.set(new).and_then(|()| target.expect(new)) {
+            // If this fails too, the ledger keeps the step.
             target.restore(old)?;
             ledger.end(entry)?;
             return Err(error);
@@ -53,11 +54,5 @@ pub fn borrow_setting(
 pub fn borrow_scheduler(path: &Path, name: &str, ledger: &mut Ledger) -> Result<Entry, HostError> {
     let queue = Queue::of(&disk_of(path).map_err(|refusal| refusal.of(name, path))?);
     let (was, _) = queue.schedulers()?;
-    let entry = ledger.begin(Step::Setting { path: queue.path("scheduler"), was })?;
-    if let Err(error) = queue.set_scheduler(name) {
-        // Nothing was changed, so there is nothing to restore.
-        ledger.end(entry)?;
-        return Err(error);
-    }
-    Ok(entry)
+    ledger.perform(Step::Setting { path: queue.path("scheduler"), was }, || queue.set_scheduler(name))
 }

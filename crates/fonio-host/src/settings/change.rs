@@ -266,7 +266,7 @@ mod tests {
         fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
             let dir = on.path();
             if dir.join("refuse").exists() {
-                return Err(HostError::system("set", dir)(std::io::ErrorKind::PermissionDenied.into()));
+                return Err(HostError::system("set", dir)(std::io::ErrorKind::PermissionDenied));
             }
             let kept = if kept_file(on).exists() { "kept" } else { "not kept" };
             let log = OpenOptions::new().create(true).append(true).open(dir.join("log"));

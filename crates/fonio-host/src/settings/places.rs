@@ -20,7 +20,7 @@ const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 
 pub(super) fn mounted_at(dir: &Path) -> Result<MountPoint, HostError> {
     let found = MountTable::read()?.at(dir).cloned();
-    found.ok_or_else(|| HostError::system("find the mount", dir)(std::io::ErrorKind::NotFound.into()))
+    found.ok_or_else(|| HostError::system("find the mount", dir)(std::io::ErrorKind::NotFound))
 }
 
 /// The mount that contains a path or, if the path is a device, a mount of that device.
@@ -34,9 +34,7 @@ pub(super) fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     } else {
         mounts.holding(&path)
     };
-    found
-        .cloned()
-        .ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound.into()))
+    found.cloned().ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound))
 }
 
 /// The mount point of a mount that is on a device.

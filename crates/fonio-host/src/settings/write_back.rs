@@ -1,4 +1,4 @@
-//! How long the kernel takes to write dirty pages back.
+//! The time that the kernel takes to write dirty pages back.
 
 use std::time::Duration;
 

@@ -34,6 +34,7 @@ const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 const NO_QUEUE: u16 = u16::MAX;
 
 /// `struct ublksrv_ctrl_cmd`.
+#[derive(Default)]
 #[repr(C)]
 struct Command {
     number: u32,
@@ -68,7 +69,7 @@ pub(super) struct DevInfo {
 
 /// `struct ublk_param_basic`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Basic {
     pub(super) attributes: u32,
     pub(super) logical_block_shift: u8,
@@ -83,7 +84,7 @@ pub(super) struct Basic {
 
 /// `struct ublk_param_discard`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Discard {
     pub(super) alignment: u32,
     pub(super) granularity: u32,
@@ -210,16 +211,7 @@ impl Control {
 }
 
 fn without_buffer(number: u32) -> Command {
-    Command {
-        number,
-        queue: NO_QUEUE,
-        buffer_bytes: 0,
-        buffer: 0,
-        data: 0,
-        device_path_bytes: 0,
-        padding: 0,
-        reserved: 0,
-    }
+    Command { number, queue: NO_QUEUE, ..Command::default() }
 }
 
 fn with_buffer<T>(number: u32, buffer: &mut T) -> Command {

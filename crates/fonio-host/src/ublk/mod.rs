@@ -40,14 +40,14 @@ const COMMAND_MIN: u64 = 4096;
 /// The server copies the data itself, with read and write on the character node (`UBLK_F_USER_COPY`).
 const FLAG_USER_COPY: u64 = 1 << 7;
 
-/// How long to wait for the server's first offers, and for the requests of the partition scan, which are answered at once.
+/// The time limit for the server's first offers, and for the requests of the partition scan, which are answered at once.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long to wait for requests in flight; those of a slow device can take seconds each.
+/// The time limit for requests in flight; those of a slow device can take seconds each.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long to wait until the server has closed the character node, which it does as soon as the device is stopped, and
-/// until all users have closed the block device.
+/// The time limit for the server to close the character node, which it does as soon as the device is stopped, and for
+/// all users to close the block device.
 const DELETE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The properties of a ublk device. Its logical blocks have 512 bytes, and it counts as not rotating.
@@ -89,9 +89,7 @@ impl UblkDevice {
     /// # Errors
     /// [`HostError::NotRoot`], [`HostError::NoUblk`], [`HostError::NoNumber`], or [`HostError::System`].
     pub fn add(ledger: &mut Ledger, options: &UblkOptions) -> Result<UblkDevice, HostError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(HostError::NotRoot { needs: "a ublk device" });
-        }
+        HostError::check_root("a ublk device")?;
         check_ublk()?;
         let tag = own_tag();
         let mut info = DevInfo::default();
@@ -125,7 +123,7 @@ impl UblkDevice {
             return Err(HostError::NoUblk { reason: reason.to_owned() });
         }
         let set = Control::open()?.set_params(self.number, &params(options));
-        set.map_err(|error| HostError::system("set the limits of", &self.path)(error.into()))
+        set.map_err(HostError::system("set the limits of", &self.path))
     }
 
     /// Makes the block device, after the process `server` has opened the character node and offered to take
@@ -135,7 +133,7 @@ impl UblkDevice {
     /// [`HostError::System`], also if the server does not answer the first requests.
     pub fn start(&self, server: u32) -> Result<(), HostError> {
         let started = Control::open()?.start(self.number, server, START_WITHIN);
-        started.map_err(|error| HostError::system("start", &self.path)(error.into()))?;
+        started.map_err(HostError::system("start", &self.path))?;
         open_node(&self.path).map(drop)
     }
 
@@ -193,18 +191,16 @@ fn params(options: &UblkOptions) -> Params {
             optimal_io_shift: BLOCK_SHIFT,
             minimal_io_shift: BLOCK_SHIFT,
             sectors_max: sectors(command_max(options)),
-            chunk_sectors: 0,
             device_sectors: options.capacity.0 / SECTOR_BYTES,
-            virtual_boundary_mask: 0,
+            ..Basic::default()
         },
         discard: Discard {
-            alignment: 0,
             granularity: granularity
                 .map_or(SECTOR_BYTES as u32, |bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
             sectors_max: if granularity.is_some() { SECTORS_MAX } else { 0 },
             write_zeroes_sectors_max: SECTORS_MAX,
             segments_max: 1,
-            reserved: 0,
+            ..Discard::default()
         },
     }
 }
@@ -219,17 +215,17 @@ pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
     match Control::open()?.info(number) {
         Ok(info) if info.owner_tag == tag => {}
         Ok(_) | Err(Errno::NODEV) => return Ok(()),
-        Err(error) => return Err(HostError::system("look at", path)(error.into())),
+        Err(error) => return Err(HostError::system("look at", path)(error)),
     }
     match Control::open()?.stop(number, STOP_WITHIN) {
         Ok(()) | Err(Errno::NODEV) => {}
-        Err(error) => return Err(HostError::system("stop", path)(error.into())),
+        Err(error) => return Err(HostError::system("stop", path)(error)),
     }
     match Control::open()?.delete(number, DELETE_WITHIN) {
         Ok(()) | Err(Errno::NODEV) => Ok(()),
         // It is deleted, and the kernel frees it when its last user closes it, such as a file system that is still mounted.
         Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
-        Err(error) => Err(HostError::system("delete", path)(error.into())),
+        Err(error) => Err(HostError::system("delete", path)(error)),
     }
 }
 

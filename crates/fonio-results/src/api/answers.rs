@@ -1,12 +1,12 @@
 //! The answers of the interface. Their schemas are part of the OpenAPI document.
 
-use fonio_core::Better;
 use fonio_storebench_document::document::Document;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::figures::{self, Ranked};
-use crate::store::read::{Key, StoredDevice};
+use crate::entry::{Key, word};
+use crate::figures::Ranked;
+use crate::store::read::StoredDevice;
 use crate::store::summary::{Point, Quantile};
 
 /// Whether a result takes part in rankings.
@@ -130,11 +130,8 @@ impl FigureAnswer {
         FigureAnswer {
             name: figure.name.clone(),
             label: figure.label.clone(),
-            unit: figures::unit_name(figure.unit),
-            better: match figure.better {
-                Better::Higher => "higher".to_owned(),
-                Better::Lower => "lower".to_owned(),
-            },
+            unit: word(&figure.unit),
+            better: word(&figure.better),
         }
     }
 }
@@ -142,32 +139,11 @@ impl FigureAnswer {
 /// A comparison key.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct KeyAnswer {
-    /// The name, for the parameter `key`.
-    pub key: String,
-    /// The version and effort of the test.
-    pub test_version: String,
-    /// The file system.
-    pub file_system: String,
-    /// The mode.
-    pub mode: String,
-    /// The class of sizes.
-    pub size_class: String,
+    /// The key.
+    #[serde(flatten)]
+    pub key: Key,
     /// The number of received results.
     pub results: i64,
-}
-
-impl KeyAnswer {
-    /// The answer for a stored key.
-    pub fn of(key: &Key) -> KeyAnswer {
-        KeyAnswer {
-            key: key.name.clone(),
-            test_version: key.test_version.clone(),
-            file_system: key.file_system.clone(),
-            mode: key.mode.clone(),
-            size_class: key.size_class.clone(),
-            results: key.results,
-        }
-    }
 }
 
 /// The keys that have results, and the figures that are ranked.

@@ -7,7 +7,7 @@ mod results;
 
 pub use answers::Percentile;
 pub(crate) use rankings::{KEYS, POINTS, ROWS, figure, no_key};
-pub(crate) use results::{document, percentiles};
+pub(crate) use results::{Found, document, find};
 
 use axum::Router;
 use axum::extract::State;

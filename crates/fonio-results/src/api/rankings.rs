@@ -36,7 +36,7 @@ pub(crate) fn no_key() -> Problem {
 pub(super) async fn keys(State(service): State<Service>, uri: Uri) -> Answer {
     Parameters::of(&uri, &[])?;
     let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
-    let keys = keys.iter().map(KeyAnswer::of).collect();
+    let keys = keys.into_iter().map(|key| KeyAnswer { key: key.of, results: key.results }).collect();
     let figures = figures::ranked().iter().map(FigureAnswer::of).collect();
     Ok(json(StatusCode::OK, &Keys { keys, figures }))
 }
@@ -59,7 +59,7 @@ pub(super) async fn ranking(State(service): State<Service>, uri: Uri) -> Answer 
                 id: place.id,
             });
             Ok(Ranking {
-                key: key.name,
+                key: key.of.name,
                 figure: FigureAnswer::of(&figures::ranked()[figure]),
                 results: summary.count(),
                 rows: rows.collect(),
@@ -80,7 +80,7 @@ pub(super) async fn ecdf(State(service): State<Service>, uri: Uri) -> Answer {
             let key = read::key_by_name(connection, &key)?.ok_or_else(no_key)?;
             let summary = lookup.summary(connection, 0, key.key_id, figure)?;
             Ok(Ecdf {
-                key: key.name,
+                key: key.of.name,
                 figure: FigureAnswer::of(&figures::ranked()[figure]),
                 results: summary.count(),
                 quantiles: summary.quantiles(),

@@ -73,20 +73,13 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
     }
     let shown = service
         .read(move |connection, lookup| {
-            let stored = read::result(connection, &id)?.ok_or_else(Problem::no_result)?;
-            let document = document(&stored.document);
-            let key = read::key_by_id(connection, stored.key_id)?;
-            let device = read::device_by_id(connection, stored.device_id)?;
-            let percentiles = match stored.hidden_reason {
-                Some(_) => Vec::new(),
-                None => percentiles(connection, lookup, stored.key_id, &document)?,
-            };
+            let Found { stored, document, key, device, percentiles } = find(connection, lookup, &id)?;
             Ok(Shown {
                 state: state(stored.hidden_reason.as_deref()),
                 id: stored.id,
                 reason: stored.hidden_reason,
                 received_unix_s: stored.received_at,
-                key: key.name,
+                key: key.of.name,
                 device: DeviceAnswer::of(&device),
                 page: String::new(),
                 percentiles,
@@ -98,6 +91,29 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
     Ok(json(StatusCode::OK, &Shown { page, ..shown }))
 }
 
+/// A result with its key, its device and its standing.
+pub(crate) struct Found {
+    pub(crate) stored: read::Stored,
+    pub(crate) document: Document,
+    pub(crate) key: read::StoredKey,
+    pub(crate) device: read::StoredDevice,
+    /// The standing of the ranked figures; empty for a hidden result.
+    pub(crate) percentiles: Vec<Percentile>,
+}
+
+/// Reads the result with an id.
+pub(crate) fn find(connection: &mut dyn Connection, lookup: &Lookup, id: &str) -> Result<Found, Problem> {
+    let stored = read::result(connection, id)?.ok_or_else(Problem::no_result)?;
+    let document = document(&stored.document);
+    let key = read::key_by_id(connection, stored.key_id)?;
+    let device = read::device_by_id(connection, stored.device_id)?;
+    let percentiles = match stored.hidden_reason {
+        Some(_) => Vec::new(),
+        None => percentiles(connection, lookup, stored.key_id, &document)?,
+    };
+    Ok(Found { stored, document, key, device, percentiles })
+}
+
 /// Reads a stored document.
 pub(crate) fn document(compressed: &[u8]) -> Document {
     let json = compression::decompress(compressed, JSON_BYTES_MAX).expect("the service stored the document");
@@ -105,7 +121,7 @@ pub(crate) fn document(compressed: &[u8]) -> Document {
 }
 
 /// The standing of each ranked figure of a document.
-pub(crate) fn percentiles(
+fn percentiles(
     connection: &mut dyn Connection,
     lookup: &Lookup,
     key_id: i64,
@@ -121,7 +137,7 @@ pub(crate) fn percentiles(
 }
 
 /// The standing of a value, with `better` better results of `results`.
-pub(crate) fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
+fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];
     let others = u64::try_from(results - 1).unwrap_or(0);
     // A commit between two questions can make them disagree by a few results.
@@ -130,7 +146,7 @@ pub(crate) fn percentile(figure: usize, value: f64, better: i64, results: i64) -
     Percentile {
         figure: ranked.name.clone(),
         value,
-        unit: figures::unit_name(ranked.unit),
+        unit: entry::word(&ranked.unit),
         rank: better + 1,
         results,
         percentile: (others > 0).then(|| 100.0 * not_better as f64 / others as f64),

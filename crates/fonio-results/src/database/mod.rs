@@ -50,16 +50,12 @@ impl From<&str> for Value {
     }
 }
 
-/// A row that a query returned.
+/// A row that a query returned. Reading a column as another type than it has panics: the statement and its caller disagree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row(Vec<Value>);
 
 impl Row {
     /// Returns the integer in a column.
-    ///
-    /// # Panics
-    ///
-    /// If the column holds something else: the statement and its caller disagree.
     pub fn int(&self, column: usize) -> i64 {
         match self.0[column] {
             Value::Int(number) => number,
@@ -68,10 +64,6 @@ impl Row {
     }
 
     /// The number in a column.
-    ///
-    /// # Panics
-    ///
-    /// As [`Row::int`].
     pub fn real(&self, column: usize) -> f64 {
         match self.0[column] {
             Value::Real(number) => number,
@@ -80,10 +72,6 @@ impl Row {
     }
 
     /// The text in a column; `None` for NULL.
-    ///
-    /// # Panics
-    ///
-    /// As [`Row::int`].
     pub fn optional_text(&self, column: usize) -> Option<&str> {
         match &self.0[column] {
             Value::Text(text) => Some(text),
@@ -93,19 +81,11 @@ impl Row {
     }
 
     /// The text in a column.
-    ///
-    /// # Panics
-    ///
-    /// As [`Row::int`], and for NULL.
     pub fn text(&self, column: usize) -> &str {
         self.optional_text(column).unwrap_or_else(|| panic!("column {column} is NULL"))
     }
 
     /// The bytes in a column.
-    ///
-    /// # Panics
-    ///
-    /// As [`Row::int`].
     pub fn bytes(&self, column: usize) -> &[u8] {
         match &self.0[column] {
             Value::Bytes(bytes) => bytes,
@@ -202,13 +182,9 @@ impl Location {
 
     /// Takes the database for this process, brings its tables up to date, and opens the connection that writes.
     pub fn open_writer(&self) -> Result<Box<dyn Connection>, DatabaseError> {
-        let mut connection = match self {
-            Location::Folder(folder) => sqlite::open_writer(folder)?,
-            Location::Server(url) => postgres::open_writer(url)?,
-        };
-        let dialect = match self {
-            Location::Folder(_) => migrations::Dialect::Sqlite,
-            Location::Server(_) => migrations::Dialect::Postgres,
+        let (mut connection, dialect) = match self {
+            Location::Folder(folder) => (sqlite::open_writer(folder)?, migrations::Dialect::Sqlite),
+            Location::Server(url) => (postgres::open_writer(url)?, migrations::Dialect::Postgres),
         };
         migrations::apply(connection.as_mut(), dialect, migrations::ALL)?;
         Ok(connection)
@@ -222,9 +198,7 @@ impl Location {
     pub fn back_up(&self, to: &std::path::Path) -> Result<(), DatabaseError> {
         match self {
             Location::Folder(folder) => sqlite::back_up(folder, to),
-            Location::Server(url) => {
-                Err(DatabaseError::NoBackup { url: Location::Server(url.clone()).shown() })
-            }
+            Location::Server(_) => Err(DatabaseError::NoBackup { url: self.shown() }),
         }
     }
 }

@@ -21,10 +21,6 @@ pub struct Pool {
 
 impl Pool {
     /// Starts `threads` threads.
-    ///
-    /// # Errors
-    ///
-    /// If the first connection cannot be opened.
     pub fn start(location: &Location, threads: usize) -> Result<Pool, DatabaseError> {
         let (jobs, receiver) = sync_channel::<Job>(QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));

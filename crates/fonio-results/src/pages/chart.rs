@@ -15,10 +15,7 @@ const LEGEND_LINE: i32 = 15;
 
 /// A chart, ready for its template.
 pub struct Chart {
-    pub(super) id: &'static str,
-    pub(super) title: String,
-    pub(super) description: String,
-    pub(super) caption: String,
+    pub(super) texts: Texts,
     pub(super) x_label: String,
     pub(super) height: i32,
     pub(super) x_ticks: Vec<Tick>,
@@ -59,6 +56,7 @@ pub struct Curve {
 }
 
 /// The texts of a chart.
+#[derive(Default)]
 pub struct Texts {
     /// Its id in the page.
     pub id: &'static str,
@@ -97,10 +95,7 @@ pub fn draw(texts: Texts, unit: Unit, curves: &[Curve], mark: Option<f64>) -> Ch
     });
     let rows = i32::try_from(legend.len()).expect("four curves");
     Chart {
-        id: texts.id,
-        title: texts.title,
-        description: texts.description,
-        caption: texts.caption,
+        texts,
         x_label: if scale.is_log { format!("{} (logarithmic)", axis(unit)) } else { axis(unit).to_owned() },
         height: HEIGHT + if rows > 0 { rows * LEGEND_LINE + 6 } else { 0 },
         x_ticks: scale.ticks(),
@@ -219,9 +214,7 @@ mod tests {
     }
 
     fn ticks(values: &[f64]) -> Vec<String> {
-        let texts =
-            Texts { id: "t", title: String::new(), description: String::new(), caption: String::new() };
-        let chart = draw(texts, Unit::MbPerS, &[curve(values)], None);
+        let chart = draw(Texts::default(), Unit::MbPerS, &[curve(values)], None);
         for line in &chart.lines {
             for place in line.points.split(' ') {
                 let (x, y) = place.split_once(',').unwrap();

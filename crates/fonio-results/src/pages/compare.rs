@@ -21,7 +21,7 @@ struct Row {
     outcome: String,
 }
 
-#[derive(Template)]
+#[derive(Default, Template)]
 #[template(path = "compare.html")]
 struct Comparison {
     a: String,
@@ -37,8 +37,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["a", "b"])?;
     let (a, b) = (parameters.get("a").unwrap_or("").to_owned(), parameters.get("b").unwrap_or("").to_owned());
     if a.is_empty() || b.is_empty() {
-        let (name_a, name_b) = (String::new(), String::new());
-        return Ok(html(&Comparison { a, b, name_a, name_b, verdict: None, rows: Vec::new() }));
+        return Ok(html(&Comparison { a, b, ..Comparison::default() }));
     }
     if !token::is_id(&a) || !token::is_id(&b) {
         return Err(Problem::no_result().into());

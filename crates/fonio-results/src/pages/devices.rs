@@ -11,7 +11,7 @@ use crate::figures;
 use crate::problem::Problem;
 use crate::query::Parameters;
 use crate::service::{Lookup, Service};
-use crate::store::read::{self, Key, StoredDevice};
+use crate::store::read::{self, StoredDevice, StoredKey};
 
 /// Devices in a page of the list.
 const DEVICES: i64 = 100;
@@ -127,7 +127,7 @@ fn key_part(
     connection: &mut dyn Connection,
     lookup: &Lookup,
     device: &StoredDevice,
-    key: Key,
+    key: StoredKey,
 ) -> Result<KeyPart, Problem> {
     let mut rows = Vec::new();
     for (at, figure) in figures::ranked().iter().enumerate() {
@@ -142,5 +142,5 @@ fn key_part(
             all: all.map_or_else(|| "–".to_owned(), |all| figure.unit.format(all.value)),
         });
     }
-    Ok(KeyPart { name: key.name, rows })
+    Ok(KeyPart { name: key.of.name, rows })
 }

@@ -11,11 +11,12 @@ use super::ranking::Row;
 use super::{Choice, Page, chosen_key, count, html, interval, key_choices};
 use crate::api::{KEYS, POINTS};
 use crate::database::Connection;
+use crate::entry;
 use crate::figures::{self, Ranked};
 use crate::problem::Problem;
 use crate::query::Parameters;
 use crate::service::{Lookup, Service};
-use crate::store::read::{self, Key, Of};
+use crate::store::read::{self, Of, StoredKey};
 
 struct DistributionRow {
     label: String,
@@ -31,7 +32,7 @@ struct Part {
     rows: Vec<DistributionRow>,
 }
 
-#[derive(Template)]
+#[derive(Default, Template)]
 #[template(path = "distributions.html")]
 struct Distributions {
     key: String,
@@ -58,31 +59,20 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
             let keys = read::keys(connection, KEYS)?;
             match chosen_key(connection, &keys, wanted.as_deref())? {
                 Some(key) => page(connection, lookup, &keys, key),
-                None => Ok(empty()),
+                None => Ok(Distributions::default()),
             }
         })
         .await?;
     Ok(html(&page))
 }
 
-fn empty() -> Distributions {
-    Distributions {
-        key: String::new(),
-        count: String::new(),
-        note: "",
-        keys: Vec::new(),
-        charts: Vec::new(),
-        top: Vec::new(),
-    }
-}
-
 fn page(
     connection: &mut dyn Connection,
     lookup: &Lookup,
-    keys: &[Key],
-    key: Key,
+    keys: &[StoredKey],
+    key: StoredKey,
 ) -> Result<Distributions, Problem> {
-    let is_generated = key.name.starts_with("model.") || key.name.starts_with("emulated.");
+    let is_generated = entry::is_generated(&key.name);
     let note = if is_generated {
         "These results come from models of devices. They say nothing about the study's figures."
     } else {
@@ -103,7 +93,7 @@ fn page(
         keys: key_choices(keys, &key.name),
         charts: charts.into_iter().flatten().collect(),
         top: top.places.into_iter().map(|place| Row::of(place, &figures::ranked()[at])).collect(),
-        key: key.name,
+        key: key.of.name,
     })
 }
 

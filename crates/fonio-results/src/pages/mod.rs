@@ -21,7 +21,7 @@ use crate::entry;
 use crate::problem::Problem;
 use crate::query::Parameters;
 use crate::service::Service;
-use crate::store::read::{self, Key};
+use crate::store::read::{self, StoredKey};
 use crate::store::summary::Quantile;
 
 /// The paths of the pages.
@@ -96,7 +96,7 @@ struct Home {
     measured: String,
     /// The number of generated results, if there are some.
     generated: Option<String>,
-    keys: Vec<Key>,
+    keys: Vec<StoredKey>,
     server: String,
 }
 
@@ -122,9 +122,9 @@ struct Choice {
 /// Returns the comparison key of this name; without a name, the first of `keys`, which has the most results.
 fn chosen_key(
     connection: &mut dyn Connection,
-    keys: &[Key],
+    keys: &[StoredKey],
     name: Option<&str>,
-) -> Result<Option<Key>, Problem> {
+) -> Result<Option<StoredKey>, Problem> {
     match name {
         Some(name) => read::key_by_name(connection, name)?.ok_or_else(no_key).map(Some),
         None => Ok(keys.first().cloned()),
@@ -132,7 +132,7 @@ fn chosen_key(
 }
 
 /// The choices of comparison keys.
-fn key_choices(keys: &[Key], chosen: &str) -> Vec<Choice> {
+fn key_choices(keys: &[StoredKey], chosen: &str) -> Vec<Choice> {
     let mut choices: Vec<Choice> = keys
         .iter()
         .map(|key| Choice {
@@ -187,18 +187,10 @@ fn interval(quantile: &Quantile, unit: Unit) -> String {
     }
 }
 
-/// The day of a time in seconds since 1970: `2026-11-24`. Days become a date by Hinnant's algorithm.
+/// The day of a time in seconds since 1970: `2026-11-24`.
 fn day(unix_s: i64) -> String {
-    let days = unix_s.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    let time = jiff::Timestamp::from_second(unix_s).expect("the service's clock gave the time");
+    time.strftime("%F").to_string()
 }
 
 #[cfg(test)]

@@ -15,12 +15,6 @@ use crate::service::Service;
 use crate::store::read::{self, Of, Place};
 use crate::store::summary::Summary;
 
-/// A figure, for templates.
-struct FigureText {
-    label: String,
-    unit_label: &'static str,
-}
-
 /// A row of a ranking, for templates.
 pub(super) struct Row {
     pub(super) rank: i64,
@@ -39,8 +33,8 @@ impl Row {
             rank: place.rank,
             value: figure.unit.format(place.value),
             device: place.device.name(),
-            slug: place.device.slug,
-            revision: place.device.revision,
+            slug: place.device.of.slug,
+            revision: place.device.of.revision,
             short_id: short(&place.id),
             id: place.id,
         }
@@ -50,7 +44,7 @@ impl Row {
 #[derive(Template)]
 #[template(path = "ranking.html")]
 struct RankingPage {
-    figure: FigureText,
+    figure: String,
     verdict: String,
     higher: bool,
     keys: Vec<Choice>,
@@ -104,17 +98,16 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
         is_first: behind.is_none(),
         first: address(""),
         next: page.next.map(|next| address(&format!("&page={}", page_name(next)))),
-        figure: FigureText { label: figure.label.clone(), unit_label: "Value" },
+        figure: figure.label.clone(),
     }))
 }
 
 fn verdict(figure: &Ranked, key: &str, summary: &Summary) -> String {
     match summary.quantile(0.5) {
         Some(median) => format!(
-            "Half of the {} results with the key {key} have less than {} ({}: {}).",
+            "Half of the {} results with the key {key} have less than {} (95 % interval: {}).",
             count(summary.count()),
             figure.unit.format(median.value),
-            "95 % interval",
             super::interval(&median, figure.unit)
         ),
         None => format!("No result with the key {key} has this figure."),

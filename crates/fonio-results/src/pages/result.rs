@@ -9,11 +9,10 @@ use fonio_storebench_document::figures as catalogue;
 use super::chart::Chart;
 use super::ranking::distribution;
 use super::{Page, count, day, html, short};
-use crate::api::{Percentile, document, percentiles};
+use crate::api::{Found, Percentile, find};
 use crate::figures;
 use crate::problem::Problem;
 use crate::service::Service;
-use crate::store::read;
 use crate::token;
 
 struct FigureRow {
@@ -49,16 +48,9 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
     }
     let page = service
         .read(move |connection, lookup| {
-            let stored = read::result(connection, &id)?.ok_or_else(Problem::no_result)?;
-            let document = document(&stored.document);
-            let key = read::key_by_id(connection, stored.key_id)?;
-            let device = read::device_by_id(connection, stored.device_id)?;
+            let Found { stored, document, key, device, percentiles: standings } =
+                find(connection, lookup, &id)?;
             let is_hidden = stored.hidden_reason.is_some();
-            let standings = if is_hidden {
-                Vec::new()
-            } else {
-                percentiles(connection, lookup, stored.key_id, &document)?
-            };
             let first = standings.first().and_then(|standing| figures::find(&standing.figure));
             let chart = match first {
                 Some(at) => {
@@ -73,13 +65,13 @@ pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>)
                 short_id: short(&stored.id),
                 id: stored.id,
                 device: device.name(),
-                slug: device.slug,
                 is_hidden,
                 reason: stored.hidden_reason,
                 standing: standing(&standings),
                 verdict: document.verdict.clone(),
                 facts: facts(&document, &key.name, &device.revision, stored.received_at),
-                key: key.name,
+                key: key.of.name,
+                slug: device.of.slug,
                 chart,
                 rows,
                 missing,

@@ -85,10 +85,6 @@ const COUNT_DEVICES: Bulk = Bulk {
 
 impl Book {
     /// Reads what the thread must know.
-    ///
-    /// # Errors
-    ///
-    /// As the database.
     pub fn open(connection: &mut dyn Connection, summaries: Summaries) -> Result<Book, DatabaseError> {
         for figure in figures::ranked() {
             connection.query(
@@ -113,10 +109,6 @@ impl Book {
     }
 
     /// Stores entries in one transaction.
-    ///
-    /// # Errors
-    ///
-    /// As the database; then nothing is stored.
     pub fn store(
         &mut self,
         connection: &mut dyn Connection,

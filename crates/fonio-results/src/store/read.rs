@@ -1,32 +1,34 @@
 //! Questions to the database. Each reads a number of rows that does not grow with the number of results, except that the rank
 //! of a value is counted inside its bin.
 
+use std::ops::Deref;
+
 use fonio_core::Better;
 
 use super::bins::Scored;
 use super::cache::{Scope, Summaries};
 use super::summary::Summary;
 use crate::database::{Connection, DatabaseError, Row, Value};
-use crate::entry::UNKNOWN_MAKER;
+use crate::entry::{DeviceRevision, Key, UNKNOWN_MAKER};
 use crate::figures;
 
 /// A comparison key, as stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Key {
+pub struct StoredKey {
     /// The number.
     pub key_id: i64,
-    /// The name.
-    pub name: String,
-    /// The version of the test.
-    pub test_version: String,
-    /// The file system.
-    pub file_system: String,
-    /// The mode.
-    pub mode: String,
-    /// The class of sizes.
-    pub size_class: String,
+    /// The key.
+    pub of: Key,
     /// The number of received results.
     pub results: i64,
+}
+
+impl Deref for StoredKey {
+    type Target = Key;
+
+    fn deref(&self) -> &Key {
+        &self.of
+    }
 }
 
 /// A device, as stored.
@@ -34,20 +36,18 @@ pub struct Key {
 pub struct StoredDevice {
     /// The number.
     pub device_id: i64,
-    /// The model's name in addresses.
-    pub slug: String,
-    /// The revision's name in addresses.
-    pub revision_slug: String,
-    /// The kind.
-    pub kind: String,
-    /// The manufacturer.
-    pub maker: String,
-    /// The model.
-    pub model: String,
-    /// The revision.
-    pub revision: String,
+    /// The model and its revision.
+    pub of: DeviceRevision,
     /// The number of received results.
     pub results: i64,
+}
+
+impl Deref for StoredDevice {
+    type Target = DeviceRevision;
+
+    fn deref(&self) -> &DeviceRevision {
+        &self.of
+    }
 }
 
 impl StoredDevice {
@@ -131,20 +131,20 @@ pub(crate) fn figure_ids(connection: &mut dyn Connection) -> Result<Vec<i64>, Da
     Ok(figures::ranked().iter().map(id).collect())
 }
 
-fn key(row: &Row) -> Key {
-    Key {
-        key_id: row.int(0),
-        name: row.text(1).to_owned(),
-        test_version: row.text(2).to_owned(),
-        file_system: row.text(3).to_owned(),
-        mode: row.text(4).to_owned(),
-        size_class: row.text(5).to_owned(),
-        results: row.int(6),
-    }
+fn key(row: &Row) -> StoredKey {
+    let text = |column: usize| row.text(column).to_owned();
+    let of = Key {
+        name: text(1),
+        test_version: text(2),
+        file_system: text(3),
+        mode: text(4),
+        size_class: text(5),
+    };
+    StoredKey { key_id: row.int(0), of, results: row.int(6) }
 }
 
 /// The keys with the most results, at most `limit`.
-pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<Key>, DatabaseError> {
+pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys \
          WHERE results > 0 ORDER BY results DESC, name LIMIT $1",
@@ -154,7 +154,7 @@ pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<Key>, Dat
 }
 
 /// The key with a name.
-pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option<Key>, DatabaseError> {
+pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE name = $1",
         &[name.into()],
@@ -163,7 +163,7 @@ pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option
 }
 
 /// The key with a number, which exists.
-pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<Key, DatabaseError> {
+pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredKey, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE key_id = $1",
         &[key_id.into()],
@@ -173,16 +173,16 @@ pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<Key, Da
 
 /// A device in columns from `at` on.
 fn device(row: &Row, at: usize) -> StoredDevice {
-    StoredDevice {
-        device_id: row.int(at),
-        slug: row.text(at + 1).to_owned(),
-        revision_slug: row.text(at + 2).to_owned(),
-        kind: row.text(at + 3).to_owned(),
-        maker: row.text(at + 4).to_owned(),
-        model: row.text(at + 5).to_owned(),
-        revision: row.text(at + 6).to_owned(),
-        results: row.int(at + 7),
-    }
+    let text = |column: usize| row.text(at + column).to_owned();
+    let of = DeviceRevision {
+        slug: text(1),
+        revision_slug: text(2),
+        kind: text(3),
+        maker: text(4),
+        model: text(5),
+        revision: text(6),
+    };
+    StoredDevice { device_id: row.int(at), of, results: row.int(at + 7) }
 }
 
 /// The device with a number, which exists.
@@ -224,7 +224,7 @@ pub fn keys_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
     limit: i64,
-) -> Result<Vec<Key>, DatabaseError> {
+) -> Result<Vec<StoredKey>, DatabaseError> {
     // The best results of a device have one row for each key and figure. The number of keys is small.
     let rows = connection.query(
         "SELECT k.key_id, k.name, k.test_version, k.file_system, k.mode, k.size_class, k.results FROM keys k \

@@ -50,23 +50,24 @@ fn delete_in_transaction(
     if !token::matches(token, row.bytes(1)) {
         return Ok((Deletion::WrongToken, Changes::new()));
     }
-    let result = Gone { seq: row.int(0), key_id: row.int(2), device_id: row.int(3) };
+    let (seq, key_id, device_id) = (row.int(0), row.int(2), row.int(3));
     let mut changes = Changes::new();
     if row.optional_text(4).is_none() {
         let values = values(row.bytes(5));
+        let mut result = Gone { book, connection: &mut *connection, seq, key_id, device_id };
         for (figure, value) in &values {
-            changes.extend(result.unrank(book, connection, *figure, *value)?);
+            changes.extend(result.unrank(*figure, *value)?);
         }
-        book::add_to_bins(connection, &changes)?;
+        book::add_to_bins(result.connection, &changes)?;
         for (figure, value) in &values {
-            result.empty_bins(book, connection, *figure, *value)?;
-            result.elect(book, connection, *figure)?;
+            result.empty_bins(*figure, *value)?;
+            result.elect(*figure)?;
         }
         let one_less = |id| BTreeMap::from([(id, -1)]);
-        book::count(connection, &one_less(result.key_id), &one_less(result.device_id))?;
+        book::count(result.connection, &one_less(key_id), &one_less(device_id))?;
     }
-    connection.query("DELETE FROM documents WHERE seq = $1", &[result.seq.into()])?;
-    connection.query("DELETE FROM results WHERE seq = $1", &[result.seq.into()])?;
+    connection.query("DELETE FROM documents WHERE seq = $1", &[seq.into()])?;
+    connection.query("DELETE FROM results WHERE seq = $1", &[seq.into()])?;
     Ok((Deletion::Deleted, changes))
 }
 
@@ -77,7 +78,10 @@ fn values(document: &[u8]) -> Vec<(usize, f64)> {
     entry::ranked_figures(&document)
 }
 
-struct Gone {
+/// A result that is being deleted.
+struct Gone<'a> {
+    book: &'a Book,
+    connection: &'a mut dyn Connection,
     seq: i64,
     key_id: i64,
     device_id: i64,
@@ -85,41 +89,27 @@ struct Gone {
 
 type Outcome<T> = Result<T, DatabaseError>;
 
-impl Gone {
+impl Gone<'_> {
     /// Removes the row in the ranking, and returns what the bins lose.
-    fn unrank(
-        &self,
-        book: &Book,
-        connection: &mut dyn Connection,
-        figure: usize,
-        value: f64,
-    ) -> Outcome<Changes> {
+    fn unrank(&mut self, figure: usize, value: f64) -> Outcome<Changes> {
         let better = figures::ranked()[figure].better;
-        let figure_id = book.figure_id(figure);
-        let gone = connection.query(
+        let (key_id, figure_id) = (self.key_id, self.book.figure_id(figure));
+        let gone = self.connection.query(
             "DELETE FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq = $4 RETURNING seq",
-            &[self.key_id.into(), figure_id.into(), better.score(value).into(), self.seq.into()],
+            &[key_id.into(), figure_id.into(), better.score(value).into(), self.seq.into()],
         )?;
         assert_eq!(gone.len(), 1, "result {} is ranked once in figure {figure_id}", self.seq);
-        let scopes = [0, self.device_id];
-        let change =
-            |device_id| ((Scope { device_id, key_id: self.key_id, figure_id }, better.bin(value)), -1);
-        Ok(scopes.into_iter().map(change).collect())
+        let change = |device_id| ((Scope { device_id, key_id, figure_id }, better.bin(value)), -1);
+        Ok([0, self.device_id].into_iter().map(change).collect())
     }
 
     /// Removes the bins of the value if they have become empty.
-    fn empty_bins(
-        &self,
-        book: &Book,
-        connection: &mut dyn Connection,
-        figure: usize,
-        value: f64,
-    ) -> Outcome<()> {
-        let bin = figures::ranked()[figure].better.bin(value);
+    fn empty_bins(&mut self, figure: usize, value: f64) -> Outcome<()> {
+        let (bin, figure_id) = (figures::ranked()[figure].better.bin(value), self.book.figure_id(figure));
         for scope in [0, self.device_id] {
-            connection.query(
+            self.connection.query(
                 "DELETE FROM bins WHERE scope = $1 AND key_id = $2 AND figure_id = $3 AND bin = $4 AND results <= 0",
-                &[scope.into(), self.key_id.into(), book.figure_id(figure).into(), bin.into()],
+                &[scope.into(), self.key_id.into(), figure_id.into(), bin.into()],
             )?;
         }
         Ok(())
@@ -127,28 +117,28 @@ impl Gone {
 
     /// If this was the best result of its device, the next one takes its place. It is in the device's first bin, so only the
     /// ranking's rows of that bin are read.
-    fn elect(&self, book: &Book, connection: &mut dyn Connection, figure: usize) -> Outcome<()> {
-        let figure_id = book.figure_id(figure);
-        let gone = connection.query(
+    fn elect(&mut self, figure: usize) -> Outcome<()> {
+        let figure_id = self.book.figure_id(figure);
+        let gone = self.connection.query(
             "DELETE FROM best WHERE key_id = $1 AND figure_id = $2 AND device_id = $3 AND seq = $4 RETURNING seq",
             &[self.key_id.into(), figure_id.into(), self.device_id.into(), self.seq.into()],
         )?;
         if gone.is_empty() {
             return Ok(());
         }
-        let bins = connection.query(
+        let bins = self.connection.query(
             "SELECT bin FROM bins WHERE scope = $1 AND key_id = $2 AND figure_id = $3 ORDER BY bin LIMIT 1",
             &[self.device_id.into(), self.key_id.into(), figure_id.into()],
         )?;
         let Some(first) = bins.first() else { return Ok(()) };
         let (best, worst) = figures::ranked()[figure].better.scores(first.int(0));
-        let next = connection.query(
+        let next = self.connection.query(
             "SELECT score, seq FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score >= $3 AND score <= $4 \
              AND device_id = $5 ORDER BY score, seq LIMIT 1",
             &[self.key_id.into(), figure_id.into(), best.into(), worst.into(), self.device_id.into()],
         )?;
         let next = next.first().expect("a bin that is not empty has a ranked result");
-        connection.bulk(
+        self.connection.bulk(
             ADD_BEST,
             &[
                 Column::Ints(vec![self.key_id]),

@@ -47,10 +47,6 @@ pub struct Seed {
 impl Seed {
     /// Begins with an empty database.
     ///
-    /// # Errors
-    ///
-    /// As the database.
-    ///
     /// # Panics
     ///
     /// If the database has results.
@@ -63,10 +59,6 @@ impl Seed {
     }
 
     /// Adds entries, which are not hidden.
-    ///
-    /// # Errors
-    ///
-    /// As the database.
     pub fn add(&mut self, connection: &mut dyn Connection, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in &entries {
@@ -102,10 +94,6 @@ impl Seed {
     }
 
     /// Writes rankings, bins, best results and counts, and commits.
-    ///
-    /// # Errors
-    ///
-    /// As the database.
     pub fn end(mut self, connection: &mut dyn Connection) -> Result<(), DatabaseError> {
         let better: BTreeMap<i64, _> = figures::ranked()
             .iter()

@@ -81,11 +81,6 @@ impl Summary {
         self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
     }
 
-    /// The first bin with results.
-    pub fn first_bin(&self) -> Option<i64> {
-        self.bins.first().map(|(bin, _)| *bin)
-    }
-
     /// The quantiles of [`SHARES`]; none without results.
     pub fn quantiles(&self) -> Vec<Quantile> {
         SHARES.iter().filter_map(|share| self.quantile(*share)).collect()
@@ -222,6 +217,6 @@ mod tests {
     #[test]
     fn without_results_there_are_no_quantiles() {
         let summary = of(Better::Lower, &[]);
-        assert_eq!((summary.quantiles(), summary.points(10), summary.first_bin()), (vec![], vec![], None));
+        assert_eq!((summary.quantiles(), summary.points(10)), (vec![], vec![]));
     }
 }

@@ -46,10 +46,6 @@ pub struct Writer {
 
 impl Writer {
     /// Starts the thread. It ends when all its queues are dropped, after it has written what waited.
-    ///
-    /// # Errors
-    ///
-    /// As [`Location::open_writer`].
     pub fn start(
         location: &Location,
         summaries: Summaries,
@@ -66,10 +62,6 @@ impl Writer {
     }
 
     /// Stores a submission.
-    ///
-    /// # Errors
-    ///
-    /// The reason why nothing was stored.
     pub async fn store(&self, entry: Entry) -> Result<Stored, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Store(Box::new(entry), reply))?;
@@ -77,10 +69,6 @@ impl Writer {
     }
 
     /// Deletes a result.
-    ///
-    /// # Errors
-    ///
-    /// The reason why nothing was deleted.
     pub async fn delete(&self, id: String, token: String) -> Result<Deletion, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Delete { id, token, reply })?;

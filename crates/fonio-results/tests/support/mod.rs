@@ -152,19 +152,7 @@ impl Running {
 
     /// Sends a request, and returns the answer.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
-        let mut head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n",
-            body.len()
-        );
-        for header in headers {
-            head.push_str(&format!("{header}\r\n"));
-        }
-        let bytes = [head.as_bytes(), b"\r\n", body].concat();
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // The service may refuse a large body before it has arrived.
-        let _ = stream.write_all(&bytes);
-        Answer::read(&mut stream)
+        ask(self.address, &head(method, path, headers, body.len()), body)
     }
 
     /// Gets a page.
@@ -195,6 +183,23 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// The head of a request.
+pub fn head(method: &str, path: &str, headers: &[&str], bytes: usize) -> String {
+    let mut head =
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {bytes}\r\n");
+    headers.iter().for_each(|header| head.push_str(&format!("{header}\r\n")));
+    head + "\r\n"
+}
+
+/// Sends a request, and returns the answer.
+pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // The service may refuse a large body before it has arrived.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat());
+    Answer::read(&mut stream)
 }
 
 /// An answer.

@@ -84,7 +84,7 @@ pub struct FileShare {
     pub share: f64,
 }
 
-/// How many years are left at the present rate.
+/// The years that are left at the present rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// At least.

@@ -23,7 +23,7 @@ pub struct Emulate {
     /// Both the device and the command run there: lab:6.12, lab:newest.
     #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<fonio_lab::Wanted>,
-    /// Size of the emulated device.
+    /// Make the emulated device this large.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
     /// Start with this much of the device already written sequentially, such as 1GiB.
@@ -85,7 +85,7 @@ pub struct Emulate {
     /// Tear unflushed writes at this unit in a power cut.
     #[arg(long, value_enum, default_value_t = Tear::Page, requires = "power_cuts")]
     pub tear: Tear,
-    /// Seed of all random choices.
+    /// Draw all random choices from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print JSON.

@@ -19,7 +19,6 @@ pub struct Fix {
     /// What to do with a fix.
     #[command(subcommand)]
     pub command: Option<FixCommand>,
-    /// What the screen shows.
     #[command(flatten)]
     pub screen: Screen,
 }
@@ -27,7 +26,6 @@ pub struct Fix {
 /// `fonio fix` without a verb.
 #[derive(Debug, Args)]
 pub struct Screen {
-    /// The fixes to show.
     #[command(flatten)]
     pub choice: Choice,
     /// Print everything, not only the most important.
@@ -173,7 +171,6 @@ pub struct FixProve {
     /// the workload.
     #[arg(value_name = "NAMES WORKLOAD", num_args = 0..=2)]
     pub words: Vec<String>,
-    /// The fixes to measure.
     #[command(flatten)]
     pub choice: Choice,
     /// Run every fix once, then measure only the N fastest.
@@ -189,10 +186,8 @@ pub struct FixProve {
     /// Its time is not measured.
     #[arg(long, value_name = "LINE", requires = "command")]
     pub prepare: Option<String>,
-    /// Where and how often it runs.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// How the workload runs.
     #[command(flatten)]
     pub work: WorkArgs,
     /// Measure this command.
@@ -261,12 +256,12 @@ pub struct FixTrial {
     /// Default: the threads of all programs, without bulk work such as copies.
     #[arg(long, value_name = "UNIT")]
     pub unit: Option<String>,
-    /// The measured time of a slice.
+    /// Measure each slice for this time.
     ///
     /// Default: the longest time in which the kernel writes dirty pages back, plus 5 s; 40 s on most machines.
     #[arg(long, value_name = "TIME", value_parser = parse_slice)]
     pub slice: Option<Duration>,
-    /// The time after a switch that is not measured.
+    /// Leave this time after each switch unmeasured.
     ///
     /// Default: for a setting of the disk's queue, the time between two wake-ups of write-back (5 s); for other settings, until
     /// pages dirtied before the switch are written (35 s).
@@ -275,7 +270,7 @@ pub struct FixTrial {
     /// Continue the test in this folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "seed"])]
     pub resume: Option<PathBuf>,
-    /// Seed of all random choices.
+    /// Draw all random choices from this seed.
     ///
     /// Default: a new one, which is printed.
     #[arg(long, value_name = "N")]

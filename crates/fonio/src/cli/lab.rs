@@ -43,7 +43,6 @@ pub enum Lab {
         /// The kernel: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
         kernel: Wanted,
-        /// The kind of guest.
         #[command(flatten)]
         kind: Kind,
     },
@@ -58,7 +57,6 @@ pub enum Lab {
         /// The kernel: 6.12, 6.12.117, newest.
         #[arg(value_name = "KERNEL", default_value = "lab")]
         kernel: Wanted,
-        /// The kind of guest.
         #[command(flatten)]
         kind: Kind,
         /// Copy these files and directories to where the command runs.

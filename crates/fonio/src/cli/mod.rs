@@ -196,16 +196,12 @@ pub struct Check {
     /// A new folder for the recording. Default: the recording is removed.
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// The recorded extras.
     #[command(flatten)]
     pub extras: Extras,
-    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// Which requests are analysed.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
 }
@@ -224,16 +220,12 @@ pub struct Report {
     /// List the figures that a budget can name, with their values, then exit.
     #[arg(long)]
     pub figures: bool,
-    /// How names are replaced.
     #[command(flatten)]
     pub redact: Redact,
-    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// Which requests are analysed.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
 }
@@ -251,13 +243,10 @@ pub struct Compare {
     /// Recordings of repeated runs after the change; at least three.
     #[arg(long, num_args = 1.., value_name = "INPUT", requires = "before")]
     pub after: Vec<PathBuf>,
-    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// Which requests are analysed.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// How the result is shown.
     #[command(flatten)]
     pub output: Output,
 }
@@ -276,10 +265,8 @@ pub struct Import {
     /// Replace an existing recording.
     #[arg(long)]
     pub overwrite: bool,
-    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// Which requests are converted.
     #[command(flatten)]
     pub filter: FilterArgs,
 }
@@ -298,13 +285,10 @@ pub struct Export {
     /// A file, for a recording a new folder; - is standard output.
     #[arg(short, long = "output", value_name = "PATH", default_value = "-")]
     pub out: PathBuf,
-    /// How names are replaced.
     #[command(flatten)]
     pub redact: Redact,
-    /// How traces of other tools are read.
     #[command(flatten)]
     pub reading: Reading,
-    /// Which requests are exported.
     #[command(flatten)]
     pub filter: FilterArgs,
 }
@@ -444,10 +428,9 @@ pub enum BenchWhat {
     ///
     /// Example: fonio bench device /mnt/card
     Device {
-        /// How the device is measured.
         #[command(flatten)]
         measurement: Measurement,
-        /// The sets of tests to run.
+        /// Run these sets of tests.
         ///
         /// four, response, concurrency, interference, address-range, sustained, near-full, fit, held-back.
         #[arg(
@@ -467,7 +450,6 @@ pub enum BenchWhat {
     ///
     /// Example: fonio bench concurrency /mnt/card
     Concurrency {
-        /// How the device is measured.
         #[command(flatten)]
         measurement: Measurement,
         /// Set the number that was found, until the next boot.
@@ -502,7 +484,7 @@ pub struct BenchLayers {
     /// Writes to this raw device are measured too. Default: the device that holds the directory is only read.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// Each test covers this many bytes.
+    /// Cover this many bytes with each test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range: u64,
     /// Run each test or setup this many times.
@@ -518,7 +500,6 @@ pub struct BenchLayers {
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     #[arg(long = "fs", value_name = "NAME", default_value = "ext4", help_heading = EMULATED)]
     pub filesystem: fonio_host::Filesystem,
-    /// How an emulated device is made.
     #[command(flatten)]
     pub emulated: EmulatedTarget,
     /// Print JSON.
@@ -532,7 +513,7 @@ pub const EMULATED: &str = "Emulated devices";
 /// The emulated device of a benchmark, and where it is.
 #[derive(Clone, Debug, Args)]
 pub struct EmulatedTarget {
-    /// Size of the emulated device.
+    /// Make the emulated device this large.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB", help_heading = EMULATED)]
     pub size: u64,
     /// Use this I/O scheduler.
@@ -548,7 +529,6 @@ pub struct EmulatedTarget {
 /// `fonio device fit`.
 #[derive(Debug, Args)]
 pub struct Fit {
-    /// What is measured, and how.
     #[command(flatten)]
     pub bench: Bench,
     /// Also keep the measurement in this file.
@@ -590,10 +570,10 @@ pub struct Bench {
     /// Print what would be done, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Each test covers this many bytes.
+    /// Cover this many bytes with each test.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "128MiB")]
     pub range: u64,
-    /// The largest range of the address-range test.
+    /// Extend the address-range test to this many bytes.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range_max: u64,
     /// Write this many bytes in the long write.
@@ -612,7 +592,7 @@ pub struct Bench {
     /// No further run starts then [default: 15min].
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
-    /// Seed of all random choices.
+    /// Draw all random choices from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print JSON.
@@ -620,7 +600,6 @@ pub struct Bench {
     /// docs/benchmark.md describes it.
     #[arg(long)]
     pub json: bool,
-    /// How an emulated device is made.
     #[command(flatten)]
     pub emulated: EmulatedTarget,
 }
@@ -628,7 +607,6 @@ pub struct Bench {
 /// A measurement that can be kept.
 #[derive(Clone, Debug, Args)]
 pub struct Measurement {
-    /// How the device is measured.
     #[command(flatten)]
     pub bench: Bench,
     /// Write the result to this path.

@@ -19,10 +19,8 @@ use fonio_record::Quiet;
 pub struct Run {
     /// The workload: a name from the list, or a TOML file (docs/workloads.md). Default: print the list.
     pub workload: Option<String>,
-    /// Where and how often it runs.
     #[command(flatten)]
     pub setup: SetupArgs,
-    /// How the workload runs.
     #[command(flatten)]
     pub work: WorkArgs,
     /// Also run it with each of these fixes, separated by commas (`fonio fix` lists them).
@@ -64,7 +62,6 @@ pub struct Launch {
     /// Show the command's output on standard error.
     #[arg(long)]
     pub show_output: bool,
-    /// Where and how often it runs.
     #[command(flatten)]
     pub setup: SetupArgs,
     /// The command and its arguments.
@@ -86,7 +83,6 @@ pub struct Replay {
     /// Also run it with each of these fixes, separated by commas (`fonio fix` lists them).
     #[arg(long, value_name = "NAMES")]
     pub fix: Option<Candidates>,
-    /// Where and how often it runs.
     #[command(flatten)]
     pub setup: SetupArgs,
 }
@@ -165,7 +161,7 @@ pub struct SetupArgs {
     /// Without it, only a block device that holds no data is used.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
-    /// Size of the emulated device.
+    /// Make the emulated device this large.
     ///
     /// Of all devices of an array together.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
@@ -219,7 +215,7 @@ pub struct SetupArgs {
     /// until every gain is known within 25 %, for at most three minutes; `auto:1m` sets this time.
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
     pub runs: Runs,
-    /// Seed of all random choices.
+    /// Draw all random choices from this seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Write the result to this path.

@@ -24,7 +24,6 @@ pub struct StoreBench {
     /// What to do with a result.
     #[command(subcommand)]
     pub command: Option<StoreBenchCommand>,
-    /// The measurement.
     #[command(flatten)]
     pub measure: StoreBenchRun,
 }
@@ -72,7 +71,6 @@ pub struct StoreBenchRun {
     /// docs/storebench.schema.json describes it.
     #[arg(long)]
     pub json: bool,
-    /// How an emulated device is made.
     #[command(flatten)]
     pub emulated: EmulatedTarget,
 }
@@ -96,7 +94,6 @@ pub enum StoreBenchCommand {
         /// Every figure.
         #[arg(long)]
         all: bool,
-        /// How it is shown.
         #[command(flatten)]
         output: ResultOutput,
     },
@@ -111,7 +108,6 @@ pub enum StoreBenchCommand {
         /// Compare results of different keys: file systems, sizes, modes. Their figures differ also for these reasons.
         #[arg(long)]
         across_keys: bool,
-        /// How it is shown.
         #[command(flatten)]
         output: ResultOutput,
     },

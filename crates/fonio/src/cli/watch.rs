@@ -15,7 +15,6 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch install
     Install {
-        /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
@@ -23,7 +22,6 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch start
     Start {
-        /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
@@ -31,7 +29,6 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch stop
     Stop {
-        /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
@@ -46,7 +43,6 @@ pub enum Watch {
         /// Also remove its history and what it kept.
         #[arg(long)]
         purge: bool,
-        /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
@@ -54,7 +50,6 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch run
     Run {
-        /// Where it keeps its files.
         #[command(flatten)]
         place: Place,
     },
@@ -63,13 +58,19 @@ pub enum Watch {
 /// Where a watch keeps its files.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
-    /// The file of settings [default: /etc/fonio/watch.toml, if it is there].
+    /// Read the settings from this file.
+    ///
+    /// Default: /etc/fonio/watch.toml, if it is there.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The folder of the history, which is written every two hours [default: /var/lib/fonio/watch].
+    /// Keep the history in this folder.
+    ///
+    /// It is written every two hours. Default: /var/lib/fonio/watch.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// The folder in memory for data that is not written yet [default: /run/fonio/watch].
+    /// Keep data that is not written yet in this folder in memory.
+    ///
+    /// Default: /run/fonio/watch.
     #[arg(long, value_name = "DIR")]
     pub run: Option<PathBuf>,
 }
@@ -103,7 +104,6 @@ pub struct Report {
     /// Write a page with charts into this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Where the watch keeps its files.
     #[command(flatten)]
     pub place: Place,
 }

@@ -54,8 +54,8 @@ pub fn run(arguments: &Launch, colour: Colour) -> Result<Exit> {
     };
     let mut estimate = Estimate::new();
     let out = results_directory(at.out.as_deref(), RESULTS)?;
-    let (series, first) = launch_series(&places, Rounds::Fixed(runs), &options, &out, &mut |trial| {
-        estimate.announce(trial, &format!("launch on {}", trial.name));
+    let (series, first) = launch_series(&places, Rounds::Fixed(runs), &options, &out, &mut |measurement| {
+        estimate.announce(measurement, &format!("launch on {}", measurement.name));
     })?;
     let text = summarise(&series, &out)?;
     let page = page(at, &out);

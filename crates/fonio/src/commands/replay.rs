@@ -28,8 +28,8 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let stop = begin()?;
     let recording = fs::canonicalize(&arguments.recording)
         .with_context(|| format!("cannot find the recording {}", arguments.recording.display()))?;
-    let plan = replay::plan(&recording, arguments.layer.into())?;
-    tell(&plan);
+    let sequence = replay::sequence(&recording, arguments.layer.into())?;
+    tell(&sequence);
     let setups = setups(at)?;
     let fixes = arguments.fix.as_ref().map_or(&[][..], |fixes| &fixes.0);
     let arms = Tried { candidates: fixes, refusal: Refusal::Error, best: None, verbose: false }
@@ -37,7 +37,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let roles = roles()?;
     let options = CommandOptions {
         command: &[],
-        replay: Some(Replayed { recording: &recording, plan: &plan, fast: arguments.fast }),
+        replay: Some(Replayed { recording: &recording, sequence: &sequence, fast: arguments.fast }),
         before_each: None,
         seed: at.seed,
         roles: &roles,
@@ -47,24 +47,24 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
 }
 
 /// Says which requests are replayed, and which are not.
-fn tell(plan: &replay::Plan) {
-    let room = output::bytes(plan.room());
-    match plan {
-        replay::Plan::Blocks(plan) => {
-            let (accesses, threads) = (plan.len(), plan.threads.len());
+fn tell(sequence: &replay::Sequence) {
+    let room = output::bytes(sequence.room());
+    match sequence {
+        replay::Sequence::Blocks(sequence) => {
+            let (accesses, threads) = (sequence.len(), sequence.threads.len());
             say!("Replaying {accesses} reads, writes and flushes of {threads} threads on {room} …");
-            if plan.left_out + plan.of_other_devices > 0 {
+            if sequence.left_out + sequence.of_other_devices > 0 {
                 say!(
                     "left out: {} discards and other operations, {} accesses of other devices",
-                    plan.left_out,
-                    plan.of_other_devices
+                    sequence.left_out,
+                    sequence.of_other_devices
                 );
             }
         }
-        replay::Plan::Calls(plan) => {
-            let (calls, files, threads) = (plan.len(), plan.files.len(), plan.threads.len());
+        replay::Sequence::Calls(sequence) => {
+            let (calls, files, threads) = (sequence.len(), sequence.files.len(), sequence.threads.len());
             say!("Replaying {calls} calls on {files} files, at most {threads} at a time, in {room} …");
-            for (reason, count) in &plan.left_out {
+            for (reason, count) in &sequence.left_out {
                 let why = match reason {
                     replay::calls::LeftOut::Failed => "failed in the recording",
                     replay::calls::LeftOut::Elsewhere => {

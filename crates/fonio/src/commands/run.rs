@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fonio_experiment::{
-    Analysed, Arm, Beside, Candidate, CommandOptions, ExperimentError, Rounds, RunOptions, Series, Setup,
+    Analysed, Arm, Background, Candidate, CommandOptions, ExperimentError, Rounds, RunOptions, Series, Setup,
     Variation, document, fastest, run_command_series, run_series, variations,
 };
 use fonio_report::Document;
@@ -80,8 +80,8 @@ pub(super) fn run_and_publish(
 ) -> Result<Exit> {
     let out = results_directory(at.out.as_deref(), RESULTS)?;
     let mut estimate = Estimate::new();
-    let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |trial| {
-        estimate.announce(trial, trial.name);
+    let series = run_command_series(arms, rounds(at.runs), options, &out, &mut |measurement| {
+        estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
         // Removes the folder if no run ended; fails if it holds a recording.
@@ -172,11 +172,11 @@ pub(super) fn measure(
     let mut arms = tried.arms(&setups(arguments)?, Some(workload))?;
     let roles = roles()?;
     let other = work.background.as_deref().map(Workload::load).transpose()?;
-    let background = other.as_ref().map(|workload| Beside { workload, scale: work.background_scale });
+    let background = other.as_ref().map(|workload| Background { workload, scale: work.background_scale });
     let options = RunOptions {
         workload,
         scale: work.scale,
-        beside: background,
+        background,
         pace: work.pace,
         write_back: work.write_back,
         seed: arguments.seed,
@@ -186,8 +186,8 @@ pub(super) fn measure(
     let out = results_directory(arguments.out.as_deref(), RESULTS)?;
     let run = |arms: &[Arm<Variation>], rounds: Rounds, out: &Path| {
         let mut estimate = Estimate::new();
-        run_series(arms, rounds, &options, out, &mut |trial| {
-            estimate.announce(trial, &format!("{} on {}", workload.name, trial.name));
+        run_series(arms, rounds, &options, out, &mut |measurement| {
+            estimate.announce(measurement, &format!("{} on {}", workload.name, measurement.name));
         })
     };
     let rounds = rounds(arguments.runs);

@@ -140,7 +140,7 @@ fn boot(path: &Path) -> Result<Exit> {
             match cache.remove_stale(&boots) {
                 Ok(None) => {}
                 Ok(Some(removed)) => {
-                    let files: Vec<_> = removed.files.iter().map(|file| file.display().to_string()).collect();
+                    let files: Vec<_> = removed.iter().map(|file| file.display().to_string()).collect();
                     writeln!(
                         output::screen(),
                         "{} is a cache from a boot that did not end cleanly: removed {}.",

@@ -1,25 +1,26 @@
 //! Replays the reads, writes and flushes of a device.
 
-mod plan;
 mod play;
+mod sequence;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-pub(super) use plan::Collected;
-pub use plan::{Access, Kind, Plan};
+use fonio_bench::aligned::Buffer;
+
 pub(super) use play::play;
+pub(super) use sequence::Collected;
+pub use sequence::{Access, Kind, Sequence};
 
 use super::CHUNK;
-use super::memory::Buffer;
 
 /// Writes the file on which a replay works.
-pub(super) fn prepare(plan: &Plan, file: &Path) -> io::Result<()> {
+pub(super) fn prepare(sequence: &Sequence, file: &Path) -> io::Result<()> {
     let mut out = File::create(file)?;
     let mut buffer = Buffer::default();
     let chunk = buffer.of(CHUNK);
-    for _ in 0..plan.file_bytes.0 / CHUNK {
+    for _ in 0..sequence.file_bytes.0 / CHUNK {
         out.write_all(chunk)?;
     }
     out.sync_all()

@@ -1,4 +1,4 @@
-//! Makes the accesses of a plan.
+//! Makes the accesses of a sequence.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -9,29 +9,30 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use fonio_bench::aligned::Buffer;
 use fonio_core::ByteCount;
+use fonio_sim::engine::Begins;
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
 
-use super::super::memory::Buffer;
-use super::super::{Begins, Replayed, Shared};
-use super::{Access, Kind, Plan};
+use super::super::{Replayed, Shared};
+use super::{Access, Kind, Sequence};
 
 /// Maximum number of accesses in flight for which no thread waits.
 const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 
-pub(in crate::replay) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Result<Replayed> {
+pub(in crate::replay) fn play(sequence: &Sequence, path: &Path, fast: bool) -> io::Result<Replayed> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).expect("flags are an int");
     let file = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path)?;
-    let player = Player { file: &file, shared: Shared::new(plan.signals, fast) };
+    let player = Player { file: &file, shared: Shared::new(sequence.signals, fast) };
     let (give, take) = sync_channel::<Access>(POOL);
     let take = Mutex::new(take);
     thread::scope(|scope| {
         for _ in 0..POOL {
             scope.spawn(|| player.serve(&take));
         }
-        for accesses in &plan.threads {
+        for accesses in &sequence.threads {
             let give = give.clone();
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
             if let Err(error) = thread.spawn_scoped(scope, || player.follow(accesses, give)) {
@@ -44,9 +45,9 @@ pub(in crate::replay) fn play(plan: &Plan, path: &Path, fast: bool) -> io::Resul
     if let Some(error) = player.shared.into_failure() {
         return Err(error);
     }
-    let bytes = plan.threads.iter().flatten().map(|access| access.bytes).sum();
+    let bytes = sequence.threads.iter().flatten().map(|access| access.bytes).sum();
     Ok(Replayed {
-        accesses: plan.len() as u64,
+        accesses: sequence.len() as u64,
         bytes: ByteCount(bytes),
         short_reads: 0,
         ..Replayed::default()
@@ -122,9 +123,10 @@ impl Player<'_> {
 
 #[cfg(test)]
 mod tests {
-    use fonio_testing::{Need, has};
-
     use std::time::Duration;
+
+    use fonio_core::Nanos;
+    use fonio_testing::{Need, has};
 
     use super::super::prepare;
     use super::*;
@@ -146,27 +148,27 @@ mod tests {
             is_sync: true,
             took: None,
         };
-        let pause = Duration::from_millis(40);
-        let plan = Plan {
+        let pause = Nanos(40_000_000);
+        let sequence = Sequence {
             threads: vec![
                 vec![
-                    access(Kind::Write, 0, Begins::At(Duration::ZERO)),
+                    access(Kind::Write, 0, Begins::At(Nanos(0))),
                     access(Kind::DurableWrite, 8192, Begins::AfterEnd(pause)),
-                    Access { bytes: 0, ..access(Kind::Flush, 0, Begins::AfterEnd(Duration::ZERO)) },
+                    Access { bytes: 0, ..access(Kind::Flush, 0, Begins::AfterEnd(Nanos(0))) },
                 ],
                 vec![
                     access(Kind::Read, 1 << 20, Begins::At(pause)),
-                    access(Kind::Write, 1 << 20, Begins::AfterBegin(Duration::ZERO)),
+                    access(Kind::Write, 1 << 20, Begins::AfterBegin(Nanos(0))),
                 ],
             ],
             file_bytes: ByteCount(2 << 20),
-            ..Plan::default()
+            ..Sequence::default()
         };
-        prepare(&plan, &file).expect("there is room");
+        prepare(&sequence, &file).expect("there is room");
         let before = std::fs::read(&file).expect("it is there");
         let began = Instant::now();
-        let done = play(&plan, &file, false).expect("it replays");
-        assert!(began.elapsed() >= pause, "no access begins before its time");
+        let done = play(&sequence, &file, false).expect("it replays");
+        assert!(began.elapsed() >= Duration::from_nanos(pause.0), "no access begins before its time");
         assert_eq!(
             done,
             Replayed { accesses: 5, bytes: ByteCount(4 * 8192), short_reads: 0, ..Replayed::default() }
@@ -176,10 +178,10 @@ mod tests {
             .filter(|block| before[block * 4096..][..4096] != after[block * 4096..][..4096])
             .collect();
         assert_eq!(changed, [0, 1, 2, 3, 256, 257]);
-        play(&plan, &file, true).expect("it replays without pauses");
-        let beyond = Plan {
-            threads: vec![vec![access(Kind::Read, 4 << 20, Begins::At(Duration::ZERO))]],
-            ..Plan::default()
+        play(&sequence, &file, true).expect("it replays without pauses");
+        let beyond = Sequence {
+            threads: vec![vec![access(Kind::Read, 4 << 20, Begins::At(Nanos(0)))]],
+            ..Sequence::default()
         };
         play(&beyond, &file, true).expect_err("there is nothing at that place");
     }

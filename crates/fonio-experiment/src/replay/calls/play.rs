@@ -1,4 +1,4 @@
-//! Makes the calls of a plan.
+//! Makes the calls of a sequence.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use fonio_bench::aligned::Buffer;
 use fonio_core::{ByteCount, FileFlags};
 use rustc_hash::FxHashMap;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, syncfs};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use super::super::memory::Buffer;
 use super::super::{Replayed, Shared};
-use super::{Act, Call, Plan, file_name};
+use super::{Act, Call, Sequence, file_name};
 
 /// The flags of an open file that change what a call costs.
 const COSTLY: [(FileFlags, OFlags); 3] =
@@ -24,16 +24,16 @@ const COSTLY: [(FileFlags, OFlags); 3] =
 const OPEN_MAX: usize = 256;
 const STACK_BYTES: usize = 256 << 10;
 
-pub(in crate::replay) fn play(plan: &Plan, folder: &Path, fast: bool) -> io::Result<Replayed> {
+pub(in crate::replay) fn play(sequence: &Sequence, folder: &Path, fast: bool) -> io::Result<Replayed> {
     raise_open_files();
     let stage = Stage {
         folder,
-        files: plan.files.iter().map(|_| Shown::default()).collect(),
-        shared: Shared::new(plan.signals, fast),
+        files: sequence.files.iter().map(|_| Shown::default()).collect(),
+        shared: Shared::new(sequence.signals, fast),
     };
     let done = thread::scope(|scope| {
         let mut handles = Vec::new();
-        for calls in &plan.threads {
+        for calls in &sequence.threads {
             let stage = &stage;
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
             match thread.spawn_scoped(scope, move || stage.follow(calls)) {
@@ -232,14 +232,14 @@ fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use fonio_core::Nanos;
+    use fonio_sim::engine::Begins;
 
-    use super::super::super::Begins;
     use super::super::{Before, prepare};
     use super::*;
 
     fn call(act: Act, file: usize) -> Call {
-        Call { begins: Begins::AfterEnd(Duration::ZERO), act, file, flags: FileFlags::NONE, signal: None }
+        Call { begins: Begins::AfterEnd(Nanos(0)), act, file, flags: FileFlags::NONE, signal: None }
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         let there =
             Before { is_there: true, bytes: 5000, chunks: [0].into(), end: 6000, ..Before::default() };
         let folder_flags = FileFlags::FOLDER;
-        let plan = Plan {
+        let sequence = Sequence {
             files: vec![
                 there,
                 Before::default(),
@@ -279,11 +279,11 @@ mod tests {
                 call(Act::Remove, 0),
                 call(Act::Remove, 0),
             ]],
-            ..Plan::default()
+            ..Sequence::default()
         };
-        prepare(&plan, &folder).expect("it is prepared");
+        prepare(&sequence, &folder).expect("it is prepared");
         assert_eq!(fs::metadata(folder.join("file-0")).expect("it is there").len(), 5000);
-        let done = play(&plan, &folder, false).expect("it replays");
+        let done = play(&sequence, &folder, false).expect("it replays");
         assert_eq!(
             done,
             Replayed {
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_thread_goes_on_after_another_one_also_without_pauses() {
         let dir = tempfile::tempdir().expect("a folder");
-        let after = |signal| Begins::AfterOther { signal, pause: Duration::from_secs(3600) };
+        let after = |signal| Begins::AfterOther { signal, pause: Nanos(3600 * 1_000_000_000) };
         let lengths = |calls: &[(u64, Begins, Option<u32>)]| {
             let each = calls.iter();
             each.map(|(length, begins, signal)| Call {
@@ -315,8 +315,8 @@ mod tests {
             })
             .collect()
         };
-        let at_once = Begins::AfterEnd(Duration::ZERO);
-        let plan = Plan {
+        let at_once = Begins::AfterEnd(Nanos(0));
+        let sequence = Sequence {
             files: vec![Before::default()],
             threads: vec![
                 lengths(&[(3, after(1), None), (4, at_once, Some(2))]),
@@ -324,17 +324,17 @@ mod tests {
                 lengths(&[(2, after(0), Some(1))]),
             ],
             signals: 3,
-            ..Plan::default()
+            ..Sequence::default()
         };
-        let done = play(&plan, dir.path(), true).expect("it replays");
+        let done = play(&sequence, dir.path(), true).expect("it replays");
         assert_eq!(done.accesses, 5);
         assert_eq!(fs::metadata(dir.path().join("file-0")).expect("it is there").len(), 5);
         // A thread that fails ends those that wait for others.
-        let failing = Plan {
+        let failing = Sequence {
             files: vec![Before::default()],
             threads: vec![lengths(&[(1, after(0), None)]), lengths(&[(u64::MAX, at_once, Some(0))])],
             signals: 1,
-            ..Plan::default()
+            ..Sequence::default()
         };
         play(&failing, dir.path(), false).expect_err("no file is that long");
     }
@@ -342,12 +342,12 @@ mod tests {
     #[test]
     fn the_first_failure_names_call_and_file() {
         let dir = tempfile::tempdir().expect("a folder");
-        let plan = Plan {
+        let sequence = Sequence {
             files: vec![Before::default()],
             threads: vec![vec![call(Act::SetLength(u64::MAX), 0)]],
-            ..Plan::default()
+            ..Sequence::default()
         };
-        let error = play(&plan, dir.path(), true).expect_err("no file is that long");
+        let error = play(&sequence, dir.path(), true).expect_err("no file is that long");
         assert!(error.to_string().contains("SetLength") && error.to_string().contains("file-0"), "{error}");
     }
 }

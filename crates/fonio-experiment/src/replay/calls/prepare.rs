@@ -5,17 +5,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use fonio_bench::aligned::Buffer;
 use rustix::fs::{Advice, fadvise, syncfs};
 
 use super::super::CHUNK;
-use super::super::memory::Buffer;
-use super::{Plan, file_name};
+use super::{Sequence, file_name};
 
 /// Makes the files in a new folder, durable and not in the page cache.
-pub(in crate::replay) fn prepare(plan: &Plan, folder: &Path) -> io::Result<()> {
+pub(in crate::replay) fn prepare(sequence: &Sequence, folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     let mut buffer = Buffer::default();
-    let there = || plan.files.iter().enumerate().filter(|(_, file)| file.is_there && !file.is_folder);
+    let there = || sequence.files.iter().enumerate().filter(|(_, file)| file.is_there && !file.is_folder);
     for (at, before) in there() {
         let file = File::create(folder.join(file_name(at)))?;
         file.set_len(before.bytes)?;

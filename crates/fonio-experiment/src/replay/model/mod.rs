@@ -7,7 +7,6 @@ mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 use fonio_recording::{Recording, Table, Tables};
@@ -16,7 +15,7 @@ use fonio_sim::measure::write_in_order;
 use fonio_sim::scheduler::{Policy, Priority, ProcessId};
 use serde::Serialize;
 
-use super::blocks::{Access, Collected, Kind, Plan};
+use super::blocks::{Access, Collected, Kind, Sequence};
 use crate::error::ExperimentError;
 
 pub use report::model_document;
@@ -115,41 +114,41 @@ pub fn replay_in_model(
     let mut collected = Collected::default();
     let tables = Tables::NONE.with(Table::Threads).with(Table::Waits).with(Table::Requests);
     Recording::open(dir)?.replay(&mut collected, tables)?;
-    let plan = collected.plan();
-    if plan.is_empty() {
+    let sequence = collected.sequence();
+    if sequence.is_empty() {
         return Err(ExperimentError::NothingToReplay { recording: dir.to_owned() });
     }
-    let runs = schedulers.iter().map(|policy| run(&plan, model, *policy));
+    let runs = schedulers.iter().map(|policy| run(&sequence, model, *policy));
     let runs = runs.collect::<Result<Vec<ModelRun>, _>>()?;
     Ok(ModelReplay {
         recording: dir.to_owned(),
         device: model.profile.to_owned(),
-        accesses: plan.len() as u64,
-        left_out: plan.left_out,
-        of_other_devices: plan.of_other_devices,
+        accesses: sequence.len() as u64,
+        left_out: sequence.left_out,
+        of_other_devices: sequence.of_other_devices,
         fast: model.fast,
-        recorded: recorded(&plan),
+        recorded: recorded(&sequence),
         runs,
     })
 }
 
-fn run(plan: &Plan, model: &Model<'_>, policy: Policy) -> Result<ModelRun, ExperimentError> {
+fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRun, ExperimentError> {
     let mut device = fonio_emulator::profile::device(model.profile, model.size, model.seed)?;
     let limits = device.limits().clone();
-    if plan.file_bytes > limits.capacity {
+    if sequence.file_bytes > limits.capacity {
         return Err(ExperimentError::InModel(format!(
             "the recording used {} in different places, the device has {}; use --size",
-            plan.file_bytes.to_exact_text(),
+            sequence.file_bytes.to_exact_text(),
             limits.capacity.to_exact_text()
         )));
     }
-    let from = write_in_order(device.as_mut(), plan.file_bytes, Timestamp(0));
+    let from = write_in_order(device.as_mut(), sequence.file_bytes, Timestamp(0));
     let steps = |thread: &Vec<Access>| steps(thread, limits.command_max.0, model.fast);
-    let sources = plan.threads.iter().map(|thread| Source::Linked(steps(thread))).collect();
+    let sources = sequence.threads.iter().map(|thread| Source::Linked(steps(thread))).collect();
     let host = Host { depth: limits.depth, seed: model.seed };
     let outcome = engine::run(device.as_mut(), policy.scheduler().as_mut(), sources, from, host)
         .map_err(|error| ExperimentError::InModel(error.to_string()))?;
-    let mut programs = Programs::new(&plan.names);
+    let mut programs = Programs::new(&sequence.names);
     for ((process, op), tally) in &outcome.tallies {
         let (sum, max) = (tally.response.sum.0 as f64 / 1e9, tally.response.max.0 as f64 / 1e9);
         programs.add(process.0, *op, (tally.count, sum, max));
@@ -193,21 +192,19 @@ fn steps(thread: &[Access], command_max: u64, fast: bool) -> Vec<Step> {
     steps
 }
 
-fn begins(begins: super::Begins, fast: bool) -> Begins {
-    let pause = |pause: Duration| Nanos(if fast { 0 } else { pause.as_nanos() as u64 });
+fn begins(begins: Begins, fast: bool) -> Begins {
     match begins {
-        super::Begins::At(time) => Begins::At(pause(time)),
-        super::Begins::AfterEnd(time) => Begins::AfterEnd(pause(time)),
-        super::Begins::AfterBegin(time) => Begins::AfterBegin(pause(time)),
-        super::Begins::AfterOther { signal, pause: time } => {
-            Begins::AfterOther { signal, pause: pause(time) }
-        }
+        begins if !fast => begins,
+        Begins::At(_) => Begins::At(Nanos(0)),
+        Begins::AfterEnd(_) => Begins::AfterEnd(Nanos(0)),
+        Begins::AfterBegin(_) => Begins::AfterBegin(Nanos(0)),
+        Begins::AfterOther { signal, .. } => Begins::AfterOther { signal, pause: Nanos(0) },
     }
 }
 
-fn recorded(plan: &Plan) -> Vec<ProgramTimes> {
-    let mut programs = Programs::new(&plan.names);
-    for access in plan.threads.iter().flatten() {
+fn recorded(sequence: &Sequence) -> Vec<ProgramTimes> {
+    let mut programs = Programs::new(&sequence.names);
+    for access in sequence.threads.iter().flatten() {
         let op = match access.kind {
             Kind::Read => Op::Read,
             Kind::Write | Kind::DurableWrite => Op::Write,

@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 
-/// How much is read and written at once.
+/// The bytes that are read and written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 /// The attributes that can be copied between file systems; others belong to one kind of file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];

@@ -34,7 +34,7 @@ use crate::files::lock_private_folder;
 use crate::kernel::not_in_kernel;
 use crate::unmount;
 
-/// How often a folder that changes while it is copied is copied again.
+/// The number of attempts to copy a folder that changes meanwhile.
 const TRIES: u32 = 3;
 
 /// The value of a folder without the setting.
@@ -347,7 +347,7 @@ fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
         Errno::NOSYS => not_in_kernel("call open_tree, which Linux 5.2 or later has"),
-        _ => HostError::system(action, dir)(error.into()),
+        _ => HostError::system(action, dir)(error),
     }
 }
 

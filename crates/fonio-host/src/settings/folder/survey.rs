@@ -61,7 +61,7 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
 type Linked = BTreeMap<u64, (PathBuf, u64, u64)>;
 
 fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Linked) -> Result<(), HostError> {
-    let failed = |error: rustix::io::Errno| HostError::system("look at", place)(error.into());
+    let failed = |error: rustix::io::Errno| HostError::system("look at", place)(error);
     for name in names(dir).map_err(failed)?.iter().filter(|name| !is_beside(name)) {
         let path = place.join(name.to_string_lossy().as_ref());
         let Some(stat) = copy::look(dir, name).map_err(failed)? else { continue };

@@ -26,6 +26,14 @@ fn machine(dir: &Path) -> KeptFiles {
     }
 }
 
+/// A machine in a folder, with nothing kept.
+fn bed() -> (tempfile::TempDir, KeptFiles, Keeper) {
+    let dir = tempfile::tempdir().expect("dir");
+    let files = machine(dir.path());
+    let keeper = Keeper::open(files.clone()).expect("keeper");
+    (dir, files, keeper)
+}
+
 fn applied(target: &str, old: &str, new: &str) -> Applied {
     let target = serde_json::from_str(target).expect("a target");
     Applied { target, old: old.to_owned(), new: new.to_owned() }
@@ -63,9 +71,7 @@ fn without_options_of_proc(text: &str) -> String {
 /// The record and the files of the earlier build are removed completely.
 #[test]
 fn what_earlier_builds_kept_is_undone() {
-    let dir = tempfile::tempdir().expect("dir");
-    let files = machine(dir.path());
-    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    let (dir, files, mut keeper) = bed();
     for setting in settings() {
         keeper.keep(&setting).expect("kept");
     }
@@ -117,9 +123,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn kept_settings_are_in_these_files() {
-    let dir = tempfile::tempdir().expect("dir");
-    let files = machine(dir.path());
-    let mut keeper = Keeper::open(files.clone()).expect("keeper");
+    let (dir, _, mut keeper) = bed();
     for setting in settings() {
         keeper.keep(&setting).expect("kept");
     }
@@ -134,10 +138,8 @@ fn kept_settings_are_in_these_files() {
 
 #[test]
 fn a_drop_in_that_somebody_has_changed_stays() {
-    let dir = tempfile::tempdir().expect("dir");
-    let files = machine(dir.path());
+    let (_dir, files, mut keeper) = bed();
     let change = applied(r#"{"kind": "journal", "of": "sync_interval"}"#, "unset", "SyncIntervalSec=300s");
-    let mut keeper = Keeper::open(files.clone()).expect("keeper");
     let kept = keeper.keep(&change).expect("kept");
     let (path, _) = kept.places(&files).remove(0);
     fs::write(&path, "[Journal]\nSyncIntervalSec=60s\n").expect("write");
@@ -147,8 +149,7 @@ fn a_drop_in_that_somebody_has_changed_stays() {
 
 #[test]
 fn a_control_group_without_a_unit_is_not_kept() {
-    let dir = tempfile::tempdir().expect("dir");
-    let keeper = Keeper::open(machine(dir.path())).expect("keeper");
+    let (_dir, _, keeper) = bed();
     let group = r#"{"kind": "group_weight", "dir": "/sys/fs/cgroup/x"}"#;
     let error = keeper.plan(&applied(group, "IOWeight=100", "IOWeight=50")).expect_err("refused");
     assert!(error.to_string().contains("name the unit of systemd"), "{error}");
@@ -156,12 +157,10 @@ fn a_control_group_without_a_unit_is_not_kept() {
 
 #[test]
 fn what_cannot_be_kept_is_refused_with_the_way_out() {
-    let dir = tempfile::tempdir().expect("dir");
-    let files = machine(dir.path());
+    let (dir, files, mut keeper) = bed();
     fs::write(files.sysctl_last.as_ref().expect("it has one"), "# x\nvm.dirty_ratio = 5\n").expect("write");
     fs::write(files.sysctl.with_file_name("99-own.conf"), "vm/swappiness=1\n").expect("write");
     fs::remove_file(&files.udev_control).expect("remove");
-    let mut keeper = Keeper::open(files.clone()).expect("keeper");
     let mut refused = |target: &str, new: &str| {
         let error = keeper.keep(&applied(target, "", new)).expect_err("refused").to_string();
         error.replace(&format!("{}/", dir.path().display()), "")
@@ -198,8 +197,7 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
 
 #[test]
 fn a_disk_is_known_by_its_serial_number() {
-    let dir = tempfile::tempdir().expect("dir");
-    let files = machine(dir.path());
+    let (dir, files, mut keeper) = bed();
     let write = |path: &str, text: &str| {
         let path = dir.path().join(path);
         fs::create_dir_all(path.parent().expect("it has one")).expect("mkdir");
@@ -209,7 +207,6 @@ fn a_disk_is_known_by_its_serial_number() {
     write("block/sdb/dev", "8:16\n");
     write("data/b8:0", "S:disk/by-id/x\nE:ID_SERIAL=Generic-_SD_MMC_058F\nE:ID_BUS=usb\n");
     write("data/b8:16", "E:ID_SERIAL=a card with \"blanks\"\n");
-    let mut keeper = Keeper::open(files.clone()).expect("keeper");
     let scheduler =
         |device: &str| applied(&format!(r#"{{"kind": "scheduler", "device": "{device}"}}"#), "none", "bfq");
     keeper.keep(&scheduler("sda")).expect("kept");
@@ -231,10 +228,8 @@ fn a_disk_is_known_by_its_serial_number() {
 
 #[test]
 fn another_value_replaces_the_first_and_the_old_one_comes_back() {
-    let dir = tempfile::tempdir().expect("dir");
-    let files = machine(dir.path());
+    let (_dir, files, mut keeper) = bed();
     let target = r#"{"kind": "commit_interval", "dir": "/data"}"#;
-    let mut keeper = Keeper::open(files.clone()).expect("keeper");
     keeper.keep(&applied(target, "5", "30")).expect("kept");
     keeper.keep(&applied(target, "30", "60")).expect("kept");
     drop(keeper);

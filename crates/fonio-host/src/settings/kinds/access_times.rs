@@ -50,8 +50,7 @@ impl Kind for AccessTimes {
             _ => MountFlags::RELATIME,
         };
         // BIND changes the flags of this mount only, not the file system's.
-        mount_remount(dir, MountFlags::BIND | flags | times, c"")
-            .map_err(|errno| HostError::system("remount", dir)(errno.into()))
+        mount_remount(dir, MountFlags::BIND | flags | times, c"").map_err(HostError::system("remount", dir))
     }
 }
 

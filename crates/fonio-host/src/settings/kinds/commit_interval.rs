@@ -56,7 +56,6 @@ impl Kind for CommitInterval {
     }
 
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
-        reconfigure(on.path(), "commit", Some(value))
-            .map_err(|errno| HostError::system("remount", on.path())(errno.into()))
+        reconfigure(on.path(), "commit", Some(value)).map_err(HostError::system("remount", on.path()))
     }
 }

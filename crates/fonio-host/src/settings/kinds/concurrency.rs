@@ -86,14 +86,11 @@ const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
 /// The maximum number of requests of each kind in flight; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "a field is named as its kind of request")]
 pub struct Concurrency {
-    /// Sequential reads.
     pub seq_read: u32,
-    /// Random reads.
     pub rand_read: u32,
-    /// Sequential writes.
     pub seq_write: u32,
-    /// Random writes.
     pub rand_write: u32,
 }
 

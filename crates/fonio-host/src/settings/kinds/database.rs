@@ -54,7 +54,7 @@ impl Kind for Database {
     }
 }
 
-/// How long another program may hold the database before it counts as in use.
+/// The time after which a database that another program holds counts as in use.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the database that a path names; the error is the reason why it is not a database.

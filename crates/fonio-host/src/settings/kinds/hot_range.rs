@@ -172,7 +172,7 @@ const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
 const FEW_PIECES: usize = 4;
 /// Maximum length of the part of a folder's name that is in its image's name.
 const NAME_LETTERS_MAX: usize = 40;
-/// How much of an image is written at once before it is used.
+/// The bytes of an image that are written at once before it is used.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Returns the path of a folder's image. People recognise the folder by the image's name; the inode number in
@@ -356,7 +356,7 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     match whole {
         // ext2 and ext3 allocate when it is written.
         Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(HostError::system("allocate", path))?,
-        whole => whole.map_err(|error| HostError::system("allocate", path)(error.into()))?,
+        whole => whole.map_err(HostError::system("allocate", path))?,
     }
     Ok(file)
 }

@@ -44,7 +44,6 @@ impl Kind for LazyTimes {
     }
 
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
-        reconfigure(on.path(), value, None)
-            .map_err(|errno| HostError::system("remount", on.path())(errno.into()))
+        reconfigure(on.path(), value, None).map_err(HostError::system("remount", on.path()))
     }
 }

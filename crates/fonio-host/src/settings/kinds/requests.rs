@@ -1,4 +1,4 @@
-//! How many requests of a device, of each direction, the kernel holds before it makes programs wait.
+//! The number of requests of a device and direction that the kernel holds before it makes programs wait.
 
 use crate::settings::kind::*;
 

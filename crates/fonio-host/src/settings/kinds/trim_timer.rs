@@ -123,8 +123,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     if mounted.options.iter().any(|option| option == "ro") {
         return Err(refused("it is read-only".to_owned()));
     }
-    let free = rustix::fs::statvfs(&mounted.dir)
-        .map_err(|error| HostError::system("look at", &mounted.dir)(error.into()))?;
+    let free = rustix::fs::statvfs(&mounted.dir).map_err(HostError::system("look at", &mounted.dir))?;
     let bytes = ByteCount(free.f_bfree * free.f_frsize);
     Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
 }
@@ -146,6 +145,6 @@ pub fn trim(path: &Path) -> Result<Trim, HostError> {
             path: dir.clone(),
             reason: format!("{} on {} does not trim", planned.filesystem, planned.source),
         }),
-        Err(error) => Err(HostError::system("trim", dir)(error.into())),
+        Err(error) => Err(HostError::system("trim", dir)(error)),
     }
 }

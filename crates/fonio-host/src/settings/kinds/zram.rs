@@ -113,7 +113,7 @@ const NONE: &str = "none";
 /// The unit that makes it at each start.
 const UNIT: &str = "fonio-swap-in-ram.service";
 
-/// How often, and in what intervals, a device that udev still reads is sized or reset.
+/// The number of attempts to size or reset a device that udev still reads, and the pause between two.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use fonio_analysis::{Answer, Change};
 use fonio_core::ByteCount;
 use fonio_emulator::Emulated;
-use fonio_experiment::{Layer, LayerResult, Layers, LayersOptions, Trial, measure_layers};
+use fonio_experiment::{Layer, LayerResult, Layers, LayersOptions, Measurement, measure_layers};
 
 use crate::cli::{BenchLayers, Colour};
 use crate::commands::bench_target::{self, Subject};
@@ -53,8 +53,9 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
         stop: &stop,
     };
     let mut estimate = Estimate::new();
-    let found =
-        measure_layers(&options, &mut |trial: &Trial<'_, Layer>| estimate.announce(trial, trial.name))?;
+    let found = measure_layers(&options, &mut |measurement: &Measurement<'_, Layer>| {
+        estimate.announce(measurement, measurement.name)
+    })?;
     if let Some(emulated) = emulated {
         emulated.stop()?;
     }

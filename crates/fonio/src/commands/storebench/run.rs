@@ -9,9 +9,9 @@ use fonio_bench::BenchError;
 use fonio_bench::fio::Fio;
 use fonio_bench::storebench::machine::{self, Began};
 use fonio_bench::storebench::parts::NO_TIME;
-use fonio_bench::storebench::plan::{Plan, Settings, TIME_MAX, Work};
 use fonio_bench::storebench::results::{self, Unfinished};
 use fonio_bench::storebench::run::{Kept, Session, Step};
+use fonio_bench::storebench::schedule::{Schedule, Settings, TIME_MAX, Work};
 use fonio_bench::target::{Target, room_bytes};
 use fonio_core::ByteCount;
 use fonio_host::Filesystem;
@@ -54,8 +54,8 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
         // The rest of the space is for the file system itself.
         Subject::Profile(_) => arguments.emulated.size / 10 * 9,
     };
-    let plan = Plan::within(&settings, room);
-    let announced = announcement(arguments, &plan, room);
+    let schedule = Schedule::within(&settings, room);
+    let announced = announcement(arguments, &schedule, room);
     if arguments.dry_run {
         writeln!(output::screen(), "{announced}")?;
         return Ok(Exit::Fine);
@@ -94,7 +94,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     let profile = emulated.as_ref().map(|made| made.0);
     let kept = Kept::new(machine::circumstances(name, settings, began, &fio, target.place(), profile));
     let (kept, ended) =
-        measure(arguments, kept, &Session { fio: &fio, target: &target, plan: &plan, stop: &stop })?;
+        measure(arguments, kept, &Session { fio: &fio, target: &target, schedule: &schedule, stop: &stop })?;
     drop(target);
     let stopped = emulated.map_or(Ok(()), |(_, made)| made.stop().map(drop));
     let exit = finish(arguments, &kept, ended, colour)?;
@@ -120,12 +120,12 @@ fn mode(arguments: &StoreBenchRun, subject: &Subject<'_>) -> Result<Mode> {
     }
 }
 
-fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
+fn announcement(arguments: &StoreBenchRun, schedule: &Schedule, room: u64) -> String {
     let bytes = |count| output::bytes(ByteCount(count));
     let target = arguments.target.display();
     let minutes = arguments.time.as_secs().div_ceil(60);
-    let measured = plan.measured().count();
-    let mut text = match plan.writes_max() {
+    let measured = schedule.measured().count();
+    let mut text = match schedule.writes_max() {
         0 => format!("StoreBench only reads {target}: it writes nothing, and takes at most {minutes} min."),
         most => format!(
             "StoreBench writes at most {} to {target} ({} free) in {measured} parts, and takes at most {minutes} min.",
@@ -133,7 +133,7 @@ fn announcement(arguments: &StoreBenchRun, plan: &Plan, room: u64) -> String {
             bytes(room)
         ),
     };
-    for part in &plan.parts {
+    for part in &schedule.parts {
         text += &match &part.work {
             Work::LeftOut(reason) => format!("\n  not measured: {} ({reason})", part.part.label()),
             _ => format!("\n  {}: at most {}", part.part.label(), bytes(part.writes_max)),
@@ -148,7 +148,7 @@ fn measure(
     new: Kept,
     session: &Session<'_>,
 ) -> Result<(Kept, Option<BenchError>)> {
-    let unfinished = Unfinished::of(&new.target)?;
+    let unfinished = Unfinished::of(&new.of.target)?;
     let mut kept = match unfinished.read() {
         Some(old) if !arguments.restart && old.can_continue(&new) => {
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();

@@ -18,6 +18,7 @@
 //!
 //! The interval contains every ratio that the gamblers who bet against it have not refuted.
 
+use fonio_core::statistics::sample::median;
 use fonio_core::statistics::welch::Interval;
 
 /// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold one needs only
@@ -82,7 +83,9 @@ fn against(values: &[f64], centre: f64) -> f64 {
 pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     assert!(!values.is_empty() && values.iter().all(|value| value.is_finite()), "values are numbers");
     assert!(level > 0.0 && level < 1.0, "a level is a probability");
-    let value = middle(values);
+    let pairs = (0..values.len()).flat_map(|at| (at..values.len()).map(move |other| (at, other)));
+    let averages: Vec<f64> = pairs.map(|(at, other)| f64::midpoint(values[at], values[other])).collect();
+    let value = median(&averages).expect("there are values");
     let is_refuted = |centre: f64| against(values, centre) >= 1.0 / level;
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -106,15 +109,6 @@ pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     let low = end(below, above, f64::NEG_INFINITY).min(value);
     let high = end(above, below, f64::INFINITY).max(value);
     Interval { low, value, high }
-}
-
-/// The median of the averages of all pairs of values, each value with itself included.
-fn middle(values: &[f64]) -> f64 {
-    let mut averages: Vec<f64> = (0..values.len())
-        .flat_map(|at| (at..values.len()).map(move |other| f64::midpoint(values[at], values[other])))
-        .collect();
-    averages.sort_by(f64::total_cmp);
-    f64::midpoint(averages[(averages.len() - 1) / 2], averages[averages.len() / 2])
 }
 
 /// Returns the minimum number of values after which four of five series show that their middle is not 0, if

@@ -1,18 +1,18 @@
-//! The plan of a replay: the I/O of a recording, by thread, with the event for which each access waits.
+//! The sequence of a replay: the I/O of a recording, by thread, with the event for which each access waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::time::Duration;
 
 use fonio_core::{
-    Bio, ByteCount, DeviceId, Flags, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp, Wait,
-    ignore_rows,
+    Bio, ByteCount, DeviceId, Flags, Nanos, Op, Request, RowSink, SECTOR_BYTES, Sector, Thread, Timestamp,
+    Wait, ignore_rows,
 };
+use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
 
 use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
-use super::super::{Begins, CHUNK, since};
+use super::super::{CHUNK, since};
 
 /// Direct I/O needs complete blocks of the file system.
 const BLOCK: u64 = 4096;
@@ -50,7 +50,7 @@ pub struct Access {
     /// Whether the recorded program waited for it.
     pub is_sync: bool,
     /// Its duration in the recording, from queue to completion; known only for the last part of a request.
-    pub took: Option<Duration>,
+    pub took: Option<Nanos>,
 }
 
 impl Waits for Access {
@@ -65,7 +65,7 @@ impl Waits for Access {
 
 /// The accesses of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct Sequence {
     /// The accesses that follow each other, in the order of time: of a thread, or of several that did not overlap.
     pub threads: Vec<Vec<Access>>,
     /// The number of signals.
@@ -80,7 +80,7 @@ pub struct Plan {
     pub names: BTreeMap<u32, String>,
 }
 
-impl Plan {
+impl Sequence {
     /// Returns the number of accesses.
     pub fn len(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
@@ -182,8 +182,8 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the plan for the device that has the most accesses.
-    pub(in crate::replay) fn plan(mut self) -> Plan {
+    /// Makes the sequence for the device that has the most accesses.
+    pub(in crate::replay) fn sequence(mut self) -> Sequence {
         // Another device merges and flushes differently, so that bios are better; not every source shows them.
         let mut rows = if self.bios.is_empty() {
             std::mem::take(&mut self.requests)
@@ -197,7 +197,7 @@ impl Collected {
         let mut by_device: BTreeMap<DeviceId, u64> = BTreeMap::new();
         rows.iter().for_each(|row| *by_device.entry(row.device).or_default() += 1);
         let Some((device, count)) = by_device.into_iter().max_by_key(|(_, count)| *count) else {
-            return Plan::default();
+            return Sequence::default();
         };
         let of_other_devices = rows.len() as u64 - count;
         rows.retain(|row| row.device == device);
@@ -205,14 +205,15 @@ impl Collected {
         let began = self.began.unwrap_or_else(|| rows[0].queued);
         let places = Places::of(&rows);
         let names = std::mem::take(&mut self.names);
-        let mut plan = Plan { file_bytes: places.bytes(), of_other_devices, names, ..Plan::default() };
+        let mut sequence =
+            Sequence { file_bytes: places.bytes(), of_other_devices, names, ..Sequence::default() };
         let mut threads: BTreeMap<u32, Threaded<Access>> = BTreeMap::new();
         let mut last: FxHashMap<u32, Row> = FxHashMap::default();
         let mut may_wait: Vec<MayWait> = Vec::new();
         for row in rows {
             let accesses = accesses(&row, &places);
             if accesses.is_empty() {
-                plan.left_out += 1;
+                sequence.left_out += 1;
                 continue;
             }
             let is_background = self.background.contains(&row.tid);
@@ -242,20 +243,20 @@ impl Collected {
                     took: None,
                 });
                 // A flush goes before the data, and the parts of a large access follow each other.
-                begins = Begins::AfterEnd(Duration::ZERO);
+                begins = Begins::AfterEnd(Nanos(0));
             }
             if let (Some(last), Some(completed)) = (own.accesses.last_mut(), row.completed) {
                 last.took = Some(since(completed, row.queued));
                 self.causes.add_access(row.tid, own.accesses.len() - 1, completed);
             }
         }
-        plan.signals = link(&mut threads, self.causes, &may_wait);
+        sequence.signals = link(&mut threads, self.causes, &may_wait);
         // Write-back keeps its times also behind a thread that is late.
         let (workers, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
-        plan.threads = lanes(others.into_iter().map(|(_, own)| own).collect());
-        plan.threads.extend(workers.into_iter().map(|(_, own)| own.accesses));
-        plan
+        sequence.threads = lanes(others.into_iter().map(|(_, own)| own).collect());
+        sequence.threads.extend(workers.into_iter().map(|(_, own)| own.accesses));
+        sequence
     }
 }
 
@@ -336,19 +337,19 @@ mod tests {
         }
     }
 
-    fn planned(rows: &[Request]) -> Plan {
+    fn sequence_of(rows: &[Request]) -> Sequence {
         let mut collected = Collected::default();
         collected.began(Timestamp(0)).expect("it only collects");
         let worker = Thread { tid: 9, comm: Some("kworker/u8:1".into()), ..Thread::default() };
         collected.thread(&worker).expect("it only collects");
         rows.iter().for_each(|row| collected.request(row).expect("it only collects"));
-        collected.plan()
+        collected.sequence()
     }
 
     #[test]
     fn a_thread_goes_on_when_what_it_waited_for_has_ended() {
-        let us = Duration::from_micros;
-        let plan = planned(&[
+        let us = |us: u64| Nanos(us * 1000);
+        let sequence = sequence_of(&[
             row(1, Op::Read, 0, 10, 20),
             row(1, Op::Read, 8, 25, 60),
             // It did not wait for the second.
@@ -358,7 +359,7 @@ mod tests {
             row(9, Op::Write, 32, 150, 160),
         ]);
         let begins: Vec<Vec<Begins>> =
-            plan.threads.iter().map(|of| of.iter().map(|access| access.begins).collect()).collect();
+            sequence.threads.iter().map(|of| of.iter().map(|access| access.begins).collect()).collect();
         assert_eq!(
             begins,
             [
@@ -366,37 +367,37 @@ mod tests {
                 vec![Begins::At(us(100)), Begins::At(us(150))],
             ]
         );
-        assert_eq!((plan.len(), plan.file_bytes, plan.left_out), (5, ByteCount(CHUNK), 0));
+        assert_eq!((sequence.len(), sequence.file_bytes, sequence.left_out), (5, ByteCount(CHUNK), 0));
     }
 
     #[test]
     fn accessed_places_move_together_and_keep_their_order() {
         let sectors = CHUNK / SECTOR_BYTES;
         let far = 1_000_000 * sectors;
-        let plan = planned(&[
+        let sequence = sequence_of(&[
             row(1, Op::Write, far + 16, 1, 2),
             row(1, Op::Write, 8, 3, 4),
             // Half a block, over the border of two chunks.
             Request { bytes: ByteCount(1024), ..row(1, Op::Read, far + sectors - 1, 5, 6) },
         ]);
         let places: Vec<(u64, u64)> =
-            plan.threads[0].iter().map(|access| (access.offset, access.bytes)).collect();
+            sequence.threads[0].iter().map(|access| (access.offset, access.bytes)).collect();
         assert_eq!(places, [(CHUNK + 8192, 4096), (4096, 4096), (2 * CHUNK - 4096, 8192)]);
-        assert_eq!(plan.file_bytes, ByteCount(3 * CHUNK));
+        assert_eq!(sequence.file_bytes, ByteCount(3 * CHUNK));
     }
 
     #[test]
     fn flushes_stay_and_discards_are_left_out() {
         let flags = Flags(Flags::PREFLUSH.0 | Flags::FUA.0);
-        let plan = planned(&[
+        let sequence = sequence_of(&[
             Request { flags, ..row(1, Op::Write, 0, 1, 2) },
             Request { sector: None, bytes: ByteCount(0), ..row(1, Op::Flush, 0, 3, 4) },
             row(1, Op::Discard, 0, 5, 6),
             Request { device: DeviceId::new(8, 16), ..row(1, Op::Read, 0, 7, 8) },
         ]);
-        let kinds: Vec<Kind> = plan.threads[0].iter().map(|access| access.kind).collect();
+        let kinds: Vec<Kind> = sequence.threads[0].iter().map(|access| access.kind).collect();
         assert_eq!(kinds, [Kind::Flush, Kind::DurableWrite, Kind::Flush]);
-        assert_eq!((plan.left_out, plan.of_other_devices), (1, 1));
-        assert!(planned(&[]).is_empty());
+        assert_eq!((sequence.left_out, sequence.of_other_devices), (1, 1));
+        assert!(sequence_of(&[]).is_empty());
     }
 }

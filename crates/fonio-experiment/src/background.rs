@@ -15,14 +15,14 @@ use fonio_workload::{Options, Overrides};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
-use crate::setup::Beside;
-use crate::task::{BesideResult, DONE, Task};
+use crate::setup::Background;
+use crate::task::{BackgroundResult, DONE, Task};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
 /// The figures of the concurrent workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BesideFigures {
+pub struct BackgroundFigures {
     /// Its name.
     pub workload: String,
     /// How long it ran, in seconds.
@@ -112,7 +112,7 @@ impl RowSink for Process {
 }
 
 /// The process of the concurrent workload.
-pub(crate) struct BesideWorker {
+pub(crate) struct BackgroundWorker {
     worker: Worker,
     workload: String,
     socket: PathBuf,
@@ -121,35 +121,41 @@ pub(crate) struct BesideWorker {
     called: Option<UnixStream>,
 }
 
-impl BesideWorker {
+impl BackgroundWorker {
     /// Starts the process, and waits until it is prepared.
     pub(crate) fn prepare(
         bed: &mut TestBed,
-        beside: Beside<'_>,
+        background: Background<'_>,
         measured: &Options,
         roles: &Roles,
         stop: &AtomicBool,
-    ) -> Result<BesideWorker, ExperimentError> {
-        let (socket, result) = (bed.scratch().join("beside-call"), bed.scratch().join("beside-result.json"));
+    ) -> Result<BackgroundWorker, ExperimentError> {
+        let (socket, result) = (bed.scratch.join("beside-call"), bed.scratch.join("beside-result.json"));
         let task = Task {
-            workload: beside.workload.clone(),
-            places: bed.beside_places().clone(),
+            workload: background.workload.clone(),
+            places: bed.background_places.clone(),
             options: Options {
-                scale: beside.scale,
+                scale: background.scale,
                 pace: measured.pace,
                 // It must differ from the measured workload in its choices and content.
                 seed: measured.seed ^ (1 << 63),
-                http: bed.http(),
+                http: bed.http,
                 // A fix changes the measured workload.
                 overrides: Overrides::default(),
             },
             socket: socket.clone(),
             result: result.clone(),
             write_back: false,
-            is_beside: true,
+            is_background: true,
         };
         let worker = Worker::prepare(bed, "beside", &task, roles, stop)?;
-        Ok(BesideWorker { worker, workload: beside.workload.name.clone(), socket, result, called: None })
+        Ok(BackgroundWorker {
+            worker,
+            workload: background.workload.name.clone(),
+            socket,
+            result,
+            called: None,
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -169,7 +175,7 @@ impl BesideWorker {
         mut self,
         bed: &mut TestBed,
         recording: &Path,
-    ) -> Result<BesideFigures, ExperimentError> {
+    ) -> Result<BackgroundFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
         // If it has ended by itself, it no longer listens, but its answer is available.
@@ -181,10 +187,10 @@ impl BesideWorker {
         }
         let pid = self.pid();
         let text = std::fs::read(&self.result).map_err(ExperimentError::system("read", &self.result))?;
-        let result: BesideResult = serde_json::from_slice(&text)
+        let result: BackgroundResult = serde_json::from_slice(&text)
             .map_err(|error| ExperimentError::system("understand", &self.result)(error.into()))?;
         self.worker.end(bed)?;
-        Ok(BesideFigures {
+        Ok(BackgroundFigures {
             workload: self.workload,
             ran_s: result.ran_ns as f64 / 1e9,
             done_share: result.done,

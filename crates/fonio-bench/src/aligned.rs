@@ -1,4 +1,4 @@
-//! Memory that accesses read into and write from.
+//! Memory for direct I/O.
 
 use fonio_core::Random;
 
@@ -8,10 +8,11 @@ const ALIGNMENT: usize = 4096;
 /// Memory that begins at a multiple of a block. Its content does not compress, so a compressing file system
 /// writes all of it.
 #[derive(Debug, Default)]
-pub(super) struct Buffer(Vec<u8>);
+pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    pub(super) fn of(&mut self, bytes: u64) -> &mut [u8] {
+    /// The first `bytes` of it, which grows if needed.
+    pub fn of(&mut self, bytes: u64) -> &mut [u8] {
         let bytes = bytes as usize;
         if self.0.len() < bytes + ALIGNMENT {
             let mut random = Random::new(bytes as u64);

@@ -1,7 +1,7 @@
-//! The plan of a run: its measurements, the amount that it writes, and the division of its time.
+//! The schedule of a run: its measurements, the amount that it writes, and the division of its time.
 //!
 //! Each part gets a share of the time that is left, so time that a fast device does not need goes to the later parts. The
-//! amount written is bounded before the run: [`Plan::within`] reduces the long write first, then the repetitions, and then
+//! amount written is bounded before the run: [`Schedule::within`] reduces the long write first, then the repetitions, and then
 //! leaves parts out.
 
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Settings {
 
 /// A part and how it is measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartPlan {
+pub struct ScheduledPart {
     /// The part.
     pub part: Part,
     /// Its share of the time, relative to those of the other parts.
@@ -72,18 +72,7 @@ pub enum Work {
         run_time_max: Duration,
     },
     /// Writes 4 KiB and syncs, again and again.
-    Sync {
-        /// The range of the writes.
-        range_bytes: u64,
-        /// Maximum number of writes in a run.
-        writes_max: u64,
-        /// Smallest number of runs.
-        runs_min: u32,
-        /// Largest number of runs.
-        runs_max: u32,
-        /// Longest time of a run.
-        run_time_max: Duration,
-    },
+    Sync(SyncWork),
     /// Launches the apps.
     Launch {
         /// Largest number of repetitions.
@@ -98,6 +87,21 @@ pub enum Work {
     },
     /// Nothing; the text says why.
     LeftOut(String),
+}
+
+/// The amount of small synchronous writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SyncWork {
+    /// The range of the writes.
+    pub range_bytes: u64,
+    /// Maximum number of writes in a run.
+    pub writes_max: u64,
+    /// Smallest number of runs.
+    pub runs_min: u32,
+    /// Largest number of runs.
+    pub runs_max: u32,
+    /// Longest time of a run.
+    pub run_time_max: Duration,
 }
 
 /// The range of the tests. The studies' 128 MB and 1 GB take minutes on a slow card.
@@ -126,16 +130,16 @@ const PLACES_QUICK: u64 = 16;
 /// The size of a place.
 pub const PLACE_BYTES: u64 = MIB;
 
-/// A plan.
+/// The parts of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub struct Schedule {
     /// The parts, in the order of the run.
-    pub parts: Vec<PartPlan>,
+    pub parts: Vec<ScheduledPart>,
 }
 
-impl Plan {
-    /// The plan that writes at most `settings.write_max` bytes and fits into `room` bytes.
-    pub fn within(settings: &Settings, room: u64) -> Plan {
+impl Schedule {
+    /// The schedule that writes at most `settings.write_max` bytes and fits into `room` bytes.
+    pub fn within(settings: &Settings, room: u64) -> Schedule {
         let quick = settings.effort == document::Effort::Quick;
         let mut shape = Shape {
             sustained: if quick { SUSTAINED_QUICK_BYTES } else { SUSTAINED_BYTES }.min(room / 2) / MIB * MIB,
@@ -143,19 +147,19 @@ impl Plan {
             omitted: Vec::new(),
         };
         loop {
-            let plan = shape.plan(settings, room);
-            if plan.writes_max() <= settings.write_max {
-                return plan;
+            let schedule = shape.schedule(settings, room);
+            if schedule.writes_max() <= settings.write_max {
+                return schedule;
             }
             if shape.sustained >= 2 * SUSTAINED_MIN_BYTES {
                 shape.sustained = shape.sustained / 2 / MIB * MIB;
             } else if shape.runs_max > 1 {
                 shape.runs_max -= 1;
             } else {
-                let written = plan.parts.iter().filter(|part| part.writes_max > 0);
+                let written = schedule.parts.iter().filter(|part| part.writes_max > 0);
                 match written.max_by_key(|part| part.writes_max) {
                     Some(part) => shape.omitted.push(part.part),
-                    None => return plan,
+                    None => return schedule,
                 }
             }
         }
@@ -167,12 +171,12 @@ impl Plan {
     }
 
     /// The parts that are measured.
-    pub fn measured(&self) -> impl Iterator<Item = &PartPlan> {
+    pub fn measured(&self) -> impl Iterator<Item = &ScheduledPart> {
         self.parts.iter().filter(|part| !matches!(part.work, Work::LeftOut(_)))
     }
 }
 
-/// The quantities that [`Plan::within`] varies.
+/// The quantities that [`Schedule::within`] varies.
 struct Shape {
     sustained: u64,
     runs_max: u32,
@@ -180,11 +184,11 @@ struct Shape {
 }
 
 impl Shape {
-    fn plan(&self, settings: &Settings, room: u64) -> Plan {
-        Plan { parts: Part::ALL.into_iter().map(|part| self.part(part, settings, room)).collect() }
+    fn schedule(&self, settings: &Settings, room: u64) -> Schedule {
+        Schedule { parts: Part::ALL.into_iter().map(|part| self.part(part, settings, room)).collect() }
     }
 
-    fn part(&self, part: Part, settings: &Settings, room: u64) -> PartPlan {
+    fn part(&self, part: Part, settings: &Settings, room: u64) -> ScheduledPart {
         let quick = settings.effort == document::Effort::Quick;
         let reads_only = settings.mode == Mode::DeviceReadOnly;
         let range = if quick { RANGE_QUICK_BYTES } else { RANGE_BYTES };
@@ -196,14 +200,14 @@ impl Shape {
             Part::Sizes => (28, of_tests(sizes(range), runs_min, self.runs_max, ms(2500, 500))),
             Part::Slowdown => (18, of_tests(interference(range / 2), runs_min, self.runs_max, ms(2000, 500))),
             Part::Sync => {
-                let work = Work::Sync {
+                let work = SyncWork {
                     range_bytes: SYNC_BYTES,
                     writes_max: SYNC_WRITES,
                     runs_min,
                     runs_max: self.runs_max,
                     run_time_max: ms(2000, 500),
                 };
-                (4, work)
+                (4, Work::Sync(work))
             }
             Part::Sustained => {
                 (12, of_tests(set(Set::Sustained, range, self.sustained), 1, 1, ms(60_000, 5000)))
@@ -245,7 +249,7 @@ impl Shape {
             )),
             work => work,
         };
-        PartPlan { part, weight, writes_max: writes_max(&work), work }
+        ScheduledPart { part, weight, writes_max: writes_max(&work), work }
     }
 }
 
@@ -253,7 +257,7 @@ impl Shape {
 fn extent(work: &Work) -> u64 {
     match work {
         Work::Tests { tests, .. } => tests.iter().map(Test::extent_bytes).max().unwrap_or(0),
-        Work::Sync { range_bytes, .. } => *range_bytes,
+        Work::Sync(work) => work.range_bytes,
         Work::Launch { scale, .. } => (APPS_BYTES as f64 * scale) as u64 + 32 * MIB,
         Work::Capacity { places } => places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
@@ -265,9 +269,7 @@ fn writes_max(work: &Work) -> u64 {
         Work::Tests { tests, runs_min, runs_max, .. } => {
             plan::volume(tests, *runs_min, *runs_max).writes_max_bytes
         }
-        Work::Sync { range_bytes, writes_max, runs_max, .. } => {
-            range_bytes + writes_max * u64::from(*runs_max) * WRITE_BYTES
-        }
+        Work::Sync(work) => work.range_bytes + work.writes_max * u64::from(work.runs_max) * WRITE_BYTES,
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
         // A place that reads back wrong is written once more.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
@@ -275,7 +277,7 @@ fn writes_max(work: &Work) -> u64 {
     }
 }
 
-impl PartPlan {
+impl ScheduledPart {
     /// The limits for fio, if the part has `time` left.
     pub(super) fn effort(&self, time: Duration, seed: u64) -> Option<run::Effort> {
         let Work::Tests { runs_min, runs_max, run_time_max, .. } = &self.work else { return None };
@@ -293,13 +295,7 @@ impl PartPlan {
 }
 
 fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
-    plan::tests(&Scope {
-        sets: vec![set],
-        size: ByteCount(range),
-        range_max: ByteCount(0),
-        sustained: ByteCount(sustained),
-        room: ByteCount(0),
-    })
+    plan::tests(&Scope { sustained: ByteCount(sustained), ..Scope::of(&[set], ByteCount(range)) })
 }
 
 /// Every access with every size. Reads come first, so that they do not wait for the remaining work of writes;
@@ -323,105 +319,45 @@ pub(super) fn interference(range: u64) -> Vec<Test> {
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
-
     use super::*;
 
     fn settings(mode: Mode, write_max: u64) -> Settings {
         Settings { effort: document::Effort::Full, mode, time_max: TIME_MAX, write_max, seed: 1 }
     }
 
-    fn check(plan: &Plan, expected: Expect) {
-        let mut shown = String::new();
-        for part in &plan.parts {
-            let work = match &part.work {
-                Work::Tests { tests, runs_max, .. } => {
-                    format!("{} tests, up to {runs_max} runs", tests.len())
-                }
-                Work::Sync { writes_max, runs_max, .. } => {
-                    format!("{writes_max} synchronous writes, up to {runs_max} runs")
-                }
-                Work::Launch { runs_max, scale } => format!("up to {runs_max} launches of {scale}"),
-                Work::Capacity { places } => format!("{places} places"),
-                Work::LeftOut(reason) => format!("left out: {reason}"),
-            };
-            shown += &format!("{:?}: {work}; {} MiB\n", part.part, part.writes_max / MIB);
-        }
-        shown += &format!("{} MiB in all\n", plan.writes_max() / MIB);
-        expected.assert_eq(&shown);
-    }
-
     #[test]
-    fn plans_keep_their_limits() {
+    fn schedules_keep_their_limits() {
         let room = 20 << 30;
-        check(
-            &Plan::within(&settings(Mode::Directory, WRITE_MAX), room),
-            expect![[r#"
-                Sizes: 12 tests, up to 5 runs; 2664 MiB
-                Slowdown: 12 tests, up to 5 runs; 1248 MiB
-                Sync: 1000 synchronous writes, up to 5 runs; 35 MiB
-                Sustained: 1 tests, up to 1 runs; 4096 MiB
-                Launch: up to 3 launches of 1; 816 MiB
-                Concurrency: 24 tests, up to 5 runs; 4544 MiB
-                Capacity: 64 places; 128 MiB
-                13531 MiB in all
-            "#]],
-        );
-        check(
-            &Plan::within(&settings(Mode::Directory, 2 << 30), room),
-            expect![[r#"
-                Sizes: 12 tests, up to 1 runs; 584 MiB
-                Slowdown: 12 tests, up to 1 runs; 256 MiB
-                Sync: 1000 synchronous writes, up to 1 runs; 19 MiB
-                Sustained: 1 tests, up to 1 runs; 256 MiB
-                Launch: up to 1 launches of 1; 272 MiB
-                Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
-                Capacity: 64 places; 128 MiB
-                1515 MiB in all
-            "#]],
-        );
-        check(
-            &Plan::within(&settings(Mode::Directory, 300 << 20), room),
-            expect![[r#"
-                Sizes: left out: its writes would exceed the limit of --max-write; 0 MiB
-                Slowdown: left out: its writes would exceed the limit of --max-write; 0 MiB
-                Sync: 1000 synchronous writes, up to 1 runs; 19 MiB
-                Sustained: left out: its writes would exceed the limit of --max-write; 0 MiB
-                Launch: left out: its writes would exceed the limit of --max-write; 0 MiB
-                Concurrency: left out: its writes would exceed the limit of --max-write; 0 MiB
-                Capacity: 64 places; 128 MiB
-                147 MiB in all
-            "#]],
-        );
-        check(
-            &Plan::within(&settings(Mode::DeviceReadOnly, WRITE_MAX), room),
-            expect![[r#"
-                Sizes: 6 tests, up to 5 runs; 0 MiB
-                Slowdown: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
-                Sync: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
-                Sustained: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
-                Launch: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
-                Concurrency: 12 tests, up to 5 runs; 0 MiB
-                Capacity: left out: a device is only read unless --erase allows to overwrite it; 0 MiB
-                0 MiB in all
-            "#]],
-        );
-        check(
-            &Plan::within(&settings(Mode::Device, WRITE_MAX), 100 << 20),
-            expect![[r#"
-                Sizes: 12 tests, up to 5 runs; 2664 MiB
-                Slowdown: 12 tests, up to 5 runs; 1248 MiB
-                Sync: 1000 synchronous writes, up to 5 runs; 35 MiB
-                Sustained: 1 tests, up to 1 runs; 50 MiB
-                Launch: left out: a raw device has no files; measure a directory on it; 0 MiB
-                Concurrency: 24 tests, up to 5 runs; 4544 MiB
-                Capacity: 64 places; 128 MiB
-                8669 MiB in all
-            "#]],
-        );
+        let mut shown = String::new();
+        for (mode, write_max, room) in [
+            (Mode::Directory, WRITE_MAX, room),
+            (Mode::Directory, 2 << 30, room),
+            (Mode::Directory, 300 << 20, room),
+            (Mode::DeviceReadOnly, WRITE_MAX, room),
+            (Mode::Device, WRITE_MAX, 100 << 20),
+        ] {
+            let schedule = Schedule::within(&settings(mode, write_max), room);
+            shown += &format!("{mode:?}, at most {} MiB, room for {} MiB\n", write_max / MIB, room / MIB);
+            for part in &schedule.parts {
+                let work = match &part.work {
+                    Work::Tests { tests, runs_max, .. } => {
+                        format!("{} tests, up to {runs_max} runs", tests.len())
+                    }
+                    Work::Sync(SyncWork { writes_max, runs_max, .. }) => {
+                        format!("{writes_max} synchronous writes, up to {runs_max} runs")
+                    }
+                    Work::Launch { runs_max, scale } => format!("up to {runs_max} launches of {scale}"),
+                    Work::Capacity { places } => format!("{places} places"),
+                    Work::LeftOut(reason) => format!("left out: {reason}"),
+                };
+                shown += &format!("{:?}: {work}; {} MiB\n", part.part, part.writes_max / MIB);
+            }
+            shown += &format!("{} MiB in all\n\n", schedule.writes_max() / MIB);
+        }
+        expect_test::expect_file!["../../tests/golden/schedules.txt"].assert_eq(&shown);
         for write_max in [0, 1, 1 << 20, 1 << 28, 1 << 30, 1 << 34] {
-            let plan = Plan::within(&settings(Mode::Directory, write_max), room);
-            assert!(plan.writes_max() <= write_max, "{write_max}");
+            let schedule = Schedule::within(&settings(Mode::Directory, write_max), room);
+            assert!(schedule.writes_max() <= write_max, "{write_max}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The trial engine: measures several arms in interleaved rounds, and compares them within rounds.
+//! Measures several arms in interleaved rounds, and compares them within rounds.
 //!
-//! A [`Plan`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round
+//! A [`Design`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round
 //! measures every arm once, and every second round does so in reverse order. So changes on the machine over
 //! time affect all arms alike. Each round has its own seed, the same for all arms: only the arm differs
-//! within a round, and no single seed decides the result. [`Plan::run`] runs the rounds; [`run_times`] and
+//! within a round, and no single seed decides the result. [`Design::run`] runs the rounds; [`run_times`] and
 //! [`compare`] turn the measurements into ratios with intervals.
 
 use std::path::{Path, PathBuf};
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use fonio_analysis::Change;
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds, rounds_needed};
+use fonio_core::statistics::sample::Spread;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// One of the alternatives that a plan compares.
+/// One of the alternatives that a design compares.
 #[derive(Clone, Debug)]
 pub struct Arm<S> {
     /// The arm's name, also used for the folders of its recordings.
@@ -48,21 +49,21 @@ pub const PILOT_ROUNDS: u32 = RUNS_MIN as u32;
 
 /// The arms to measure, their order and their number of rounds.
 #[derive(Debug)]
-pub struct Plan<'a, S> {
+pub struct Design<'a, S> {
     /// The arms, at least one.
     pub arms: &'a [Arm<S>],
     /// How often each arm is measured.
     pub rounds: Rounds,
     /// The seed of the first round; it increases by one with each round.
     pub seed: u64,
-    /// Set by a signal handler: no further trial begins.
+    /// Set by a signal handler: no further measurement begins.
     pub stop: &'a AtomicBool,
 }
 
 /// One measurement of one arm.
 #[derive(Clone, Copy, Debug)]
-pub struct Trial<'a, S> {
-    /// The arm's index in its plan.
+pub struct Measurement<'a, S> {
+    /// The arm's index in its design.
     pub arm: usize,
     /// The arm's name.
     pub name: &'a str,
@@ -72,40 +73,40 @@ pub struct Trial<'a, S> {
     pub round: u32,
     /// The number of rounds known so far: a pilot can add more.
     pub rounds: u32,
-    /// The number of trials in these rounds.
-    pub trials: usize,
+    /// The number of measurements in these rounds.
+    pub measurements: usize,
     /// The round's seed.
     pub seed: u64,
 }
 
-impl<S> Trial<'_, S> {
-    /// Returns the folder of this trial's recording in `results`.
+impl<S> Measurement<'_, S> {
+    /// Returns the folder of this measurement's recording in `results`.
     pub fn recording(&self, results: &Path) -> PathBuf {
         results.join(file_name(self.name, self.round))
     }
 }
 
-/// A trial's measurement that has a run time.
+/// The result of a measurement that has a run time.
 pub trait Timed {
     /// Returns the run time in seconds, above 0.
     fn wall_s(&self) -> f64;
 }
 
-impl<S> Plan<'_, S> {
+impl<S> Design<'_, S> {
     /// Measures every arm in every round with `measure`, and returns the results of each arm, in the order of the arms
-    /// and the rounds. `begins` is called before each trial.
+    /// and the rounds. `begins` is called before each measurement.
     ///
     /// # Errors
     ///
-    /// The error of the first trial that failed, and [`ExperimentError::Interrupted`] after `stop` is set.
+    /// The error of the first measurement that failed, and [`ExperimentError::Interrupted`] after `stop` is set.
     ///
     /// # Panics
     ///
     /// If there is no arm or no round, or if an arm is compared with a later one.
     pub fn run<T: Timed>(
         &self,
-        begins: &mut dyn FnMut(&Trial<'_, S>),
-        measure: &mut dyn FnMut(&Trial<'_, S>) -> Result<T, ExperimentError>,
+        begins: &mut dyn FnMut(&Measurement<'_, S>),
+        measure: &mut dyn FnMut(&Measurement<'_, S>) -> Result<T, ExperimentError>,
     ) -> Result<Vec<Vec<T>>, ExperimentError> {
         let mut rounds = match self.rounds {
             Rounds::Fixed(rounds) => rounds,
@@ -128,11 +129,18 @@ impl<S> Plan<'_, S> {
             for at in order {
                 let arm = &self.arms[at];
                 check_stop(self.stop)?;
-                let trials = self.arms.len() * rounds as usize;
-                let trial =
-                    Trial { arm: at, name: &arm.name, setup: &arm.setup, round, rounds, trials, seed };
-                begins(&trial);
-                results[at].push(measure(&trial)?);
+                let measurements = self.arms.len() * rounds as usize;
+                let measurement = Measurement {
+                    arm: at,
+                    name: &arm.name,
+                    setup: &arm.setup,
+                    round,
+                    rounds,
+                    measurements,
+                    seed,
+                };
+                begins(&measurement);
+                results[at].push(measure(&measurement)?);
             }
             if let Rounds::Pilot { factor, budget } = self.rounds
                 && round == PILOT_ROUNDS
@@ -193,7 +201,7 @@ pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTim
     let values: Vec<Option<Vec<f64>>> = all.iter().cloned().map(Some).collect();
     let mut changes = compare(arms, &[&values]).remove(0);
     let spread = |(at, times): (usize, &Vec<f64>)| {
-        let Spread { mean, min, max } = Spread::of(times.iter().copied());
+        let Spread { mean, min, max, .. } = Spread::of(times).expect("each arm was measured");
         let change = changes[at].take();
         let speedup = change.as_ref().and_then(|change| Some(1.0 / change.ratio?));
         RunTimes { wall_s: mean, wall_s_min: min, wall_s_max: max, speedup, change }
@@ -215,24 +223,6 @@ pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Ve
     let mut changes = compare_rounds(&known).into_iter();
     let all: Vec<Option<Change>> = cells().map(|pair| pair.and_then(|_| changes.next())).collect();
     all.chunks(arms.len()).map(<[_]>::to_vec).collect()
-}
-
-/// Mean, minimum and maximum of an arm's values.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spread {
-    pub(crate) mean: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    pub(crate) fn of(values: impl Iterator<Item = f64> + Clone) -> Spread {
-        Spread {
-            mean: values.clone().sum::<f64>() / values.clone().count() as f64,
-            min: values.clone().fold(f64::INFINITY, f64::min),
-            max: values.fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
 }
 
 /// Returns a file name that every file system accepts and that is not hidden.
@@ -266,16 +256,19 @@ mod tests {
     fn rounds_are_interleaved_and_share_a_seed() {
         let arms = [arm("a", None, 2.0), arm("b", Some(0), 1.0)];
         let stop = AtomicBool::new(false);
-        let plan = Plan { arms: &arms, rounds: Rounds::Fixed(2), seed: u64::MAX, stop: &stop };
+        let design = Design { arms: &arms, rounds: Rounds::Fixed(2), seed: u64::MAX, stop: &stop };
         let mut begun = Vec::new();
-        let results = plan
+        let results = design
             .run(
-                &mut |trial| {
-                    begun.push(format!("{}/{} {} {}", trial.round, trial.rounds, trial.name, trial.seed))
+                &mut |measurement| {
+                    begun.push(format!(
+                        "{}/{} {} {}",
+                        measurement.round, measurement.rounds, measurement.name, measurement.seed
+                    ))
                 },
-                &mut |trial| Ok(Took(*trial.setup + f64::from(trial.round))),
+                &mut |measurement| Ok(Took(*measurement.setup + f64::from(measurement.round))),
             )
-            .expect("no trial fails");
+            .expect("no measurement fails");
         let max = u64::MAX;
         assert_eq!(
             begun,
@@ -294,13 +287,13 @@ mod tests {
             let arms = [arm("a", None, 1.0), arm("b", Some(0), 2.0)];
             let stop = AtomicBool::new(false);
             let rounds = Rounds::Pilot { factor: 1.25, budget };
-            let plan = Plan { arms: &arms, rounds, seed: 1, stop: &stop };
+            let design = Design { arms: &arms, rounds, seed: 1, stop: &stop };
             // Run times of the second arm alternate.
-            let measure = &mut |trial: &Trial<'_, f64>| {
-                let odd = if trial.arm == 1 && trial.round % 2 == 1 { spread } else { 1.0 };
-                Ok(Took(trial.setup * odd))
+            let measure = &mut |measurement: &Measurement<'_, f64>| {
+                let odd = if measurement.arm == 1 && measurement.round % 2 == 1 { spread } else { 1.0 };
+                Ok(Took(measurement.setup * odd))
             };
-            plan.run(&mut |_| {}, measure).expect("no trial fails")[0].len()
+            design.run(&mut |_| {}, measure).expect("no measurement fails")[0].len()
         };
         let long = Duration::from_secs(3600);
         assert_eq!(run(1.01, long), 3);
@@ -311,39 +304,39 @@ mod tests {
     /// Eight equal arms, in fixed rounds and after a pilot. Student's t holds for normal logarithms; those of real runs
     /// have a longer tail above, which this noise has too.
     #[test]
-    fn equal_arms_are_called_different_in_at_most_5_percent_of_plans() {
-        const PLANS: u64 = 400;
+    fn equal_arms_are_called_different_in_at_most_5_percent_of_designs() {
+        const DESIGNS: u64 = 400;
         let arms: Vec<Arm<()>> = (0..8)
             .map(|at| Arm { name: at.to_string(), compared_with: (at > 0).then_some(0), setup: () })
             .collect();
         let pilot = Rounds::Pilot { factor: 1.25, budget: Duration::from_secs(3600) };
         for rounds in [Rounds::Fixed(3), Rounds::Fixed(5), pilot] {
             let mut claimed = 0;
-            for seed in 0..PLANS {
+            for seed in 0..DESIGNS {
                 let stop = AtomicBool::new(false);
-                let plan = Plan { arms: &arms, rounds, seed, stop: &stop };
+                let design = Design { arms: &arms, rounds, seed, stop: &stop };
                 let mut random = Random::new(seed);
                 let mut uniform = || random.uniform();
-                let measure = &mut |_: &Trial<'_, ()>| {
+                let measure = &mut |_: &Measurement<'_, ()>| {
                     let noise = uniform() + uniform() + uniform() - 1.5;
                     let tail = if uniform() < 0.1 { uniform() } else { 0.0 };
                     Ok(Took((0.2 * noise + 0.5 * tail).exp()))
                 };
-                let results = plan.run(&mut |_| {}, measure).expect("no trial fails");
+                let results = design.run(&mut |_| {}, measure).expect("no measurement fails");
                 let changes = run_times(&arms, &results).into_iter().filter_map(|times| times.change);
                 claimed += u64::from(changes.into_iter().any(|change| change.is_claimed()));
             }
-            assert!(claimed * 20 <= PLANS, "{rounds:?}: a difference in {claimed} of {PLANS} plans");
+            assert!(claimed * 20 <= DESIGNS, "{rounds:?}: a difference in {claimed} of {DESIGNS} designs");
         }
     }
 
     #[test]
-    fn a_request_to_stop_ends_the_plan_before_the_next_trial() {
+    fn a_request_to_stop_ends_the_rounds_before_the_next_measurement() {
         let arms = [arm("a", None, 1.0)];
         let stop = AtomicBool::new(false);
-        let plan = Plan { arms: &arms, rounds: Rounds::Fixed(5), seed: 1, stop: &stop };
+        let design = Design { arms: &arms, rounds: Rounds::Fixed(5), seed: 1, stop: &stop };
         let mut measured = 0;
-        let ended = plan.run(&mut |_| {}, &mut |_| {
+        let ended = design.run(&mut |_| {}, &mut |_| {
             measured += 1;
             stop.store(measured == 2, Ordering::Relaxed);
             Ok(Took(1.0))

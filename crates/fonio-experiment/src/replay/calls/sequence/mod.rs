@@ -1,14 +1,15 @@
-//! The plan of a replay of calls: the calls of a recording by thread, and the files that they find.
+//! The sequence of a replay of calls: the calls of a recording by thread, and the files that they find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use fonio_core::{ByteCount, DeviceId, File, FileFlags, RowSink, Thread, Timestamp, Wait, ignore_rows};
+use fonio_sim::engine::Begins;
 use rustc_hash::FxHashMap;
 
 use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
-use super::super::{Begins, CHUNK, since};
+use super::super::{CHUNK, since};
 
 /// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a row with more is
 /// damaged.
@@ -69,7 +70,7 @@ pub struct Call {
     pub begins: Begins,
     /// Its effect.
     pub act: Act,
-    /// The place of its file in [`Plan::files`].
+    /// The place of its file in [`Sequence::files`].
     pub file: usize,
     /// How its file was opened.
     pub flags: FileFlags,
@@ -119,7 +120,7 @@ pub enum LeftOut {
 
 /// The calls of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct Sequence {
     /// The files.
     pub files: Vec<Before>,
     /// The calls that follow each other, in the order of time: of a thread, or of several that did not overlap.
@@ -130,7 +131,7 @@ pub struct Plan {
     pub left_out: BTreeMap<LeftOut, u64>,
 }
 
-impl Plan {
+impl Sequence {
     /// The number of calls.
     pub fn len(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
@@ -196,8 +197,8 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the plan.
-    pub(in crate::replay) fn plan(mut self) -> Plan {
+    /// Makes the sequence.
+    pub(in crate::replay) fn sequence(mut self) -> Sequence {
         self.calls.sort_by_key(|call| call.entered);
         let began = self.began.or(self.calls.first().map(|call| call.entered)).unwrap_or_default();
         let place = self.place();
@@ -229,7 +230,12 @@ impl Collected {
         }
         let signals = link(&mut threads, self.causes, &may_wait);
         let files = making.files.into_iter().map(|following| following.before).collect();
-        Plan { files, threads: lanes(threads.into_values().collect()), signals, left_out: making.left_out }
+        Sequence {
+            files,
+            threads: lanes(threads.into_values().collect()),
+            signals,
+            left_out: making.left_out,
+        }
     }
 
     /// The file system with the most calls that change something; without any, the one with the most calls.

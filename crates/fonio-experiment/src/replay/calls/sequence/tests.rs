@@ -1,6 +1,4 @@
-use std::time::Duration;
-
-use fonio_core::{ByteCount, Content};
+use fonio_core::{ByteCount, Content, Nanos};
 
 use super::*;
 
@@ -23,11 +21,11 @@ fn row(tid: u32, name: &str, file_id: u32, offset: u64, bytes: u64, at_us: u64) 
     }
 }
 
-fn planned(rows: Vec<fonio_core::Call>) -> Plan {
-    planned_with(Collected::default(), rows)
+fn sequence_of(rows: Vec<fonio_core::Call>) -> Sequence {
+    collected_with(Collected::default(), rows)
 }
 
-fn planned_with(mut collected: Collected, rows: Vec<fonio_core::Call>) -> Plan {
+fn collected_with(mut collected: Collected, rows: Vec<fonio_core::Call>) -> Sequence {
     collected.began(Timestamp(0)).expect("it only collects");
     for file_id in 0..10 {
         let (device, path) = match file_id {
@@ -40,7 +38,7 @@ fn planned_with(mut collected: Collected, rows: Vec<fonio_core::Call>) -> Plan {
         collected.file(&row).expect("it only collects");
     }
     rows.iter().for_each(|row| collected.call(row).expect("it only collects"));
-    collected.plan()
+    collected.sequence()
 }
 
 fn open(file_id: u32, made: bool, length: u64, at_us: u64) -> fonio_core::Call {
@@ -54,7 +52,7 @@ fn open(file_id: u32, made: bool, length: u64, at_us: u64) -> fonio_core::Call {
 
 #[test]
 fn files_are_there_before_if_the_calls_found_them() {
-    let plan = planned(vec![
+    let sequence = sequence_of(vec![
         // Opened, with its length.
         open(0, false, 9000, 10),
         row(1, "pread64", 0, 4096, 4096, 20),
@@ -69,16 +67,17 @@ fn files_are_there_before_if_the_calls_found_them() {
         // Deleted without anything else.
         fonio_core::Call { result: Some(0), ..row(1, "unlink", 4, 0, 0, 90) },
     ]);
-    let before: Vec<(bool, u64)> = plan.files.iter().map(|file| (file.is_there, file.bytes)).collect();
+    let before: Vec<(bool, u64)> = sequence.files.iter().map(|file| (file.is_there, file.bytes)).collect();
     assert_eq!(before, [(true, 9000), (false, 0), (true, (3 << 20) + 10), (true, 500), (true, 0)]);
-    let chunks: Vec<Vec<u64>> = plan.files.iter().map(|file| file.chunks.iter().copied().collect()).collect();
+    let chunks: Vec<Vec<u64>> =
+        sequence.files.iter().map(|file| file.chunks.iter().copied().collect()).collect();
     assert_eq!(chunks, [vec![0], vec![0], vec![3], vec![0], vec![]]);
-    assert_eq!(plan.room(), ByteCount(9000 + 100 + 10 + 510));
+    assert_eq!(sequence.room(), ByteCount(9000 + 100 + 10 + 510));
 }
 
 #[test]
 fn what_is_left_out_is_counted_by_reason() {
-    let plan = planned(vec![
+    let sequence = sequence_of(vec![
         row(1, "write", 0, 0, 10, 10),
         fonio_core::Call { result: Some(-28), ..row(1, "write", 0, 10, 10, 20) },
         row(1, "write", 8, 0, 10, 30),
@@ -90,9 +89,9 @@ fn what_is_left_out_is_counted_by_reason() {
         // No call writes so much: the row is damaged.
         row(1, "write", 0, 0, 1 << 62, 90),
     ]);
-    let acts: Vec<Act> = plan.threads.iter().flatten().map(|call| call.act).collect();
+    let acts: Vec<Act> = sequence.threads.iter().flatten().map(|call| call.act).collect();
     assert_eq!(acts, [Act::Write { offset: 0, bytes: 10 }, Act::SyncFilesystem]);
-    let left_out: Vec<(LeftOut, u64)> = plan.left_out.into_iter().collect();
+    let left_out: Vec<(LeftOut, u64)> = sequence.left_out.into_iter().collect();
     assert_eq!(
         left_out,
         [(LeftOut::Failed, 1), (LeftOut::Elsewhere, 2), (LeftOut::Unknown, 3), (LeftOut::Kind, 1)]
@@ -101,17 +100,17 @@ fn what_is_left_out_is_counted_by_reason() {
 
 #[test]
 fn a_thread_goes_on_after_what_it_had_waited_for() {
-    let plan = planned(vec![
+    let sequence = sequence_of(vec![
         row(1, "write", 0, 0, 10, 10),
         row(1, "write", 0, 0, 10, 100),
-        // Beside it.
+        // At the same time.
         row(2, "write", 1, 0, 10, 50),
         // After both: nothing shows that it waited for them.
         row(3, "write", 2, 0, 10, 200),
     ]);
-    let us = Duration::from_micros;
+    let us = |us: u64| Nanos(us * 1000);
     let begins: Vec<Vec<Begins>> =
-        plan.threads.iter().map(|calls| calls.iter().map(|call| call.begins).collect()).collect();
+        sequence.threads.iter().map(|calls| calls.iter().map(|call| call.begins).collect()).collect();
     assert_eq!(
         begins,
         [vec![Begins::At(us(10)), Begins::AfterEnd(us(86)), Begins::At(us(200))], vec![Begins::At(us(50))],]
@@ -134,12 +133,12 @@ fn a_shell_goes_on_when_its_command_has_ended() {
         file_id: None,
     };
     collected.wait(&wait).expect("it only collects");
-    let plan = planned_with(
+    let sequence = collected_with(
         collected,
         vec![row(1, "write", 0, 0, 10, 10), row(2, "write", 1, 0, 10, 50), row(1, "write", 0, 0, 10, 100)],
     );
-    let us = Duration::from_micros;
-    let found: Vec<Vec<(Begins, Option<u32>)>> = plan
+    let us = |us: u64| Nanos(us * 1000);
+    let found: Vec<Vec<(Begins, Option<u32>)>> = sequence
         .threads
         .iter()
         .map(|calls| calls.iter().map(|call| (call.begins, call.signal)).collect())
@@ -149,5 +148,5 @@ fn a_shell_goes_on_when_its_command_has_ended() {
         found,
         [vec![(Begins::At(us(10)), Some(0)), (after(1, 46), None)], vec![(after(0, 36), Some(1))]]
     );
-    assert_eq!(plan.signals, 2);
+    assert_eq!(sequence.signals, 2);
 }

@@ -1,0 +1,53 @@
+//! The identity of a device.
+
+use serde::{Deserialize, Serialize};
+
+use crate::device_kind::DeviceKind;
+
+/// A device, without its serial number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Device"))]
+#[serde(deny_unknown_fields)]
+pub struct DeviceIdentity {
+    /// Its kind.
+    pub kind: DeviceKind,
+    /// The model: the name that an eMMC or SD card reports, the model of another device.
+    pub model: Option<String>,
+    /// The manufacturer's name, if it is known.
+    pub manufacturer: Option<String>,
+    /// The manufacturer's number as the card reports it: `0x000003`.
+    pub manufacturer_id: Option<String>,
+    /// The number of the maker of an eMMC or SD card that the manufacturer made it for: `0x5344`.
+    pub oem_id: Option<String>,
+    /// The revision of the firmware.
+    pub firmware: Option<String>,
+    /// The revision of the hardware.
+    pub hardware: Option<String>,
+    /// The month of production, as an eMMC or SD card reports it: `05/2023`.
+    pub made: Option<String>,
+    /// The size of the complete device in bytes.
+    pub capacity_bytes: u64,
+    /// The bus and its speed mode: `SDR104`, `HS400`, `PCIe 3.0 x4`, `USB 3`.
+    pub bus: Option<String>,
+    /// The limit of the bus in 10⁶ bytes per second, if it is known.
+    pub bus_limit_mb_s: Option<f64>,
+    /// The I/O scheduler.
+    pub scheduler: Option<String>,
+}
+
+impl DeviceIdentity {
+    /// The texts, which come from the device.
+    pub fn texts(&mut self) -> [&mut Option<String>; 9] {
+        [
+            &mut self.model,
+            &mut self.manufacturer,
+            &mut self.manufacturer_id,
+            &mut self.oem_id,
+            &mut self.firmware,
+            &mut self.hardware,
+            &mut self.made,
+            &mut self.bus,
+            &mut self.scheduler,
+        ]
+    }
+}

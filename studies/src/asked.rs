@@ -1,0 +1,25 @@
+//! What fonio answers as JSON.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use xtask::process;
+
+/// Runs `fonio report` on a recording.
+pub fn report(fonio: &Path, recording: &Path) -> Result<Value> {
+    answer(fonio, &["report".as_ref(), recording.as_os_str()])
+}
+
+/// Runs fonio with these words and `--json`. A command that fails because of what it found still answers.
+/// If this process is killed, the run ends and undoes its changes.
+pub fn answer<T: DeserializeOwned>(fonio: &Path, words: &[&OsStr]) -> Result<T> {
+    let mut command = process::bound_to_this(fonio);
+    let output = command.args(words).arg("--json").stderr(Stdio::inherit()).output();
+    let output = output.context("cannot start fonio")?;
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{} gave no JSON ({})", process::shown(&command), output.status))
+}

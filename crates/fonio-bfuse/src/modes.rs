@@ -20,7 +20,7 @@ pub enum Mode {
     /// applications that write in large pieces.
     Extended,
     /// Large requests, and a buffer that collects consecutive writes of an inode until an entry is full, the interval is
-    /// over, or the data are needed below (`crate::buffer`). The second and third step of the study.
+    /// over, or the data are needed below. The second and third step of the study.
     Buffered,
     /// The kernel caches written pages and sends them later, in large requests. It then maintains size and times itself, so
     /// it may not notice that other programs change an open file in the source.

@@ -1,5 +1,5 @@
 //! Compares sequences of operations on a mount with a model of a file system that consists of a few vectors. A failing
-//! sequence is shortened as far as possible before it is shown.
+//! sequence is shortened before it is shown.
 //!
 //! `FONIO_BFUSE_OPERATIONS` is the number of operations for each mode, `FONIO_BFUSE_SEED` their seed.
 

@@ -1,19 +1,20 @@
-//! Solves for numbers of a profile that make the model give published or measured numbers.
+//! Fits numbers of a profile until the model reproduces published or measured values.
 //!
-//! Each target names one key of the profile that the fit may change. In each round, every key moves by one step of the
-//! secant method, until all targets are met: the numbers depend on one another, but each mostly on its own key.
+//! Each target names one profile key that the fit may change. In each round, every key moves by one step of
+//! the secant method, until all targets are met. The results interact, but each depends mostly on its own
+//! key.
 
 use fonio_core::Nanos;
 
 use crate::measure::{Gives, Protocol};
 use crate::profile::{Profile, ProfileError, Source, schema};
 
-/// A number that the model must give.
+/// A value that the model must reproduce.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The key that the fit may change.
     pub key: &'static str,
-    /// How the number was measured.
+    /// The measurement protocol of the value.
     pub protocol: Protocol,
     /// The number.
     pub wanted: f64,
@@ -21,37 +22,36 @@ pub struct Target {
     pub to: String,
 }
 
-/// The result for a target.
+/// The fit's result for a target.
 #[derive(Clone, Debug)]
 pub struct Met {
     /// The target's name.
     pub to: String,
-    /// The number that the model must give.
+    /// The wanted value.
     pub wanted: f64,
-    /// The number that the model gives.
+    /// The model's value.
     pub given: f64,
 }
 
 impl Met {
-    /// The relative error.
+    /// Returns the relative error.
     pub fn error(&self) -> f64 {
         (self.given / self.wanted - 1.0).abs()
     }
 }
 
-/// A target counts as met at this relative error; published numbers have two or three digits.
+/// A target is met at this relative error; published numbers have two or three digits.
 const ERROR_MAX: f64 = 1e-4;
 
-/// The maximum number of rounds over all targets. The cards take about five; a target that cannot be met
-/// would never end.
+/// The maximum number of rounds. The cards take about five; an unreachable target would otherwise never end.
 const ROUNDS_MAX: u32 = 40;
 
-/// Changes the targets' keys until the model gives the wanted numbers or the rounds are used up. Returns the profile
-/// and the result for each target.
+/// Changes the targets' keys until the model gives the wanted values or the maximum number of rounds is
+/// reached. Returns the profile and the result for each target.
 ///
 /// # Errors
 ///
-/// If a key is unknown or not in the profile, or the profile gives no device.
+/// If a key is unknown or not in the profile, or no device can be made from the profile.
 pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>), ProfileError> {
     let mut fitted = profile.clone();
     for _ in 0..ROUNDS_MAX {
@@ -79,7 +79,7 @@ fn step(profile: &mut Profile, target: &Target) -> Result<f64, ProfileError> {
     let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));
     let set = |profile: &mut Profile, number| profile.set(target.key, number, Source::Fitted, &target.to);
     set(profile, now)?;
-    // Times add up, rates do not; therefore, the slope is nearly constant.
+    // Times add up, rates do not; so the slope of the time is nearly constant.
     let cost = |number: f64| match target.protocol.gives {
         Gives::Throughput | Gives::Iops | Gives::Speedup(_) => 1.0 / number,
         _ => number,

@@ -1,25 +1,25 @@
-//! Numbers of the studies that profiles are fitted to or compared with, each with its name.
+//! Published numbers, by name. Profiles are fitted to them or compared with them.
 
 use fonio_core::{Access, ByteCount};
 
 use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol};
 
-/// The range of the phone's random test on the eight cards. It is not published; it is assumed to be that of
-/// the sequential test.
+/// The range of the phone's random test on the eight cards. It is not published; we assume the range of the
+/// sequential test.
 pub const CARD_RANGE: ByteCount = ByteCount(128 << 20);
 
-/// One card of Kim, Agrawal, Ungureanu (TOS 2012), Table III, in MB/s of 10⁶ bytes (the study does not say which), and
-/// what it says about Figure 15.
+/// A card of Kim, Agrawal, Ungureanu (TOS 2012), Table III and Figure 15. We assume that MB/s means 10⁶ bytes
+/// per second; the study does not say.
 #[derive(Clone, Copy, Debug)]
 pub struct Card {
     /// The profile's name.
     pub name: &'static str,
-    /// On a desktop computer, through a card reader.
+    /// Throughput on a desktop computer with a card reader.
     pub desktop: Four,
-    /// On the phone.
+    /// Throughput on the phone.
     pub phone: Four,
-    /// Throughput of random writes against the range that is written.
+    /// How random-write throughput depends on the written range.
     pub shape: Shape,
 }
 
@@ -36,16 +36,16 @@ pub struct Four {
     pub rand_read: f64,
 }
 
-/// How throughput falls as the range of random writes grows (section 5.3).
+/// How throughput changes as the range of random writes grows (section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It does not fall.
+    /// Throughput does not fall.
     Flat,
-    /// It falls, but not sharply.
+    /// Throughput falls, but not sharply.
     MildDrop,
-    /// It falls twice, at 32 MB and at 1024 MB.
+    /// Throughput falls twice, at 32 MB and at 1024 MB.
     TwoDrops,
-    /// It falls sharply, then stays low.
+    /// Throughput falls sharply, then stays low.
     HardDrop,
 }
 
@@ -57,7 +57,8 @@ const fn card(name: &'static str, desktop: [f64; 4], phone: [f64; 4], shape: Sha
     Card { name, desktop: four(desktop), phone: four(phone), shape }
 }
 
-/// The eight cards: sequential writes and reads, random writes and reads on the desktop; the same on the phone.
+/// The eight cards. Each row lists sequential writes and reads, then random writes and reads, first on the
+/// desktop, then on the phone.
 pub const CARDS: [Card; 8] = [
     card("transcend", [4.16, 18.03, 1.18, 2.57], [4.35, 13.52, 1.38, 2.92], Shape::Flat),
     card("ridata", [7.93, 16.29, 0.02, 2.15], [5.86, 11.51, 0.03, 2.76], Shape::MildDrop),
@@ -70,12 +71,12 @@ pub const CARDS: [Card; 8] = [
 ];
 
 impl Card {
-    /// The name of a number in the tables; `host` is `desktop` or `phone`.
+    /// Returns the name of a number in the tables; `host` is `desktop` or `phone`.
     pub(crate) fn number_name(&self, host: &str, access: Access) -> String {
         format!("kim-t3 {} {host} {}", self.name, access.name())
     }
 
-    /// The four numbers on the phone, in the order of the table.
+    /// Returns the four numbers on the phone, in table order.
     pub fn phone_numbers(&self) -> [Target; 4] {
         let number = |access, key, wanted| {
             let protocol = match access {
@@ -93,8 +94,8 @@ impl Card {
     }
 }
 
-/// Samsung Galaxy S5, Nguyen et al. (MobiSys 2015), sections 4.3 to 4.5: response times alone, and speedups of several
-/// processes.
+/// Returns the numbers of the Samsung Galaxy S5 from Nguyen et al. (MobiSys 2015), sections 4.3 to 4.5:
+/// response times of one process, and speedups of several processes.
 pub fn samsung_s5() -> Vec<Target> {
     let alone = [
         (Access::SeqRead, 72.0, "interface.read_command"),
@@ -119,7 +120,7 @@ pub fn samsung_s5() -> Vec<Target> {
     alone.into_iter().chain(speedup).collect()
 }
 
-/// Slowdowns of four readers by four writers, and the other way round, under CFQ (Nguyen et al., section 7.2).
+/// Mutual slowdowns of four readers and four writers under CFQ (Nguyen et al., section 7.2).
 #[derive(Clone, Copy, Debug)]
 pub struct FourByFour {
     /// The device's name.
@@ -136,8 +137,8 @@ pub const S5_4X4: FourByFour =
 pub const RAZR_4X4: FourByFour =
     FourByFour { name: "smartio.razr_slowdown_4x4", slowdowns: [59.4, 7.92, 31.12, 8.01] };
 
-/// The rates that makers or standards state for a class of devices: sequential MB/s, and random 4 KiB requests per
-/// second.
+/// Rates stated by manufacturers or standards for a class of devices: sequential MB/s, and random 4 KiB
+/// requests per second.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceClass {
     /// The profile's name.
@@ -148,7 +149,8 @@ pub struct DeviceClass {
     pub seq_mb_s: (Option<f64>, f64),
     /// Random reads and writes per second; `None` if none are stated.
     pub rand_iops: Option<(f64, f64)>,
-    /// Commands in flight in the random test. The sources do not state it; assumed is the class's maximum, up to 32.
+    /// Commands in flight in the random test. The sources do not state it; we assume the class's maximum, up
+    /// to 32.
     pub depth: u32,
 }
 
@@ -166,8 +168,8 @@ const fn class(
     DeviceClass { name, source, seq_mb_s, rand_iops, depth }
 }
 
-/// The classes that profiles are fitted to. The writes of `galaxy_s3_emmc` are the phone's own, measured by Jeong and Won
-/// below scheduler and file system.
+/// The classes that profiles are fitted to. The writes of `galaxy_s3_emmc` are those of the raw phone device,
+/// which Jeong and Won measured below scheduler and file system.
 pub const CLASSES: [DeviceClass; 7] = [
     class("galaxy_s3_emmc", SAMSUNG, (Some(140.0), 39.0), Some((7_000.0, 2_000.0)), 1),
     class("nexus5", SAMSUNG, (Some(140.0), 50.0), Some((7_000.0, 2_000.0)), 1),
@@ -179,7 +181,7 @@ pub const CLASSES: [DeviceClass; 7] = [
 ];
 
 impl DeviceClass {
-    /// The published numbers, each with the key that it settles.
+    /// Returns the published numbers, each with the profile key that is fitted to it.
     pub fn numbers(&self) -> Vec<Target> {
         let range = ByteCount(256 << 20);
         let sequential = |op| Protocol {
@@ -188,7 +190,7 @@ impl DeviceClass {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two commands, so that neither side waits for the other; one if the device takes one.
+            // Two commands, so neither the host nor the device waits; one if the device has no queue.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,
@@ -205,7 +207,7 @@ impl DeviceClass {
             Access::SeqWrite if self.name == "galaxy_s3_emmc" => "bfuse.layers_mb_s ics raw_noop".to_owned(),
             _ => format!("{}: {}", self.source, access.name()),
         };
-        // If flash in SLC mode takes the writes, the interface limits their rate.
+        // If writes go to flash in SLC mode, the interface limits their rate.
         let write_key = if self.name.starts_with("ufs") { "interface.write_rate" } else { "flash.t_program" };
         let (seq_read, seq_write) = self.seq_mb_s;
         let (rand_read, rand_write) = self.rand_iops.unzip();
@@ -224,10 +226,10 @@ impl DeviceClass {
     }
 }
 
-/// The numbers that the shipped profile of this name was fitted to; empty if there are none.
+/// Returns the numbers that the shipped profile of this name was fitted to, if any.
 pub fn targets(name: &str) -> Vec<Target> {
     if let Some(card) = CARDS.iter().find(|card| card.name == name) {
-        // A rate that is rounded to one digit is too coarse for a fit.
+        // A rate with one digit is too coarse for a fit.
         let is_fitted = |target: &Target| target.key != "map_cache.near_miss" || name == "sandisk";
         return card.phone_numbers().into_iter().filter(is_fitted).collect();
     }

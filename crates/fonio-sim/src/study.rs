@@ -1,10 +1,9 @@
 //! The experiments of Nguyen et al. (2015) with schedulers, in virtual time: slowdowns (section 7.2), speedups (section
 //! 4.5) and mixed workloads (section 7.3).
 //!
-//! The study's text gives the numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads
-//! below. The device is a profile that was fitted to response times of one kind of I/O, with no other kind at
-//! the same time. No number here was solved for, or changed after the first comparison with a published
-//! result.
+//! The numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads below come
+//! from the study's text. The device is a profile that was fitted to response times of one kind of I/O at a
+//! time. No number here was fitted, or changed after the first comparison with a published result.
 
 use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
@@ -14,49 +13,49 @@ use crate::measure::{Order, write_in_order};
 use crate::profile::{Profile, ProfileError};
 use crate::scheduler::{Priority, ProcessId, Scheduler};
 
-/// The number of commands at the driver. Linux's driver for eMMC prepares a command while another one is in progress
-/// (since Linux 3.1; `Documentation/mmc/mmc-async-req`). Assumed for all phones: the Razr has Linux 3.0, but the study
-/// found that it gains from two processes.
+/// The driver's queue depth. Linux's eMMC driver prepares a command while another one is in progress (since
+/// Linux 3.1; `Documentation/mmc/mmc-async-req`). We assume this for all phones: the Razr has Linux 3.0, but
+/// the study found that it gains from two processes.
 pub const DRIVER_DEPTH: u32 = 2;
 
 /// The size of all requests (section 4.3).
 pub const REQUEST: ByteCount = ByteCount(4096);
 
-/// The file that a process of the slowdown experiments reads or writes (section 7.2). 32,768 requests
-/// (section 4.3).
+/// The file of a process in the slowdown experiments (section 7.2): 32,768 requests (section 4.3).
 pub const FILE: ByteCount = ByteCount(128 << 20);
 
-/// The file that a process of the speedup experiments reads or writes (section 4.5).
+/// The file of a process in the speedup experiments (section 4.5).
 pub const SMALL_FILE: ByteCount = ByteCount(32 << 20);
 
-/// Requests that the mixed workload keeps in flight (section 7.3).
+/// Requests in flight of the mixed workload (section 7.3).
 pub const MIXED_DEPTH: u32 = 128;
 
-/// The think time of a process. The response time of one process, which the profiles were fitted to, includes the host's
-/// time. This time only needs to keep runs with different seeds from staying in one phase; assumed.
+/// The think time of a process; assumed. The fitted response times already include the host's time, so this
+/// time only prevents runs with different seeds from staying in phase.
 pub const THINK: Think = Think { min: Nanos(0), max: Nanos(2_000) };
 
-/// A device under a scheduler.
+/// A device with a scheduler.
 pub struct Setup<'a> {
     /// The device.
     pub profile: &'a Profile,
     /// Makes the scheduler.
     pub scheduler: &'a dyn Fn() -> Box<dyn Scheduler>,
-    /// The seed of places and think times.
+    /// The seed of addresses and think times.
     pub seed: u64,
 }
 
-/// The response times of processes during others, relative to one process alone.
+/// Response times of concurrent processes, relative to one process alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowdown {
-    /// Of the readers.
+    /// Slowdown of the readers.
     pub read: f64,
-    /// Of the writers.
+    /// Slowdown of the writers.
     pub write: f64,
 }
 
 impl Setup<'_> {
-    /// The response time of one process alone in microseconds: total time over the number of requests.
+    /// Returns the response time of one process alone in microseconds: total time divided by the number of
+    /// requests.
     ///
     /// # Errors
     ///
@@ -66,8 +65,8 @@ impl Setup<'_> {
         Ok(outcome.of(ProcessId(0), op).micros_each())
     }
 
-    /// Returns how much equal numbers of readers and writers slow each other down. Each reads or writes its
-    /// own file, and all have the same size.
+    /// Returns how much equal numbers of readers and writers slow each other down. Each process has its own
+    /// file; all files have the same size.
     ///
     /// # Errors
     ///
@@ -86,7 +85,7 @@ impl Setup<'_> {
         })
     }
 
-    /// The time of processes one after the other over the time of all of them at once.
+    /// Returns the speedup of processes: their time one after the other, divided by their time at once.
     ///
     /// # Errors
     ///
@@ -105,7 +104,8 @@ impl Setup<'_> {
         Ok(serial as f64 / (outcome.end.0 - outcome.from.0) as f64)
     }
 
-    /// The seconds that one process needs for 128 MB, of which a share is read and the rest written.
+    /// Returns the seconds that one process needs to transfer 128 MB. It reads `reads_percent` of the data
+    /// and writes the rest.
     ///
     /// # Errors
     ///
@@ -129,7 +129,8 @@ impl Setup<'_> {
             .expect("the files of all processes lie on the device")
     }
 
-    /// A new device whose first part, at least 1 GiB as in `measure::Protocol::smartio`, was written in order.
+    /// Returns a new device. Its first part, at least 1 GiB as in `measure::Protocol::smartio`, was written
+    /// sequentially.
     fn prepared(&self, size: ByteCount) -> Result<(Box<dyn Device>, Timestamp), ProfileError> {
         let mut device = self.profile.device(None, self.seed)?;
         let bytes = ByteCount(size.0.max(1 << 30));
@@ -138,7 +139,7 @@ impl Setup<'_> {
     }
 }
 
-/// A process with direct I/O, so that it waits for its writes too, on its own file.
+/// Returns a process with direct I/O on its own file. It waits for its writes too.
 fn process(at: u32, op: Op, order: Order, file: ByteCount) -> ClosedLoop {
     ClosedLoop {
         process: ProcessId(at),

@@ -125,8 +125,8 @@ impl Need {
     }
 }
 
-/// Returns whether the machine has all `needs`, as far as this is visible without an attempt. If not, the
-/// calling test is skipped, and must return.
+/// Returns whether the machine has all `needs` that can be checked without an attempt. If not, the calling test is skipped,
+/// and must return.
 ///
 /// # Panics
 ///

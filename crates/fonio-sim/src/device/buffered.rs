@@ -1,9 +1,9 @@
-//! A small persistent memory in front of a slow device, which takes all writes first (Kim et al., section 5.2, propose
-//! PCM).
+//! A small persistent memory in front of a slow device. All writes go to the memory first (Kim et al.,
+//! section 5.2, propose PCM).
 //!
-//! A write completes in the memory. When three quarters of the memory are in use, the oldest pages are written to the
-//! slow device, adjacent pages together; a page that was overwritten is written once. A write waits only while the
-//! memory is full.
+//! A write completes in the memory. When three quarters of the memory are in use, the oldest pages are
+//! written to the slow device, together with adjacent pages. A page that was overwritten several times is
+//! written once. A write waits only while the memory is full.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,18 +13,18 @@ use super::{Command, Counters, Device, Limits};
 
 const PAGE: u64 = 4096;
 
-/// Eviction begins at this use of the memory, so that a burst of writes finds free pages.
+/// Eviction begins when this part of the memory is in use. A burst of writes then finds free pages.
 const HIGH_PERCENT: u64 = 75;
 
 /// A fast, persistent memory in front of a slow device.
 pub struct Buffered {
     fast: Box<dyn Device>,
     slow: Box<dyn Device>,
-    /// Pages of the slow device that are in the memory, with their turn.
+    /// Slow-device pages in the memory, with their position in the eviction order.
     held: BTreeMap<u64, u64>,
     turns: VecDeque<(u64, u64)>,
     next_turn: u64,
-    /// Numbers of pages being written to the slow device, with the end of the write.
+    /// Page counts of the running writes to the slow device, with their completion times.
     leaving: VecDeque<(u64, u64)>,
     leaving_pages: u64,
     pages_max: u64,
@@ -40,7 +40,7 @@ impl Buffered {
     ///
     /// # Panics
     ///
-    /// If the fast device holds fewer than four pages of 4 KiB, or loses data at a power cut.
+    /// If the fast device holds fewer than four pages of 4 KiB, or loses data on a power cut.
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the memory before a device is persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;
@@ -91,7 +91,7 @@ impl Buffered {
         let bytes = ByteCount::from_sectors(end - sector.0);
         let command = Command { op: Op::Write, sector, bytes, fua: false };
         let done = self.slow.submit(&command, now);
-        // Pages arrive in the order in which they left, as far as the memory has room.
+        // Writes to the slow device end in the order of eviction.
         let done = done.0.max(self.leaving.back().map_or(0, |(done, _)| *done));
         self.leaving.push_back((done, pages));
         self.leaving_pages += pages;
@@ -121,7 +121,7 @@ impl Buffered {
             self.turns.push_back((page, self.next_turn));
             self.next_turn += 1;
         }
-        // Overwritten pages leave their old turns behind.
+        // Overwritten pages leave stale entries in the eviction order.
         if self.turns.len() as u64 > 4 * self.pages_max {
             let held = &self.held;
             self.turns.retain(|(page, turn)| held.get(page) == Some(turn));
@@ -129,7 +129,7 @@ impl Buffered {
         self.in_memory(Op::Write, command.bytes, now) + (room_at - now.0)
     }
 
-    /// Does a command in the memory and returns when it ends. The address in the memory does not affect the
+    /// Executes a command in the memory and returns its completion time. The address does not affect the
     /// time.
     fn in_memory(&mut self, op: Op, bytes: ByteCount, now: Timestamp) -> u64 {
         let bytes = ByteCount(bytes.0.min(self.fast.limits().capacity.0));

@@ -1,9 +1,9 @@
-//! Dies and channels, and the order of the operations on each of them.
+//! Dies and channels, and the order of their operations.
 
 use super::parameters::{Flash, ReadsWaitFor, nanos_for};
 use crate::ftl::{Die, Step};
 
-/// The dies of a device and the channels to them.
+/// The dies and channels of a device.
 #[derive(Debug)]
 pub(super) struct Dies {
     dies: Vec<Schedule>,
@@ -20,11 +20,11 @@ pub(super) struct Dies {
 /// The operations of one die.
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedule {
-    /// The end of all operations that the die was given.
+    /// The end of all operations queued at the die.
     free: u64,
     /// The end of the last read.
     read_free: u64,
-    /// How long each operation of the latest step takes: this gives the end of the operation in progress.
+    /// The duration of each operation of the latest step. It gives the end of the operation in progress.
     operation: u64,
 }
 
@@ -43,12 +43,12 @@ impl Dies {
         }
     }
 
-    /// When the last die is free.
+    /// Returns the time at which all dies are free.
     pub(super) fn free_at(&self) -> u64 {
         self.free_at
     }
 
-    /// Reads a page for the host and returns when it is in the controller.
+    /// Reads a page for the host and returns the time at which it is in the controller.
     pub(super) fn read(&mut self, die: Die, at: u64) -> u64 {
         let t_read = self.t_read;
         let of = &mut self.dies[die.index()];
@@ -64,21 +64,21 @@ impl Dies {
         });
         let end = begin + t_read;
         of.read_free = end;
-        // The operations that the read overtook end later by its length.
+        // The overtaken operations end later, by the duration of the read.
         of.free = if of.free <= begin { end } else { of.free + t_read };
         self.free_at = self.free_at.max(of.free);
         self.transfer(die, end)
     }
 
-    /// Reads a page that will be programmed elsewhere. It waits for all operations before it.
+    /// Reads a page that will be copied. The read waits for all earlier operations of the die.
     pub(super) fn read_for_program(&mut self, die: Die, at: u64) -> u64 {
         let of = &mut self.dies[die.index()];
         of.free = at.max(of.free) + self.t_read;
         of.free
     }
 
-    /// Does a step from `at` on and returns when it is done. Of the host's pages, `slc_programs` are
-    /// programmed in SLC mode.
+    /// Executes a step from `at` on and returns its end. `slc_programs` of the host's pages are programmed in
+    /// SLC mode.
     pub(super) fn work(&mut self, step: &Step, slc_programs: u64, at: u64) -> u64 {
         let host = u64::from(step.host_programs);
         let programs = host - slc_programs + u64::from(step.copy_programs);

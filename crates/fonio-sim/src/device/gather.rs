@@ -2,17 +2,18 @@
 
 use crate::ftl::LogicalUnit;
 
-/// Parts of a unit are recorded in pieces of at least this size; a smaller write counts as one piece.
+/// Minimum size of a segment. Written parts of a unit are recorded in segments; a smaller write counts as
+/// one.
 const PIECE_BYTES_MIN: u64 = 4096;
 
-/// Partly written units, the least recently written first.
+/// Partly written units, least recently written first.
 #[derive(Debug)]
 pub(super) struct Gather {
     units: Vec<Part>,
     units_max: usize,
-    /// The size of a piece; large enough that a unit has at most 64 pieces.
+    /// The size of a segment; a unit has at most 64 segments.
     piece_bytes: u64,
-    /// A bit for every piece of a unit.
+    /// The bits of all segments of a unit.
     all_pieces: u64,
 }
 
@@ -20,7 +21,7 @@ pub(super) struct Gather {
 #[derive(Debug)]
 struct Part {
     unit: LogicalUnit,
-    /// A bit for each piece.
+    /// One bit per segment.
     pieces: u64,
 }
 
@@ -31,7 +32,7 @@ impl Gather {
         Gather { units: Vec::new(), units_max: units_max as usize, piece_bytes, all_pieces }
     }
 
-    /// Returns whether it takes any units.
+    /// Returns whether the buffer gathers units at all.
     pub(super) fn is_used(&self) -> bool {
         self.units_max > 0
     }
@@ -44,12 +45,12 @@ impl Gather {
         self.units.iter().position(|part| part.unit == unit)
     }
 
-    /// Takes out the unit that must leave before `unit` can be added, if any.
+    /// Removes and returns the unit that must leave before `unit` can be added, if any.
     pub(super) fn make_room(&mut self, unit: LogicalUnit) -> Option<LogicalUnit> {
         (self.units.len() >= self.units_max && !self.holds(unit)).then(|| self.units.remove(0).unit)
     }
 
-    /// Adds the bytes `from..to` of a unit. Once the unit is complete it is taken out, and the answer is true.
+    /// Adds the bytes `from..to` of a unit. If the unit is now complete, removes it and returns true.
     pub(super) fn add(&mut self, unit: LogicalUnit, from: u64, to: u64) -> bool {
         let mut pieces = self.position(unit).map_or(0, |at| self.units.remove(at).pieces);
         for piece in from / self.piece_bytes..to.div_ceil(self.piece_bytes) {
@@ -62,7 +63,7 @@ impl Gather {
         complete
     }
 
-    /// Drops a unit that was overwritten completely, or discarded.
+    /// Drops a unit that was completely overwritten or discarded.
     pub(super) fn forget(&mut self, unit: LogicalUnit) {
         if self.units_max > 0 {
             self.units.retain(|part| part.unit != unit);

@@ -4,7 +4,7 @@ use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
 use super::{Command, Counters, Device, Limits};
 
-/// Times of a memory that is read and written line by line, one command after the other.
+/// Times of a memory that is accessed line by line, one command at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Bytes in a line.
@@ -13,7 +13,7 @@ pub struct Memory {
     pub read_line: Nanos,
     /// Time to write a line.
     pub write_line: Nanos,
-    /// Time for a command, without its data.
+    /// Fixed time per command, without its data.
     pub command: Nanos,
 }
 
@@ -28,7 +28,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device with this memory.
+    /// Makes a device from this memory.
     pub fn new(memory: Memory, limits: Limits) -> MemoryDevice {
         MemoryDevice { memory, limits, free: 0, last_submit: 0, counters: Counters::default() }
     }

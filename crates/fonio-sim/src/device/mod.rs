@@ -18,38 +18,39 @@ use serde::{Deserialize, Serialize};
 /// One command as the host sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The operation; a device completes an unknown one at once.
+    /// The operation; an unknown one completes at once.
     pub op: Op,
     /// The first sector. Zero for a flush.
     pub sector: Sector,
     /// The length. Zero for a flush.
     pub bytes: ByteCount,
-    /// The write must be durable when it completes (forced unit access). Only if [`Limits::fua`] says so.
+    /// Whether the write must be durable when it completes (forced unit access). Allowed only if
+    /// [`Limits::fua`] is set.
     pub fua: bool,
 }
 
 /// A device in virtual time.
 ///
-/// Instants given to [`Device::submit`] must not go backwards. The completion time of a command is computed when it is
-/// submitted: commands use dies, channels and the bus in the order of their arrival, as in firmware without reordering.
-/// This lets the same model run at millions of commands per second and in real time.
+/// Times given to [`Device::submit`] must not decrease. A command's completion time is computed when it is
+/// submitted: commands use dies, channels and the bus in the order of arrival, as in firmware without
+/// reordering. So the same model runs at millions of commands per second and in real time.
 pub trait Device: Send {
-    /// Accepts `command` at `now` and returns when it completes, never before `now`.
+    /// Accepts `command` at `now` and returns its completion time, which is not before `now`.
     ///
     /// A command that arrives while [`Limits::depth`] commands are in flight waits for a free slot.
     ///
     /// # Panics
     ///
-    /// If the command ends beyond [`Limits::capacity`], or `now` is earlier than for the command before.
+    /// If the command ends beyond [`Limits::capacity`], or `now` is earlier than at the previous call.
     fn submit(&mut self, command: &Command, now: Timestamp) -> Timestamp;
 
-    /// The device's limits.
+    /// Returns the device's limits.
     fn limits(&self) -> &Limits;
 
-    /// The counters since the device was made or [`Device::reset_counters`] was called.
+    /// Returns the counters since the device was made or last reset with [`Device::reset_counters`].
     fn counters(&self) -> Counters;
 
-    /// Sets the counters to zero; the state of the flash stays.
+    /// Sets the counters to zero; the flash keeps its state.
     fn reset_counters(&mut self);
 }
 
@@ -58,36 +59,37 @@ pub trait Device: Send {
 pub struct Limits {
     /// The size that the host sees.
     pub capacity: ByteCount,
-    /// How many commands the device takes at once; 1 for SD cards without a command queue.
+    /// The queue depth; 1 for SD cards without a command queue.
     pub depth: u32,
     /// The largest single command (`max_sectors_kb`).
     pub command_max: ByteCount,
-    /// The unit of a discard; `None` if the device has no discard.
+    /// The unit of a discard; `None` if the device does not support discard.
     pub discard_granularity: Option<ByteCount>,
-    /// Whether it takes writes with forced unit access; otherwise the host adds a flush.
+    /// Whether it supports writes with forced unit access; otherwise the host adds a flush.
     pub fua: bool,
-    /// Whether it holds acknowledged writes in volatile memory, so that a power cut loses data that were not flushed.
+    /// Whether acknowledged writes stay in volatile memory until a flush; a power cut then loses them.
     pub volatile_cache: bool,
-    /// Whether no other command proceeds during a flush.
+    /// Whether a flush blocks all other commands.
     pub flush_blocks_all: bool,
 }
 
-/// The work that a device has done.
+/// Work counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes that the host wrote.
     pub host_written: ByteCount,
     /// Bytes that the host read.
     pub host_read: ByteCount,
-    /// Bytes programmed into flash, copies included. Divided by `host_written` it is the write amplification.
+    /// Bytes programmed into flash, including copies. Divided by `host_written`, it gives the write
+    /// amplification.
     pub programmed: ByteCount,
     /// Erase blocks erased.
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that copied the rest of a block behind the beginning in its log block.
+    /// Merges that kept the beginning of a block in its log block and copied the rest behind it.
     pub partial_merges: u64,
-    /// Merges that copied all of a block.
+    /// Merges that copied the complete block.
     pub full_merges: u64,
     /// Pages copied by garbage collection and merges.
     pub pages_copied: u64,

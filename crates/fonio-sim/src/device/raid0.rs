@@ -1,5 +1,4 @@
-//! RAID-0 over devices. Stripes go to the members in turn, as in the driver of Kim et al., section 5.3, with 4 KB
-//! stripes.
+//! RAID-0 over several devices, as in the driver of Kim et al., section 5.3, with 4 KB stripes.
 
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Sector, Timestamp};
 
@@ -8,8 +7,8 @@ use super::{Command, Counters, Device, Limits};
 /// The stripe of the study.
 pub const STRIPE: ByteCount = ByteCount(4096);
 
-/// Several devices as one. A command is split: each member gets one command for all of its stripes, which are adjacent
-/// there.
+/// A RAID-0 device. It splits a command: each member gets one command for all its stripes, which are adjacent
+/// on the member.
 pub struct Raid0 {
     members: Vec<Box<dyn Device>>,
     stripe: u64,
@@ -20,7 +19,7 @@ pub struct Raid0 {
 }
 
 impl Raid0 {
-    /// Joins `members`. Each is used up to the capacity of the smallest.
+    /// Makes a RAID-0 of `members`. Each is used up to the capacity of the smallest.
     ///
     /// # Panics
     ///
@@ -41,16 +40,16 @@ impl Raid0 {
                 .and_then(|granularities| granularities.into_iter().max()),
             fua: all().all(|limits| limits.fua),
             volatile_cache: all().any(|limits| limits.volatile_cache),
-            // A flush goes to all members, so a member that it blocks delays all.
+            // A flush goes to all members, so one blocked member delays all.
             flush_blocks_all: all().any(|limits| limits.flush_blocks_all),
         };
         Raid0 { members, stripe: stripe.0, limits, last_submit: 0, busy_until: 0, busy: Nanos(0) }
     }
 
-    /// The part of bytes `start..end` that lies on a member, in that member's bytes.
+    /// Returns the part of bytes `start..end` on a member, as byte offsets of this member.
     fn part(&self, member: u64, start: u64, end: u64) -> Option<(u64, u64)> {
         let count = self.members.len() as u64;
-        // The number of bytes of the member that lie before an address.
+        // The member's bytes before an address.
         let before = |address: u64| {
             let (row, within) = (address / (self.stripe * count), address % (self.stripe * count));
             row * self.stripe + within.saturating_sub(member * self.stripe).min(self.stripe)
@@ -147,7 +146,8 @@ mod tests {
             let command = Command { op: Op::Write, sector: Sector(0), bytes: ByteCount(1 << 20), fua: false };
             raid.submit(&command, Timestamp(0)).0
         };
-        // 256 lines of 4 KiB at 1 µs each and 1 µs for the command; half the lines on each of two.
+        // 256 lines of 4 KiB at 1 µs each, and 1 µs for the command; with two members, half the lines on
+        // each.
         assert_eq!((span(1), span(2)), (257_000, 129_000));
     }
 }

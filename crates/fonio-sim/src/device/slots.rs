@@ -1,9 +1,9 @@
-//! The slots of a device's queue, which limit the commands that it accepts at once.
+//! The queue slots of a device. They limit the commands in flight.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The instants at which the slots become free.
+/// The times at which the slots become free.
 #[derive(Debug)]
 pub(super) struct Slots {
     free_at: BinaryHeap<Reverse<u64>>,
@@ -14,12 +14,12 @@ impl Slots {
         Slots { free_at: vec![Reverse(0); depth.max(1) as usize].into() }
     }
 
-    /// When the first slot is free.
+    /// Returns the time at which the first slot is free.
     pub(super) fn first_free(&self) -> u64 {
         self.free_at.peek().expect("there is a slot").0
     }
 
-    /// Takes the slot that becomes free first, and keeps it until `until`.
+    /// Takes the slot that becomes free first, until `until`.
     ///
     /// # Panics
     ///

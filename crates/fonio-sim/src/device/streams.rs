@@ -1,4 +1,4 @@
-//! Sequential readers and writers that a controller can tell apart.
+//! Sequential streams that a controller can tell apart.
 
 use crate::ftl::{LogicalUnit, PhysicalPage};
 
@@ -7,13 +7,13 @@ use crate::ftl::{LogicalUnit, PhysicalPage};
 pub(super) struct ReadAhead {
     /// The first unit that was not read ahead.
     pub(super) end: LogicalUnit,
-    /// When the units before `end` are in the controller.
+    /// The time at which the units before `end` are in the controller.
     pub(super) ready: u64,
     /// The flash page that was read last.
     pub(super) page: Option<PhysicalPage>,
 }
 
-/// The most recently used streams. A new stream replaces the least recently used.
+/// The most recently used streams. A new stream replaces the least recently used one.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
@@ -34,8 +34,8 @@ impl Streams {
         Streams { streams: Vec::new(), streams_max: streams_max as usize, newest: 0, uses: 0 }
     }
 
-    /// The stream that a command from sector `start` to `end` continues. If there is none, the command begins
-    /// one.
+    /// Returns the stream that a command from sector `start` to `end` continues. If there is none, the
+    /// command begins a new stream.
     pub(super) fn follow(&mut self, start: u64, end: u64) -> Option<usize> {
         if self.streams_max == 0 {
             return None;
@@ -60,7 +60,7 @@ impl Streams {
         found
     }
 
-    /// The stream of the last command; `None` if the device follows no streams.
+    /// Returns the stream of the last command; `None` if the device does not track streams.
     pub(super) fn newest(&self) -> Option<usize> {
         (self.newest < self.streams.len()).then_some(self.newest)
     }

@@ -1,4 +1,4 @@
-//! Every shipped device under any commands.
+//! Tests all shipped devices with random commands.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ const CAPACITY: ByteCount = ByteCount(64 << 20);
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     command: Command,
-    /// Nanoseconds after the command before.
+    /// Nanoseconds after the previous command.
     after: u64,
 }
 
@@ -118,7 +118,7 @@ fn reads_wait_as_the_profile_says() {
         let text = text.replace(line, &format!("{suspend}\n{}", line.replace("operation", how)));
         let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
         let mut now = Timestamp(0);
-        // More than the dies can program meanwhile: the buffer is full of pages that wait for them.
+        // More than the dies can program in this time: the buffer is full of waiting pages.
         for request in 0..32 {
             let sector = Sector(request * 1024);
             now = device
@@ -152,7 +152,7 @@ fn an_slc_cache_is_fast_until_it_is_full() {
     assert!(full < fresh / 2.0 && rested > 0.9 * fresh, "{fresh:.0}, {full:.0}, {rested:.0} MB/s");
 }
 
-/// Every number of kingston that is part of a random write's cost, in nanoseconds.
+/// The costs of a random write on `kingston`, in nanoseconds.
 struct Costs {
     write: u64,
     full_merge: u64,
@@ -176,8 +176,8 @@ fn kingston() -> (Box<dyn Device>, Costs) {
 fn a_random_write_to_a_log_block_costs_what_the_algorithm_says() {
     let (mut device, costs) = kingston();
     let mut now = crate::measure::write_in_order(device.as_mut(), CAPACITY, Timestamp(0));
-    // Erase blocks of 2 MiB and two log blocks: the fourth write needs the log block of the first two, which hold
-    // units out of order.
+    // Erase blocks of 2 MiB and two log blocks. The fourth write evicts the log block of the first two
+    // writes, which holds units out of order.
     for (block, offset, merges) in [(0, 5, 0), (0, 3, 0), (1, 7, 0), (2, 9, 1), (2, 1, 0), (0, 9, 1)] {
         let sector = Sector((block * (2 << 20) + offset * (16 << 10)) / 512);
         let write = Command { op: Op::Write, sector, bytes: ByteCount(4096), fua: false };
@@ -196,9 +196,9 @@ fn random_writes_take_the_time_of_the_formula() {
     let (op, order, request) = (Op::Write, Order::Random, ByteCount(4096));
     let job = Job { op, order, start: ByteCount(0), range, request, count: 20_000, depth: 1 };
     let (measured, _) = run(device.as_mut(), &[job], now, 1);
-    // Two logs of 2 MiB among 32 MiB: 7 of 8 writes miss.
+    // Two log blocks of 2 MiB for 32 MiB: 7 of 8 writes miss.
     let wanted = costs.write as f64 + 7.0 / 8.0 * costs.full_merge as f64;
     let given = measured[0].micros_each() * 1e3;
-    // One merge in 128 is partial and an erase cheaper.
+    // One merge in 128 is partial and saves an erase.
     assert!((given / wanted - 1.0).abs() < 0.01, "{given:.0} ns, the formula says {wanted:.0}");
 }

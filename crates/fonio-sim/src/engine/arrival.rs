@@ -1,10 +1,10 @@
-//! A request on its way into the queue.
+//! A request before it is queued.
 
 use fonio_core::{ByteCount, Op, Sector, Timestamp};
 
 use crate::scheduler::{Priority, ProcessId, Request, RequestId};
 
-/// A request and the instant at which it is queued.
+/// A request and the time at which it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// When it is queued.
@@ -13,7 +13,7 @@ pub struct Arrival {
     pub op: Op,
     /// Whether a program waits for it.
     pub is_sync: bool,
-    /// Whether it is durable when it completes (forced unit access).
+    /// Whether it must be durable when it completes (forced unit access).
     pub fua: bool,
     /// The first sector. Zero for a flush.
     pub sector: Sector,

@@ -1,7 +1,7 @@
 //! Recorded requests as arrivals.
 //!
-//! The rows of a recording come in the order in which they were issued. They are queued in nearly the same order, so a
-//! window of rows is enough to sort them.
+//! A recording stores rows in the order of issue. Requests are queued in nearly the same order, so sorting
+//! within a window of rows is enough.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use fonio_core::{Flags, Op, Sector, Timestamp};
 use super::{Arrival, EngineError};
 use crate::scheduler::{Priority, ProcessId};
 
-/// The number of rows that are kept for sorting. No queue holds this many requests.
+/// The number of rows in the sort window. No queue holds this many requests.
 const WINDOW: usize = 1 << 16;
 
-/// The arrivals of recorded requests of one device, in the order in which they were queued.
+/// Arrivals of a device's recorded requests, in the order of queueing.
 pub struct Replay<I> {
     rows: I,
-    /// By the instant of queueing, then by the number of the request; rows of one number keep their order.
+    /// By queueing time, then by request ID; rows with the same ID keep their order.
     window: BTreeMap<(Timestamp, u64, u64), Arrival>,
     read: u64,
 }
 
 impl<I: Iterator<Item = rows::Request>> Replay<I> {
-    /// Makes arrivals from `rows`, which are in the order of the table. The caller filters rows by device.
+    /// Makes arrivals from `rows`, which must be in table order. The caller filters rows by device.
     pub fn new(rows: I) -> Replay<I> {
         Replay { rows, window: BTreeMap::new(), read: 0 }
     }
@@ -46,12 +46,13 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
     }
 }
 
-/// The arrival of a recorded request. A source that shows no queueing gives the instant of insertion, else of issue. A
-/// request of an unknown thread belongs to process 0; a write without known flags counts as write-back.
+/// Converts a recorded request to an arrival. Without a queueing time, it uses the time of insertion, then of
+/// issue. A request of an unknown thread belongs to process 0; a write with unknown flags counts as
+/// write-back.
 ///
 /// # Errors
 ///
-/// If the row has no instant or no place.
+/// If the row has no time or no sector.
 pub fn arrival(row: &rows::Request) -> Result<Arrival, EngineError> {
     let unknown = |what| EngineError::Unknown { request_id: row.request_id, what };
     let at = row.queued.or(row.inserted).or(row.issued).ok_or_else(|| unknown("time of queueing"))?;

@@ -1,13 +1,13 @@
-//! Addresses in flash. Each kind of number has a type of its own, so that a logical and a physical unit cannot be mixed
-//! up. All are 32 bits wide, and the types cost nothing at run time.
+//! Addresses in flash. Each kind of number has its own type, so logical and physical units cannot be mixed
+//! up. All are 32 bits wide; the types have no cost at run time.
 
 use std::marker::PhantomData;
 
-/// A number that a [`Table`] stores and is indexed by.
+/// A number that a [`Table`] can store and use as its index.
 pub(crate) trait Number: Copy {
-    /// The number as a table stores it.
+    /// Returns the number as stored in a table.
     fn to_raw(self) -> u32;
-    /// The number that a table stores as `raw`.
+    /// Returns the number that is stored as `raw`.
     fn from_raw(raw: u32) -> Self;
 }
 
@@ -29,65 +29,66 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// A unit as the host counts them.
+    /// A logical unit, numbered by the host.
     LogicalUnit
-    /// The units that one erase block holds, as the host counts them.
+    /// A logical block: the units of one erase block, numbered by the host.
     LogicalBlock
-    /// A unit as the flash counts them: erase block × units per erase block + offset.
+    /// A physical unit: erase block × units per erase block + offset.
     PhysicalUnit
-    /// A flash page of all planes, counted over all erase blocks.
+    /// A flash page of all planes, numbered across all erase blocks.
     PhysicalPage
-    /// An erase block; in a page map a superblock.
+    /// An erase block; in a page map, a superblock.
     EraseBlock
-    /// The position of a unit in its logical or erase block, in units. The end of a block is one more than its last.
+    /// The offset of a unit in its logical or erase block, in units. The end of a block is its last offset
+    /// plus one.
     Offset
     /// A die.
     Die
 }
 
 impl LogicalUnit {
-    /// The unit with this number.
+    /// Returns the unit with this number.
     ///
     /// # Panics
     ///
-    /// If the number is larger than a translation layer can map.
+    /// If the number exceeds the limit of a translation layer.
     pub(crate) fn new(number: u64) -> LogicalUnit {
         LogicalUnit(u32::try_from(number).expect("a device has fewer than 2³² units"))
     }
 
-    /// The units from this one to `end`, without `end`.
+    /// Returns the units from this one to `end`, without `end`.
     pub(crate) fn up_to(self, end: LogicalUnit) -> impl Iterator<Item = LogicalUnit> {
         (self.0..end.0).map(LogicalUnit)
     }
 }
 
 impl PhysicalUnit {
-    /// The unit `units` further on.
+    /// Returns the unit `units` after this one.
     pub(crate) fn plus(self, units: u32) -> PhysicalUnit {
         PhysicalUnit(self.0 + units)
     }
 }
 
 impl Offset {
-    /// The offset `units` further on.
+    /// Returns the offset `units` after this one.
     pub(crate) fn plus(self, units: u32) -> Offset {
         Offset(self.0 + units)
     }
 
-    /// The offsets from this one to `end`, without `end`.
+    /// Returns the offsets from this one to `end`, without `end`.
     pub(crate) fn up_to(self, end: Offset) -> impl Iterator<Item = Offset> {
         (self.0..end.0).map(Offset)
     }
 }
 
 impl Die {
-    /// Its place in a list of all dies.
+    /// Returns its index in a list of all dies.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// An absent number is stored as 0 and all others as one more.
+/// `None` is stored as 0, a number `n` as `n + 1`.
 impl<N: Number> Number for Option<N> {
     fn to_raw(self) -> u32 {
         self.map_or(0, |number| number.to_raw() + 1)
@@ -97,7 +98,7 @@ impl<N: Number> Number for Option<N> {
     }
 }
 
-/// A value for each number from 0 on, four bytes each. An optional value also takes at most four bytes.
+/// A table with one value of four bytes for each number from 0 on. Optional values also take four bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     raw: Vec<u32>,
@@ -105,12 +106,12 @@ pub(crate) struct Table<K, V> {
 }
 
 impl<K: Number, V: Number> Table<K, V> {
-    /// A table in which every value is stored as 0. Its memory is not touched before it is used.
+    /// Makes a table of zeros. Its memory is not touched before first use.
     pub(crate) fn zeroed(length: u32) -> Table<K, V> {
         Table { raw: vec![0; length as usize], types: PhantomData }
     }
 
-    /// A table in which every value is `value`.
+    /// Makes a table in which every value is `value`.
     pub(crate) fn filled(length: u32, value: V) -> Table<K, V> {
         Table { raw: vec![value.to_raw(); length as usize], types: PhantomData }
     }
@@ -123,12 +124,12 @@ impl<K: Number, V: Number> Table<K, V> {
         self.values().set(key, value);
     }
 
-    /// The values as a slice, which is faster in a loop.
+    /// Returns the values as a slice, which is faster in loops.
     pub(crate) fn values(&mut self) -> Values<'_, K, V> {
         Values { raw: &mut self.raw, types: PhantomData }
     }
 
-    /// Replaces a value by the result of `change`.
+    /// Replaces a value with the result of `change`.
     pub(crate) fn update(&mut self, key: K, change: impl FnOnce(V) -> V) {
         let raw = &mut self.raw[key.to_raw() as usize];
         *raw = change(V::from_raw(*raw)).to_raw();
@@ -138,8 +139,7 @@ impl<K: Number, V: Number> Table<K, V> {
         self.raw.len() as u32
     }
 
-    /// Returns the first of the keys with the smallest stored value, and that value. `None` in an empty
-    /// table.
+    /// Returns the first key with the smallest stored value, and this value. `None` if the table is empty.
     pub(crate) fn least(&self) -> Option<(K, V)> {
         let (mut first, mut least) = (0, *self.raw.first()?);
         for (key, raw) in self.raw.iter().enumerate() {
@@ -150,7 +150,7 @@ impl<K: Number, V: Number> Table<K, V> {
         Some((K::from_raw(first as u32), V::from_raw(least)))
     }
 
-    /// All keys with their values, in order.
+    /// Returns all keys with their values, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, V)> {
         self.raw.iter().enumerate().map(|(key, raw)| (K::from_raw(key as u32), V::from_raw(*raw)))
     }

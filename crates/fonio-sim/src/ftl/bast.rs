@@ -1,10 +1,10 @@
 //! BAST: block-associative log blocks (Kim, Kim, Noh, Min, Cho 2002).
 //!
-//! An overwrite is appended to a log block that belongs to one data block (`super::data`). There are few log blocks. When
-//! all are in use, one of them is merged with its data block to make room.
+//! Overwrites are appended to log blocks. Each log block belongs to one data block (`super::data`). When all
+//! log blocks are in use, one of them is merged with its data block to make room.
 //!
-//! Random writes over more data blocks than there are log blocks merge log blocks that are nearly empty, and throughput
-//! drops sharply.
+//! If random writes cover more data blocks than there are log blocks, nearly empty log blocks are merged, and
+//! throughput drops sharply.
 
 use super::address::{Number, Table};
 use super::bits::BlockBits;
@@ -14,12 +14,12 @@ use super::{
     Work,
 };
 
-/// How the log block that makes room for another is chosen.
+/// The rule that chooses the log block to merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// The log block that was not written for the longest time.
+    /// The least recently written log block.
     Lru,
-    /// The log block that has been in use for the longest time.
+    /// The log block that has been in use longest.
     Fifo,
 }
 
@@ -30,15 +30,15 @@ pub struct Bast<W = Unwatched> {
     pub(super) data: DataBlocks<W>,
     /// The log block of each logical block.
     log_of: Table<LogicalBlock, Option<LogNumber>>,
-    /// The log blocks in use. Once all are, a log block that is merged is used again at once.
+    /// The log blocks in use. When all are in use, a merged log block is reused at once.
     logs: Vec<Log>,
     logs_max: usize,
-    /// Units of the owner that are in the log block, by log block.
+    /// The owner's units in each log block.
     in_log: BlockBits<LogNumber>,
     writes: u64,
 }
 
-/// Names one of the log blocks in use.
+/// The index of a log block in use.
 #[derive(Clone, Copy, Debug)]
 struct LogNumber(u32);
 
@@ -63,16 +63,17 @@ struct Log {
     owner: LogicalBlock,
     /// First offset not yet programmed.
     next: Offset,
-    /// Unit `n` of the owner is at offset `n`, for all units written so far.
+    /// Whether unit `n` of the owner is at offset `n`, for all units written so far.
     in_order: bool,
-    /// The place of the newest copy of each unit of the owner; meaningful if [`Bast::in_log`] has the unit.
+    /// The offset of the newest copy of each of the owner's units; valid if [`Bast::in_log`] has the unit.
     newest: Table<Offset, Offset>,
-    /// The count of writes when this log block was last written (or taken into use, for FIFO).
+    /// The write count when this log block was last written (for FIFO: first used).
     used_at: u64,
 }
 
 impl<W: Watch> Bast<W> {
-    /// A device never written, with `log_blocks` log blocks. The seed decides the order in which erase blocks are used.
+    /// Makes an unwritten device with `log_blocks` log blocks. The seed determines the order in which erase
+    /// blocks are used.
     ///
     /// # Panics
     ///
@@ -90,7 +91,7 @@ impl<W: Watch> Bast<W> {
         }
     }
 
-    /// The log block of `owner`, with room for one more unit.
+    /// Returns the log block of `owner`, with room for one more unit.
     fn log_with_room(&mut self, owner: LogicalBlock, work: &mut Work) -> LogNumber {
         let log = match self.log_of.get(owner) {
             Some(log) if self.logs[log.index()].next < self.geometry().block_end() => return log,
@@ -136,7 +137,7 @@ impl<W: Watch> Bast<W> {
         LogNumber(oldest as u32)
     }
 
-    /// Makes one data block of a log block and the data block of its owner. The log's number is then free to use.
+    /// Merges a log block with its owner's data block. The log number is free afterwards.
     fn merge(&mut self, number: LogNumber, work: &mut Work) {
         let Log { block, owner, next, in_order, .. } = self.logs[number.index()];
         if in_order {

@@ -1,10 +1,10 @@
-//! Sets of units, one bit each. Every block begins at a word of its own.
+//! Sets of units with one bit per unit. Each block begins at a new word.
 
 use std::marker::PhantomData;
 
 use super::address::{Number, Offset};
 
-/// A set of units, by their block (`B`, logical or erase block) and their offset in it.
+/// A set of units, indexed by block (`B`, logical or erase block) and offset.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockBits<B> {
     words: Vec<u64>,
@@ -47,18 +47,19 @@ impl<B: Number> BlockBits<B> {
         &mut self.words[start..start + self.words_per_block]
     }
 
-    /// The word that holds `offset`, with the bits before `offset` cleared.
+    /// Returns the word with `offset`, with the bits before `offset` cleared.
     pub(crate) fn word_from(&self, block: B, offset: Offset) -> u64 {
         self.words[self.word(block, offset)] & (u64::MAX << (offset.0 % 64))
     }
 
-    /// Removes the offsets `word_start + n` for every bit `n` of `bits`; `word_start` is a multiple of 64.
+    /// Removes the offsets `word_start + n` for every set bit `n` of `bits`. `word_start` is a multiple of
+    /// 64.
     pub(crate) fn clear_bits(&mut self, block: B, word_start: Offset, bits: u64) {
         let word = self.word(block, word_start);
         self.words[word] &= !bits;
     }
 
-    /// Inserts `count` offsets from `offset` on; at most 64.
+    /// Inserts `count` offsets from `offset` on, at most 64.
     pub(crate) fn insert_range(&mut self, block: B, offset: Offset, count: u32) {
         if count == 0 {
             return;
@@ -72,13 +73,13 @@ impl<B: Number> BlockBits<B> {
     }
 }
 
-/// One more than the highest offset in the set; 0 if it is empty.
+/// Returns the highest offset in the set plus one; 0 if the set is empty.
 pub(crate) fn end_of(words: &[u64]) -> Offset {
     let last = words.iter().rposition(|word| *word != 0);
     Offset(last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros()))
 }
 
-/// Returns how many offsets from `from` on are in the set.
+/// Returns the number of offsets in the set from `from` on.
 pub(crate) fn count_from(words: &[u64], from: Offset) -> u32 {
     let first = from.0 as usize / 64;
     words

@@ -1,10 +1,11 @@
-//! Data blocks and free erase blocks of a layer with log blocks.
+//! Data blocks and free erase blocks of log-block layers.
 //!
-//! The map has one entry for each logical block: a unit stands in the data block at its own offset. Flash pages are
-//! programmed in order, so an overwrite goes to a log block. A merge makes one data block of a log block and a data block:
+//! The map has one entry for each logical block: each unit is at its own offset in the data block. Flash
+//! pages are programmed in order, so overwrites go to log blocks. A merge combines a log block and a data
+//! block into one data block:
 //!
-//! - *switch*: the log block holds all units in order and becomes the data block; one erase.
-//! - *partial*: the log block holds the beginning in order; the rest is copied behind it; one erase.
+//! - *switch*: the log block has all units in order and becomes the data block; one erase.
+//! - *partial*: the log block has the first units in order, and the rest is copied behind them; one erase.
 //! - *full*: the newest copy of every unit is copied to a fresh erase block; two erases.
 
 use std::collections::VecDeque;
@@ -17,11 +18,11 @@ use super::{Census, EraseBlock, Geometry, LogicalBlock, Offset, PhysicalUnit, Wa
 #[derive(Debug)]
 pub(super) struct DataBlocks<W> {
     pub(super) geometry: Geometry,
-    /// The data block of each logical block; none before the first write.
+    /// The data block of each logical block; `None` before the first write.
     blocks: Table<LogicalBlock, Option<EraseBlock>>,
-    /// Units that are in the data block at their own offset, though a newer copy may be in a log block.
+    /// Units at their own offset in the data block; a newer copy may be in a log block.
     in_place: BlockBits<LogicalBlock>,
-    /// First offset of each data block that can still be programmed.
+    /// The first programmable offset of each data block.
     next: Table<LogicalBlock, Offset>,
     free: VecDeque<EraseBlock>,
     total_blocks: u32,
@@ -29,11 +30,11 @@ pub(super) struct DataBlocks<W> {
 }
 
 impl<W: Watch> DataBlocks<W> {
-    /// A device never written, with erase blocks for `log_blocks` logs. The seed decides the order in which erase blocks are
-    /// used.
+    /// Makes an unwritten device with erase blocks for `log_blocks` logs. The seed determines the order in
+    /// which erase blocks are used.
     pub(super) fn new(geometry: Geometry, log_blocks: u32, seed: u64, watch: W) -> DataBlocks<W> {
         let logical = geometry.logical_blocks();
-        // One block more than data and logs together: a full merge needs a free block before it can erase.
+        // One block more than data and logs: a full merge needs a free block before it can erase.
         let total_blocks = logical + log_blocks + 1;
         DataBlocks {
             geometry,
@@ -57,7 +58,7 @@ impl<W: Watch> DataBlocks<W> {
         work.erase(self.geometry.die_of_block(block));
     }
 
-    /// Programs a unit at its own offset, if the offset can still be programmed.
+    /// Programs a unit at its own offset in the data block, if the offset is still programmable.
     pub(super) fn write_in_place(&mut self, owner: LogicalBlock, offset: Offset) -> Option<PhysicalUnit> {
         let data = self.blocks.get(owner).unwrap_or_else(|| {
             let block = self.take_free();
@@ -72,14 +73,14 @@ impl<W: Watch> DataBlocks<W> {
         Some(self.geometry.physical_unit(data, offset))
     }
 
-    /// The place of a unit in its data block.
+    /// Returns the address of a unit in its data block.
     pub(super) fn locate(&self, owner: LogicalBlock, offset: Offset) -> Option<PhysicalUnit> {
         let data = self.blocks.get(owner).filter(|_| self.in_place.contains(owner, offset))?;
         Some(self.geometry.physical_unit(data, offset))
     }
 
-    /// A switch or partial merge: copies the units from `next` on from the data block behind those in `log`, which holds the
-    /// units before `next` in order and becomes the data block.
+    /// Executes a switch or partial merge. `log` has the units before `next` in order; the units from `next`
+    /// on are copied from the data block, and `log` becomes the data block.
     pub(super) fn append_rest(
         &mut self,
         owner: LogicalBlock,
@@ -104,8 +105,8 @@ impl<W: Watch> DataBlocks<W> {
         self.replace(owner, log, work);
     }
 
-    /// Completes a full merge into `fresh`, to which the caller's [`Watch`] has seen every unit copied. `in_log` are the
-    /// units whose newest copy is in a log block; `log` is erased.
+    /// Completes a full merge into `fresh`, after the caller has reported every copy to [`Watch`]. `in_log`
+    /// are the units with their newest copy in a log block; `log` is erased.
     pub(super) fn merge_full(
         &mut self,
         owner: LogicalBlock,
@@ -127,7 +128,7 @@ impl<W: Watch> DataBlocks<W> {
         self.replace(owner, fresh, work);
     }
 
-    /// Notes that the units before `end` are in the block that becomes the data block.
+    /// Records that the units before `end` are in the block that becomes the data block.
     pub(super) fn insert_up_to(&mut self, owner: LogicalBlock, end: Offset) {
         for offset in Offset(0).up_to(end) {
             self.in_place.insert(owner, offset);
@@ -145,7 +146,7 @@ impl<W: Watch> DataBlocks<W> {
         work.copy(self.geometry.die_of_block(to), units.div_ceil(self.geometry.units_per_page));
     }
 
-    /// Counts the erase blocks, `log` of which are logs.
+    /// Counts the erase blocks by use; `log` is the number of logs.
     pub(super) fn census(&self, log: u32) -> Census {
         let data = self.blocks.iter().filter(|(_, block)| block.is_some()).count() as u32;
         Census { total: self.total_blocks, free: self.free.len() as u32, data, log }

@@ -1,13 +1,13 @@
 //! FAST: fully associative log blocks.
 //!
-//! Data blocks are mapped as in BAST (`super::data`), but a log block belongs to no data block. One log block, the sequential
-//! one (SW), takes the units of one logical block in order from its first unit on; the random ones (RW) take all other
-//! overwrites in the order of arrival. When all random log blocks are full, the oldest is reclaimed: a full merge of every
-//! logical block that still has a newest copy in it. Random writes cost more the larger their range is, but throughput
-//! does not drop sharply.
+//! Data blocks are mapped as in BAST (`super::data`), but a log block does not belong to a data block. The
+//! sequential log block (SW) stores the units of one logical block in order, from the first unit on. The
+//! random log blocks (RW) store all other overwrites in the order of arrival. When all random log blocks are
+//! full, the oldest is reclaimed: every logical block with a newest copy in it is fully merged. Random writes
+//! cost more over larger ranges, but throughput does not drop sharply.
 //!
-//! A write to the first unit of a logical block ends the sequential log block: with a switch merge where it is full, else
-//! with a partial merge.
+//! A write to the first unit of a logical block closes the sequential log block: with a switch merge if it is
+//! full, else with a partial merge.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ pub struct Fast<W = Unwatched> {
     sequential: Option<SequentialLog>,
     /// Random log blocks, oldest first.
     random: VecDeque<RandomLog>,
-    /// The newest copy of a unit in the random log blocks; meaningful where `in_random` has the unit.
+    /// The newest copy of a unit in the random log blocks; valid if `in_random` has the unit.
     random_copy: Table<LogicalUnit, PhysicalUnit>,
     in_random: BlockBits<LogicalBlock>,
 }
@@ -48,8 +48,8 @@ struct RandomLog {
 }
 
 impl<W: Watch> Fast<W> {
-    /// A device never written, with `random_logs` random log blocks and the sequential one. The seed decides
-    /// the order in which erase blocks are used.
+    /// Makes an unwritten device with `random_logs` random log blocks and one sequential log block. The seed
+    /// determines the order in which erase blocks are used.
     ///
     /// # Panics
     ///
@@ -58,7 +58,6 @@ impl<W: Watch> Fast<W> {
         assert!(random_logs > 0, "FAST has a random log block");
         let logical = geometry.logical_blocks();
         Fast {
-            // The logs are the random ones and the sequential one.
             data: DataBlocks::new(geometry, random_logs + 1, seed, watch),
             random_logs_max: random_logs as usize,
             sequential: None,
@@ -75,8 +74,8 @@ impl<W: Watch> Fast<W> {
         }
     }
 
-    /// Copies the newest copy of every unit of a logical block to a fresh erase block. The sequential log block of this
-    /// logical block is merged with it.
+    /// Copies the newest copy of every unit of a logical block to a fresh erase block. Includes the units in
+    /// the sequential log block of this logical block.
     fn merge_full(&mut self, owner: LogicalBlock, work: &mut Work) {
         let fresh = self.data.take_free();
         if W::ACTIVE {
@@ -94,7 +93,7 @@ impl<W: Watch> Fast<W> {
         self.in_random.of_block_mut(owner).fill(0);
     }
 
-    /// Makes sure that the last random log block has room for one more unit.
+    /// Ensures that the last random log block has room for one more unit.
     fn make_random_room(&mut self, work: &mut Work) {
         if self.random.back().is_some_and(|log| log.units.len() < self.data.geometry.units_per_block as usize)
         {
@@ -120,7 +119,7 @@ impl<W: Watch> Fast<W> {
         self.random.push_back(RandomLog { block, units });
     }
 
-    /// Chooses the place in flash of a unit that the host writes, and maps the unit there.
+    /// Chooses the flash address of a unit written by the host, and maps the unit to it.
     fn allocate(&mut self, unit: LogicalUnit, work: &mut Work) -> PhysicalUnit {
         let (logical, offset) = self.data.geometry.logical_block(unit);
         if let Some(physical) = self.data.write_in_place(logical, offset) {

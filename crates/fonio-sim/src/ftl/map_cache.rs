@@ -1,18 +1,18 @@
-//! The part of a page map that a small controller holds in RAM; the rest is in flash and has to be fetched (DFTL: Gupta,
-//! Kim, Urgaonkar 2009).
+//! The part of a page map that a small controller keeps in RAM. The rest is in flash and is fetched on demand
+//! (DFTL: Gupta, Kim, Urgaonkar 2009).
 //!
-//! The map is cut into pieces that each map the same amount of data. A level keeps the most recently used pieces; a
-//! piece that it does not hold costs the level's miss time. Two levels give two drops of throughput as the range of
-//! random writes grows.
+//! The map is split into segments that cover equal amounts of data. A level keeps the most recently used
+//! segments; access to any other segment costs the level's miss time. With two levels, throughput drops twice
+//! as the range of random writes grows.
 
 use super::address::{Number, Table};
 
-/// A piece of the map.
+/// A segment of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece(pub u32);
 
 impl Piece {
-    /// The piece with this number.
+    /// Returns the segment with this number.
     ///
     /// # Panics
     ///
@@ -31,14 +31,15 @@ impl Number for Piece {
     }
 }
 
-/// One level of the cached map: a fixed number of pieces, of which the least recently used is dropped for a new one.
+/// One level of the cached map: a fixed number of segments. A new segment replaces the least recently used
+/// one.
 #[derive(Clone, Debug)]
 pub struct MapLevel {
     held_max: u32,
     held: u32,
-    /// For each piece held, the piece used next after it; none for the newest.
+    /// For each cached segment, the one used next after it; `None` for the newest.
     newer: Table<Piece, Option<Piece>>,
-    /// For each piece held, the piece used last before it; none for the oldest.
+    /// For each cached segment, the one used last before it; `None` for the oldest.
     older: Table<Piece, Option<Piece>>,
     is_held: Vec<bool>,
     newest: Option<Piece>,
@@ -46,11 +47,11 @@ pub struct MapLevel {
 }
 
 impl MapLevel {
-    /// An empty level that will hold `held_max` of `pieces` pieces.
+    /// Makes an empty level that can hold `held_max` of `pieces` segments.
     ///
     /// # Panics
     ///
-    /// If it can hold no piece.
+    /// If `held_max` is 0.
     pub fn new(pieces: u32, held_max: u32) -> MapLevel {
         assert!(held_max > 0, "a level holds a piece");
         MapLevel {
@@ -64,7 +65,7 @@ impl MapLevel {
         }
     }
 
-    /// Uses a piece; returns false if it had to be fetched.
+    /// Uses a segment. Returns false if it had to be fetched.
     pub fn touch(&mut self, piece: Piece) -> bool {
         let hit = self.is_held[piece.0 as usize];
         if hit {

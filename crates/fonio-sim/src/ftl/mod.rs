@@ -1,12 +1,11 @@
-//! Flash translation layers: they map each unit of the host's data to flash, and report the flash operations
-//! of a write.
+//! Flash translation layers: they map the host's data to flash and report the flash operations of each write.
 //!
-//! A layer keeps the map and has no clock: it reports as [`Work`] the reads, programs, copies and erases of
-//! each die, and [`crate::device::flash`] turns them into time. A merge of two blocks is one step with a
-//! count, so that its cost in the simulator does not grow with the size of an erase block.
+//! A layer keeps the map and has no clock. It reports the reads, programs, copies and erases of each die as
+//! [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a count, so
+//! its simulation cost does not depend on the erase block size.
 //!
-//! Addresses are in *units*, the piece that the layer maps: 4 KiB in a modern device, a page of all planes in a card.
-//! [`LogicalUnit`] is the host's number of a unit, [`PhysicalUnit`] its position in flash.
+//! Addresses are in *units*, the mapping unit of the layer: 4 KiB in a modern device, a page of all planes in
+//! a card. A [`LogicalUnit`] is the host's number of a unit, a [`PhysicalUnit`] its address in flash.
 
 mod address;
 pub mod bast;
@@ -22,12 +21,13 @@ use fonio_core::Random;
 
 pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPage, PhysicalUnit};
 
-/// The properties of the flash under a layer that the layer needs.
+/// The geometry of the flash below a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Units that the host sees.
     pub logical_units: u32,
-    /// Units in an erase block. In a page map these are the erase blocks of all dies together (a superblock).
+    /// Units in an erase block; in a page map, in a superblock (the erase blocks of all dies with the same
+    /// number).
     pub units_per_block: u32,
     /// Units that are programmed together: one page of all planes.
     pub units_per_page: u32,
@@ -36,22 +36,22 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Erase blocks that the host's units fill.
+    /// Returns the number of erase blocks that the host's units fill.
     pub fn logical_blocks(&self) -> u32 {
         self.logical_units.div_ceil(self.units_per_block)
     }
 
-    /// The flash page that holds `unit`.
+    /// Returns the flash page of `unit`.
     pub fn page(&self, unit: PhysicalUnit) -> PhysicalPage {
         PhysicalPage(unit.0 / self.units_per_page)
     }
 
-    /// The logical block of a unit, and the unit's offset in it.
+    /// Returns a unit's logical block and its offset in the block.
     fn logical_block(&self, unit: LogicalUnit) -> (LogicalBlock, Offset) {
         (LogicalBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
     }
 
-    /// The erase block of a unit, and the unit's offset in it.
+    /// Returns a unit's erase block and its offset in the block.
     fn erase_block(&self, unit: PhysicalUnit) -> (EraseBlock, Offset) {
         (EraseBlock(unit.0 / self.units_per_block), Offset(unit.0 % self.units_per_block))
     }
@@ -64,51 +64,50 @@ impl Geometry {
         PhysicalUnit(block.0 * self.units_per_block + offset.0)
     }
 
-    /// One past the last offset of a block.
+    /// Returns the last offset of a block plus one.
     fn block_end(&self) -> Offset {
         Offset(self.units_per_block)
     }
 
-    /// The die of an erase block, in a layer whose erase blocks each lie on one die.
+    /// Returns the die of an erase block, if each erase block is on one die.
     fn die_of_block(&self, block: EraseBlock) -> Die {
         Die(block.0 % self.dies)
     }
 
-    /// All dies.
+    /// Returns all dies.
     fn each_die(&self) -> impl Iterator<Item = Die> + use<> {
         (0..self.dies).map(Die)
     }
 }
 
-/// Erase blocks in an order that the seed decides.
+/// Returns erase blocks in an order determined by the seed.
 fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
     let mut blocks: Vec<EraseBlock> = (0..blocks).map(EraseBlock).collect();
     Random::new(seed).shuffle(&mut blocks);
     blocks.into()
 }
 
-/// The cost of a host write in flash: steps in the order in which the firmware does them.
+/// The flash operations of a host write: steps in the order of execution.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Steps not yet turned into time.
     pub steps: Vec<Step>,
-    /// The number of steps that bring the host's data into flash. The steps after them are the layer's own
-    /// housekeeping.
+    /// The number of steps until the host's data are in flash. Later steps are the layer's own housekeeping.
     pub durable_after: usize,
     /// Sums since the device was made or its counters were reset.
     pub totals: Totals,
 }
 
-/// Operations on one die, one after the other.
+/// Consecutive operations on one die.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The die.
     pub die: Die,
-    /// Pages read in order to be copied.
+    /// Pages read for a copy.
     pub reads: u32,
-    /// Pages programmed with data that came from the host.
+    /// Pages programmed with data from the host.
     pub host_programs: u32,
-    /// Pages programmed with data that came from flash.
+    /// Pages programmed with data copied from flash.
     pub copy_programs: u32,
     /// Erase blocks erased.
     pub erases: u32,
@@ -121,18 +120,18 @@ pub struct Totals {
     pub host_programs: u64,
     /// Pages programmed with data from flash.
     pub copy_programs: u64,
-    /// Erase blocks erased, each die's own counted.
+    /// Erase blocks erased, counted per die.
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that copied the rest of a block behind the beginning in its log block.
+    /// Merges that kept the beginning of a block in its log block and copied the rest behind it.
     pub partial_merges: u64,
-    /// Merges that copied all of a block.
+    /// Merges that copied the complete block.
     pub full_merges: u64,
 }
 
 impl Work {
-    /// Adds a step. It is joined to the last one if both are on one die.
+    /// Adds a step, or merges it into the last step if both are on the same die.
     pub(crate) fn push(&mut self, step: Step) {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
@@ -150,23 +149,23 @@ impl Work {
         }
     }
 
-    /// Adds the erasing of one erase block.
+    /// Adds an erase.
     pub(crate) fn erase(&mut self, die: Die) {
         self.push(Step { die, erases: 1, ..Step::default() });
     }
 
-    /// Adds the copying of `pages` pages within a die.
+    /// Adds the copy of `pages` pages within a die.
     pub(crate) fn copy(&mut self, die: Die, pages: u32) {
         self.push(Step { die, reads: pages, copy_programs: pages, ..Step::default() });
     }
 
-    /// Adds the programming of one page of the host's data, which are in flash after this step.
+    /// Adds the program of one page of host data. The host's data are in flash after this step.
     pub(crate) fn program_host_page(&mut self, die: Die) {
         self.push(Step { die, host_programs: 1, ..Step::default() });
         self.durable_after = self.steps.len();
     }
 
-    /// Empties the steps; the totals stay.
+    /// Removes all steps; keeps the totals.
     pub(crate) fn clear(&mut self) {
         self.steps.clear();
         self.durable_after = 0;
@@ -175,28 +174,28 @@ impl Work {
 
 /// A flash translation layer.
 pub trait Ftl: Send {
-    /// The flash that it maps.
+    /// Returns the geometry of the flash.
     fn geometry(&self) -> &Geometry;
 
-    /// Writes `unit` to another place in flash and adds the cost to `work`.
+    /// Writes `unit` to a new address in flash and adds the operations to `work`.
     ///
     /// # Panics
     ///
-    /// If `unit` is not below [`Geometry::logical_units`].
+    /// If `unit` is at or above [`Geometry::logical_units`].
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
-    /// Programs a page that is not yet full, padded, because the host wants its data durable. Without this function, every
-    /// unit is a page.
+    /// Programs a partly filled page with padding, because its data must become durable. The default is for
+    /// layers in which every unit is a page.
     fn close_page(&mut self, _work: &mut Work) {}
 
-    /// Forgets the data of `unit`, which the host no longer needs. Without this function, the layer does not record
-    /// discarded units, as in cards, and a merge copies them.
+    /// Discards `unit`. By default, the layer does not record discards, as in cards, and merges copy
+    /// discarded units.
     fn discard(&mut self, _unit: LogicalUnit) {}
 
-    /// The position of `unit` in flash; `None` if it was never written or was discarded.
+    /// Returns the address of `unit` in flash; `None` if it was never written or was discarded.
     fn locate(&self, unit: LogicalUnit) -> Option<PhysicalUnit>;
 
-    /// The die that holds a unit. Without this function, each erase block lies on one die.
+    /// Returns the die of a unit. By default, each erase block is on one die.
     fn die_of(&self, unit: PhysicalUnit) -> Die {
         self.geometry().die_of_block(self.geometry().erase_block(unit).0)
     }
@@ -205,7 +204,7 @@ pub trait Ftl: Send {
     fn census(&self) -> Census;
 }
 
-/// The number of erase blocks of a device by their use.
+/// A device's erase blocks, counted by their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
     /// All erase blocks.
@@ -218,15 +217,15 @@ pub struct Census {
     pub log: u32,
 }
 
-/// Observes every flash operation of a layer, so that a test can repeat it on simulated flash and compare.
+/// Observes every flash operation of a layer, for tests that repeat the operations on simulated flash.
 pub trait Watch: Send {
-    /// False if the calls may be left out altogether.
+    /// False if the compiler may remove all calls.
     const ACTIVE: bool;
-    /// The host's `unit` is programmed at `to`.
+    /// Called when the host's `unit` is programmed at `to`.
     fn program(&mut self, unit: LogicalUnit, to: PhysicalUnit);
-    /// The unit at `from` is copied to `to`.
+    /// Called when the unit at `from` is copied to `to`.
     fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit);
-    /// Erase block `block` is erased.
+    /// Called when `block` is erased.
     fn erase(&mut self, block: EraseBlock);
 }
 

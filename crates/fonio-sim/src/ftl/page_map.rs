@@ -1,14 +1,13 @@
-//! Page mapping: every unit can be anywhere, and garbage collection gathers the valid units.
+//! Page mapping: every unit can be at any address, and garbage collection gathers the valid units.
 //!
-//! The erase blocks of all dies with the same number form a superblock, which is filled page by page across the dies. The
-//! host's data and the collector's copies go to different superblocks. This keeps data that survived a
-//! collection apart from data that were just written. Collection is paced: while few superblocks are free,
-//! each page of the host is followed by copies, enough to empty the victim by the time the space that it
-//! gains is used up.
+//! The erase blocks with the same number on all dies form a superblock. It is filled page by page across the
+//! dies. Host data and the collector's copies go to different superblocks, which separates old data from new
+//! data. Collection is paced: while few superblocks are free, copies follow each host page, enough to empty
+//! the victim before the space that it gains is used up.
 //!
-//! The victim is chosen by one of two rules. *Greedy* takes the superblock with the fewest valid units; *cost-benefit*
-//! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share of valid
-//! units.
+//! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
+//! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
+//! of valid units.
 
 use std::collections::VecDeque;
 
@@ -19,7 +18,7 @@ use super::{
     shuffled_blocks,
 };
 
-/// How the victim of garbage collection is chosen.
+/// The rule that chooses the victim of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
     /// Fewest valid units first.
@@ -28,11 +27,11 @@ pub enum Collection {
     CostBenefit,
 }
 
-/// The number of superblocks beyond the logical ones that the layer needs in order to work at all: two being
-/// written, three held back for the collector, and two so that a closed one always has space to gain.
+/// Minimum number of spare superblocks: two open for writing, three reserved for the collector, and two that
+/// ensure that a closed superblock has space to gain.
 pub const SPARE_BLOCKS_MIN: u32 = 7;
 
-/// Collection begins when at most this many superblocks are free: one for each stream and a spare one.
+/// Collection begins at this number of free superblocks: one for each stream and one spare.
 const FREE_LOW: usize = 3;
 
 /// The page-mapping layer.
@@ -41,28 +40,28 @@ pub struct PageMap<W = Unwatched> {
     geometry: Geometry,
     collection: Collection,
     to_physical: Table<LogicalUnit, Option<PhysicalUnit>>,
-    /// The unit at each position in flash; meaningful where `valid` has the position.
+    /// The unit at each address in flash; valid if `valid` has the address.
     to_logical: Table<PhysicalUnit, LogicalUnit>,
     valid: BlockBits<EraseBlock>,
     valid_units: Table<EraseBlock, ValidUnits>,
-    /// The count of writes when each superblock was closed.
+    /// The write count when each superblock was closed.
     closed_at: Vec<u64>,
     free: VecDeque<EraseBlock>,
     host: Stream,
     copies: Stream,
     victim: Option<Collecting>,
-    /// Pages read and programmed on each die by the current piece of collection.
+    /// Pages read and programmed on each die by the current collection step.
     copied: Vec<CopiedPages>,
-    /// The number of a page in its superblock is the offset of its first unit, shifted by this.
+    /// Shifts the offset of a page's first unit to the page's number in its superblock.
     page_shift: u32,
-    /// The die of a page is its number under this mask.
+    /// Masks a page's number to its die.
     die_mask: u32,
     writes: u64,
     pub(crate) watch: W,
 }
 
-/// The number of valid units of a superblock, and whether the superblock may be chosen as a victim. One that may compares
-/// as less than any that may not.
+/// The number of valid units of a superblock, and whether it may be chosen as a victim. Superblocks that may
+/// be chosen compare as less than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ValidUnits(u32);
 
@@ -76,10 +75,10 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// A value above any number of units; set while a superblock is free, being written or being collected.
+    /// A bit above any number of units; set while a superblock is free, open, or being collected.
     const IN_USE: u32 = 1 << 31;
 
-    /// None, in a superblock that may not be chosen.
+    /// No valid units, in a superblock that may not be chosen.
     const NONE_IN_USE: ValidUnits = ValidUnits(ValidUnits::IN_USE);
 
     fn plus(self, units: u32) -> ValidUnits {
@@ -90,19 +89,19 @@ impl ValidUnits {
         ValidUnits(self.0 - units)
     }
 
-    /// Returns the count for the same superblock, once it is full and may be chosen.
+    /// Returns the count, marked as selectable: the superblock is full.
     fn closed(self) -> ValidUnits {
         assert!(self.of_closed().is_none(), "a superblock is closed once");
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
-    /// Returns the count for the same superblock, once it has been chosen.
+    /// Returns the count, marked as in use: the superblock has been chosen.
     fn chosen(self) -> ValidUnits {
         assert!(self.of_closed().is_some(), "only a closed superblock is collected");
         ValidUnits(self.0 + ValidUnits::IN_USE)
     }
 
-    /// The number of valid units of a superblock that may be chosen.
+    /// Returns the number of valid units if the superblock may be chosen.
     fn of_closed(self) -> Option<u32> {
         (self.0 < ValidUnits::IN_USE).then_some(self.0)
     }
@@ -119,11 +118,11 @@ struct Stream {
 #[derive(Clone, Copy, Debug)]
 struct Collecting {
     block: EraseBlock,
-    /// The unit at which the search for the next valid unit continues.
+    /// The offset at which the search for the next valid unit continues.
     next: Offset,
-    /// Copies for each page of the host.
+    /// Copies per host page.
     copies_per_page: u32,
-    /// Pages before this one have been read, if a read was necessary.
+    /// The pages before this one have been read where necessary.
     pages_read: u32,
 }
 
@@ -134,13 +133,13 @@ struct CopiedPages {
 }
 
 impl<W: Watch> PageMap<W> {
-    /// A device never written, with `spare_blocks` superblocks beyond the logical ones. The seed decides the order in
+    /// Makes an unwritten device with `spare_blocks` spare superblocks. The seed determines the order in
     /// which superblocks are used.
     ///
     /// # Panics
     ///
-    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], 2³¹ units or more, or a number of dies
-    /// or of units in a page that is not a power of two.
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`] or at least 2³¹ units, or if the number
+    /// of dies or of units per page is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,
@@ -180,7 +179,7 @@ impl<W: Watch> PageMap<W> {
         }
     }
 
-    /// The number of the page in its superblock.
+    /// Returns the number of the page in its superblock.
     fn page_at(&self, offset: Offset) -> u32 {
         offset.0 >> self.page_shift
     }
@@ -204,21 +203,21 @@ impl<W: Watch> PageMap<W> {
         physical
     }
 
-    /// The same stream with room for one more unit, in the next superblock if this one is full.
+    /// Returns the stream with room for one more unit: in a new superblock if the current one is full.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
         if stream.next < self.geometry.block_end() {
             return stream;
         }
         self.valid_units.update(stream.block, ValidUnits::closed);
         self.closed_at[stream.block.0 as usize] = self.writes;
-        // Pacing makes this unnecessary except where nearly all units are valid.
+        // Pacing makes this necessary only if nearly all units are valid.
         while self.free.len() < 2 && self.victim.is_some() {
             self.collect(self.geometry.units_per_block, work);
         }
         Stream { block: self.free.pop_front().expect("collection keeps a superblock free"), next: Offset(0) }
     }
 
-    /// The superblock to collect next, and its number of valid units.
+    /// Returns the superblock to collect next, and its number of valid units.
     fn choose_victim(&self) -> (EraseBlock, u32) {
         let victim = match self.collection {
             Collection::Greedy => self.valid_units.least(),
@@ -229,7 +228,7 @@ impl<W: Watch> PageMap<W> {
         (block, valid.expect("spare superblocks leave something to gain"))
     }
 
-    /// The closed superblock with the greatest benefit, the first of several equal ones.
+    /// Returns the closed superblock with the greatest benefit; the first on a tie.
     fn most_beneficial(&self) -> Option<(EraseBlock, ValidUnits)> {
         let mut best = None;
         let mut most = f64::NEG_INFINITY;
@@ -250,7 +249,7 @@ impl<W: Watch> PageMap<W> {
         if valid == 0 { f64::INFINITY } else { (1.0 - used) * age / (2.0 * used) }
     }
 
-    /// Copies up to `copies` valid units out of the victim, and erases it once it is empty.
+    /// Copies up to `copies` valid units from the victim, and erases the victim when it is empty.
     fn collect(&mut self, copies: u32, work: &mut Work) {
         let Some(mut victim) = self.victim.take() else { return };
         let mut left = copies;
@@ -271,9 +270,8 @@ impl<W: Watch> PageMap<W> {
         self.victim = Some(victim);
     }
 
-    /// Copies up to `copies` units of the 64 that include the victim's next one, and returns how many it
-    /// copied. The simulator spends most of its time here, so bits and counts are updated for all of them at
-    /// once.
+    /// Copies up to `copies` units of the victim's next 64-unit word, and returns the number of copies. The
+    /// simulator spends most of its time here, so bits and counts are updated once per word.
     fn copy_from_word(&mut self, victim: &mut Collecting, copies: u32) -> u32 {
         let valid = self.valid.word_from(victim.block, victim.next);
         let word_start = Offset(victim.next.0 / 64 * 64);
@@ -321,7 +319,7 @@ impl<W: Watch> PageMap<W> {
             ValidUnits::NONE_IN_USE,
             "an erased superblock holds no valid unit"
         );
-        // A copy must be in flash before its original is erased: a power cut would lose a copy that is only in RAM.
+        // A copy must be in flash before its original is erased: a power cut would lose a copy in RAM.
         if let Some(padding) = self.padding(self.copies.next) {
             let die = self.die_of_page(self.page_at(self.copies.next));
             self.copies.next = self.copies.next.plus(padding);
@@ -334,14 +332,14 @@ impl<W: Watch> PageMap<W> {
         self.free.push_back(block);
     }
 
-    /// Returns how many units fill the page of which the units before `next` are written; `None` if no page
-    /// is partly written.
+    /// Returns the number of missing units in the page that ends after `next`; `None` if no page is partly
+    /// written.
     fn padding(&self, next: Offset) -> Option<u32> {
         let filled = next.0 % self.geometry.units_per_page;
         (filled != 0).then(|| self.geometry.units_per_page - filled)
     }
 
-    /// Collects as many units as are due after a page of the host.
+    /// Copies the units that are due after a host page.
     fn collect_after_page(&mut self, work: &mut Work) {
         if self.victim.is_none() {
             if self.free.len() > FREE_LOW {
@@ -363,7 +361,7 @@ impl<W: Watch> PageMap<W> {
         }
     }
 
-    /// Programs the page that ends before the next offset of the host's stream.
+    /// Programs the last page of the host's stream.
     fn program_host_page(&mut self, work: &mut Work) {
         work.program_host_page(self.die_of_page(self.page_at(self.host.next) - 1));
         self.collect_after_page(work);

@@ -13,23 +13,23 @@ pub enum ProfileError {
     /// The text is not TOML.
     #[error("{location}: not TOML")]
     Toml {
-        /// The place at which the text stops being TOML.
+        /// The location of the syntax error.
         location: Location,
         /// The parser's message, with line and column.
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A key that no profile has.
+    /// A key that does not exist.
     #[error("{location}: there is no key `{key}`{nearest}")]
     UnknownKey {
-        /// The place of the key.
+        /// The location of the key.
         location: Location,
-        /// The key as it is written there.
+        /// The key as written.
         key: String,
-        /// [`fonio_core::nearest`] of all keys.
+        /// The result of [`fonio_core::nearest`] for all keys.
         nearest: String,
     },
-    /// A key that a device of this kind needs.
+    /// A missing key that this kind of device needs.
     #[error("{profile}: `{key}` is missing ({meaning}); add a line such as {example} to [{}]", key.split_once('.').map_or("", |(table, _)| table))]
     Missing {
         /// The profile's name or file.
@@ -38,17 +38,17 @@ pub enum ProfileError {
         key: &'static str,
         /// The meaning of the key.
         meaning: &'static str,
-        /// How the key is written.
+        /// An example line.
         example: String,
     },
-    /// A value of the wrong form.
+    /// A value in the wrong form.
     #[error("{location}: `{key}`: {problem}; write {wanted}")]
     Form {
         /// The place of the value.
         location: Location,
         /// The key.
         key: String,
-        /// The mistake.
+        /// The problem.
         problem: String,
         /// The right form, with an example.
         wanted: String,
@@ -69,7 +69,7 @@ pub enum ProfileError {
     Contradiction {
         /// The profile's name or file.
         profile: String,
-        /// The values, and the reason.
+        /// The values and the contradiction.
         what: String,
     },
 }
@@ -79,7 +79,7 @@ pub enum ProfileError {
 pub struct Location {
     /// The profile's name or file.
     pub profile: String,
-    /// The line, counted from one; absent if the value does not come from a text.
+    /// The line, from 1; `None` if the value was not read from text.
     pub line: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Device profiles: a device as a TOML file that states the origin of every number.
+//! Device profiles: TOML files that describe a device and state the origin of every number.
 //!
 //! ```toml
 //! about = "what it is, in a line"
@@ -8,7 +8,7 @@
 //! t_erase = { value = "2.5 ms", source = "assumed" }
 //! ```
 //!
-//! Times, sizes and rates are spelled as [`fonio_core::quantity`] reads them. `docs/devices.md` explains the keys,
+//! Times, sizes and rates use the syntax of [`fonio_core::quantity`]. `docs/devices.md` explains the keys,
 //! [`schema::KEYS`] lists them.
 
 mod build;
@@ -29,24 +29,24 @@ use schema::{Key, Quantity};
 /// The origin of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// A publication, a specification or a data sheet states it; `to` names the source.
+    /// Stated by the publication, specification or data sheet that `to` names.
     Published,
-    /// A fit solved for it, so that the model gives the published or measured number that `to` names.
+    /// Fitted, so the model gives the published or measured number that `to` names.
     Fitted,
-    /// Its author knew the published number that `to` names, and chose this one among plausible values.
+    /// Chosen among plausible values by an author who knew the published number that `to` names.
     Chosen,
-    /// It was measured on a device of this kind; `to` says how.
+    /// Measured on a device of this kind; `to` says how.
     Measured,
-    /// It is plausible, but has no source. `to` may say why.
+    /// Plausible, but without a source. `to` may give the reason.
     Assumed,
 }
 
 impl Source {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Source; 5] =
         [Source::Published, Source::Fitted, Source::Chosen, Source::Measured, Source::Assumed];
 
-    /// Its name in profiles.
+    /// Returns its name in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Source::Published => "published",
@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// A device, as numbers with their sources.
+/// A device profile: numbers with their sources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     name: String,
@@ -82,51 +82,52 @@ enum Value {
 /// The origin of one number of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provenance {
-    /// Table and name of the key, with a dot between.
+    /// The key, as `table.name`.
     pub key: &'static str,
     /// The value with its unit.
     pub value: String,
     /// The kind of origin.
     pub source: Source,
-    /// The publication, the number it was fitted to or chosen for, the way it was measured, or why it was assumed. May
-    /// be empty.
+    /// The publication, the number that it was fitted to or chosen for, the measurement method, or the reason
+    /// for the assumption. May be empty.
     pub to: String,
 }
 
 impl Profile {
-    /// Reads a profile. `name` is its name in errors: a name or a file.
+    /// Parses a profile. `name` is the profile name or file name for errors.
     ///
     /// # Errors
     ///
-    /// If the text is not TOML, a key is unknown, missing or of the wrong form, or values are out of range or
-    /// contradict each other.
+    /// If the text is not TOML, if a key is unknown or missing, or if values have the wrong form, are out of
+    /// range, or contradict each other.
     pub fn parse(name: &str, toml_text: &str) -> Result<Profile, ProfileError> {
         let profile = text::parse(name, toml_text)?;
         build::check(&profile)?;
         Ok(profile)
     }
 
-    /// The shipped profile of this name, one of [`SHIPPED`].
+    /// Returns the shipped profile of this name, one of [`SHIPPED`].
     pub fn shipped(name: &str) -> Option<Profile> {
         let text = shipped::text(name)?;
-        // A test parses every one of them.
+        // A test parses all shipped profiles.
         Some(Profile::parse(name, text).expect("a shipped profile is in order"))
     }
 
-    /// The name of the profile.
+    /// Returns the name of the profile.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A description in one line.
+    /// Returns the one-line description.
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// Builds the device, with another capacity than the profile's if one is given.
+    /// Builds the device with the given capacity, or else the profile's.
     ///
-    /// The same seed gives the same device. The seed decides the order in which erase blocks are used. A page-mapped
-    /// device with fewer than 128 superblocks gets smaller erase blocks; all other numbers stay.
+    /// The same seed gives the same device: it determines the order in which erase blocks are used. If the
+    /// capacity is reduced, a page-mapped device with fewer than 128 superblocks gets smaller erase blocks;
+    /// all other numbers stay the same.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Profile {
         build::device(self, capacity, seed)
     }
 
-    /// The limits of the device.
+    /// Returns the limits of the device.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl Profile {
         build::limits(self, capacity)
     }
 
-    /// The origin of every number, in the order of [`schema::KEYS`].
+    /// Returns the origin of every number, in the order of [`schema::KEYS`].
     pub fn provenance(&self) -> Vec<Provenance> {
         self.in_order()
             .map(|(key, entry)| Provenance {
@@ -156,12 +157,13 @@ impl Profile {
             .collect()
     }
 
-    /// The profile as [`Profile::parse`] reads it.
+    /// Formats the profile as TOML for [`Profile::parse`].
     pub fn to_toml(&self) -> String {
         text::write(self)
     }
 
-    /// The number of a key, in the unit of its [`Quantity`]; `None` if the profile does not have the key.
+    /// Returns the number of a key, in the unit of its [`Quantity`]; `None` if the profile does not have the
+    /// key.
     pub fn number(&self, key: &str) -> Option<u64> {
         match self.entries.get(key)?.value {
             Value::Number(number) => Some(number),
@@ -169,7 +171,7 @@ impl Profile {
         }
     }
 
-    /// The word of a key; `None` if the profile does not have it.
+    /// Returns the word of a key; `None` if the profile does not have the key.
     pub fn word(&self, key: &str) -> Option<&'static str> {
         match self.entries.get(key)?.value {
             Value::Word(word) => Some(word),
@@ -177,11 +179,11 @@ impl Profile {
         }
     }
 
-    /// Gives a key another number, in the unit of its [`Quantity`].
+    /// Sets the number of a key, in the unit of its [`Quantity`].
     ///
     /// # Errors
     ///
-    /// If no key has this name, if the key takes no number, or if the number is out of the key's range.
+    /// If the key is unknown or is not numeric, or if the number is out of its range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
         let location = Location { profile: self.name.clone(), line: None };
         let Some(known) = schema::find(key) else {
@@ -197,7 +199,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Gives the profile another name and line.
+    /// Sets the profile's name and description.
     pub fn rename(&mut self, name: &str, about: &str) {
         (self.name, self.about) = (name.to_owned(), about.to_owned());
     }

@@ -1,20 +1,20 @@
-//! Every key that a profile can have: its quantity, its range, its meaning.
+//! The keys of profiles: quantity, range, and meaning.
 
 use fonio_core::quantity::{Quantity as Amount, Unit};
 use fonio_core::{ByteCount, Nanos};
 
-/// The kind of a value, which decides how it is written. The spelling is that of [`fonio_core::quantity`].
+/// The kind of a value. It determines the syntax, see [`fonio_core::quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A length of time, such as `"5 us"`. Kept in nanoseconds.
+    /// A duration, such as `"5 us"`. Stored in nanoseconds.
     Duration,
-    /// An amount of data, such as `"16 KiB"` or `"16 GB"`. Kept in bytes.
+    /// An amount of data, such as `"16 KiB"` or `"16 GB"`. Stored in bytes.
     Size,
-    /// A rate, such as `"20 MB/s"`. Kept in bytes per second.
+    /// A rate, such as `"20 MB/s"`. Stored in bytes per second.
     Rate,
-    /// A number of things, such as `4`.
+    /// A count, such as `4`.
     Count,
-    /// A share, such as `"7 %"`. Kept in thousandths of a percent.
+    /// A share, such as `"7 %"`. Stored in thousandths of a percent.
     Share,
     /// One of these words.
     Word(&'static [&'static str]),
@@ -23,13 +23,13 @@ pub enum Quantity {
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Table and name, with a dot between.
+    /// The key, as `table.name`.
     pub path: &'static str,
     /// The kind of its value.
     pub quantity: Quantity,
-    /// The minimum value, in the unit in which [`Quantity`] keeps it.
+    /// The minimum value, in the storage unit of [`Quantity`].
     pub min: u64,
-    /// The greatest value.
+    /// The maximum value.
     pub max: u64,
     /// The meaning of the key.
     pub meaning: &'static str,
@@ -65,7 +65,7 @@ const fn word(path: &'static str, words: &'static [&'static str], meaning: &'sta
     key(path, Quantity::Word(words), 0, 0, meaning)
 }
 
-/// All keys, in the order in which a profile is written.
+/// All keys, in the order of a written profile.
 pub const KEYS: &[Key] = &[
     word("device.kind", &["flash", "pcm", "ram"], "the kind of memory"),
     size("device.capacity", 1 << 20, 4 * TIB, "the size that the host sees"),
@@ -131,19 +131,19 @@ pub const KEYS: &[Key] = &[
     time("memory.command", "time for a command without its data"),
 ];
 
-/// The key of this name.
+/// Returns the key with this name.
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// [`fonio_core::nearest`] of all keys.
+/// Returns the result of [`fonio_core::nearest`] for all keys.
 pub(super) fn nearest(path: &str) -> String {
     fonio_core::nearest(path, KEYS.iter().map(|key| key.path))
 }
 
 impl Quantity {
-    /// The units in which a value is written, with the factor to the unit in which it is kept. The first that suits a value
-    /// is used for it.
+    /// Returns the units for writing a value, with their factors to the storage unit. The first suitable unit
+    /// is used.
     fn units(self) -> &'static [(&'static str, u64)] {
         match self {
             Quantity::Duration => &[("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
@@ -161,8 +161,7 @@ impl Quantity {
         }
     }
 
-    /// Reads a value from a text of the form `5 us`, `16 KiB` or `20 MB/s`; `None` if the text has another
-    /// form.
+    /// Parses a value such as `5 us`, `16 KiB` or `20 MB/s`; `None` if the text has another form.
     pub(super) fn read(self, text: &str) -> Option<u64> {
         let amount = |unit: Unit, worth: f64| {
             let amount: Amount = text.parse().ok()?;
@@ -178,13 +177,13 @@ impl Quantity {
         }
     }
 
-    /// A value with its unit, for people.
+    /// Formats a value with its unit, rounded for people.
     pub fn show(self, value: u64) -> String {
         self.written(value).replace(" us", " µs")
     }
 
-    /// A value with its unit, exactly as [`Quantity::read`] reads it: in the largest unit without a fraction for a size, with
-    /// a digit before the point for all others.
+    /// Formats a value with its unit, exact for [`Quantity::read`]. A size is written in the largest unit
+    /// without a fraction; any other value in the largest unit in which it is at least 1.
     pub(super) fn written(self, value: u64) -> String {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.
@@ -199,10 +198,10 @@ impl Quantity {
     }
 }
 
-/// A `f64` holds every integer up to here.
+/// An `f64` is exact for every integer up to this one.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// `value / worth` in decimal, without loss as far as nine digits behind the point go.
+/// Formats `value / worth` in decimal, with at most nine digits after the point.
 fn decimal(value: u64, worth: u64) -> String {
     let whole = value / worth;
     let rest = u128::from(value % worth) * 1_000_000_000 / u128::from(worth);

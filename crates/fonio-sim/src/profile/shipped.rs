@@ -1,8 +1,8 @@
-//! The profiles that come with fonio.
+//! The profiles shipped with fonio.
 
 macro_rules! shipped {
     ($($name:literal: $about:literal,)*) => {
-        /// The name of every shipped profile, with a description in one line.
+        /// The name and one-line description of every shipped profile.
         pub const SHIPPED: &[(&str, &str)] = &[$(($name, $about)),*];
 
         pub(super) fn text(name: &str) -> Option<&'static str> {

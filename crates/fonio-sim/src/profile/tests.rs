@@ -106,7 +106,7 @@ fn a_number_can_be_set_within_its_range() {
     assert!(matches!(profile.set("device.kind", 0, Source::Assumed, ""), Err(ProfileError::Form { .. })));
 }
 
-/// A number for a key that lies within its range and gives a device that fits into a test.
+/// A number in the range of a key that gives a device small enough for a test.
 fn modest(key: &Key) -> impl Strategy<Value = u64> + use<> {
     let max =
         if key.quantity == Quantity::Size { key.max.min(64 << 20) } else { key.max.min(key.min + 5_000) };
@@ -124,7 +124,7 @@ proptest! {
         let mut profile = Profile::shipped(SHIPPED[which].0).unwrap();
         for (key, number) in changes {
             let key = &schema::KEYS[key];
-            // A word takes no number.
+            // A key with a word cannot be set to a number.
             let set = profile.set(key.path, number, Source::Assumed, "");
             prop_assert_eq!(set.is_ok(), !matches!(key.quantity, Quantity::Word(_)));
         }

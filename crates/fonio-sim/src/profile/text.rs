@@ -38,7 +38,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
     Ok(Profile { name: name.to_owned(), about, entries })
 }
 
-/// A profile's text, and its name in errors.
+/// A profile's text, and the profile's name for errors.
 struct File<'a> {
     name: &'a str,
     text: &'a str,
@@ -58,7 +58,7 @@ impl File<'_> {
         }
     }
 
-    /// The error that `value` is not of the form `wanted`.
+    /// Returns the error that `value` does not have the form `wanted`.
     fn form(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: String) -> ProfileError {
         let written = self.text.get(value.span()).unwrap_or_default();
         ProfileError::Form {
@@ -145,7 +145,7 @@ fn for_example(key: &Key) -> String {
     format!("for example {}", example(key))
 }
 
-/// A line of a profile for a key, as an example.
+/// Returns an example line for a key.
 pub(super) fn example(key: &Key) -> String {
     let value = match key.quantity {
         Quantity::Word(words) => quoted(words[0]),

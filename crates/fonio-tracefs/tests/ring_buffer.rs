@@ -327,7 +327,7 @@ fn layouts_of_android_kernels() {
             ]);
             let texts = BTreeMap::from([("rwbs", "FWFS"), ("comm", "mmcqd/0")]);
             let data = record(format, &values, &texts);
-            let event = decoder.decode(Record { time: 99, data: &data }, Some(3)).unwrap();
+            let event = decoder.decode(Record { time: Timestamp(99), data: &data }, Some(3)).unwrap();
             assert_eq!(event.time, Timestamp(99));
             assert_eq!(event.device, DeviceId::new(179, 0));
             assert_eq!(event.sector, Sector(0x1_2345_6789));
@@ -335,7 +335,7 @@ fn layouts_of_android_kernels() {
             assert_eq!(event.op, Op::Write);
             assert_eq!(event.flags, Flags::PREFLUSH | Flags::FUA | Flags::SYNC);
             assert_eq!(event.tid, Some(4711));
-            assert_eq!(decoder.decode(Record { time: 99, data: &data[..20] }, None), None);
+            assert_eq!(decoder.decode(Record { time: Timestamp(99), data: &data[..20] }, None), None);
             let device = dir.file_name().unwrap().to_string_lossy();
             let comm = decoder.comm(&data).map(String::from_utf8_lossy);
             shown.push(format!("{device} {:?} error={:?} comm={comm:?}", event.kind, event.error));

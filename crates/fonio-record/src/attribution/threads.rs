@@ -105,7 +105,7 @@ impl Threads {
         let Ok((_, mut cursor)) = layout.open(page) else { return };
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(tid) = tid_of(record.data) else { continue };
-            self.add_if_new(tid, Timestamp(record.time));
+            self.add_if_new(tid, record.time);
         }
     }
 

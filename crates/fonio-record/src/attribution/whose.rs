@@ -54,7 +54,7 @@ impl<'a> Follower<'a> {
             return;
         }
         let Some(file) = self.decoder.decode(record.data) else { return };
-        let time = Timestamp(record.time);
+        let time = record.time;
         self.attribution.borrow_mut().file(time, &file);
         let thread = |tid, comm| Thread { tid, from: time, comm, ..Thread::default() };
         match file.event {

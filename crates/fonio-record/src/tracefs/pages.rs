@@ -40,12 +40,12 @@ struct CpuPages {
     /// The chunk that is being filled.
     chunk: Chunk,
     /// Time of the last event before those of `chunk`.
-    until: Option<u64>,
+    until: Option<Timestamp>,
 }
 
 impl CpuPages {
     /// The time of the last kept event.
-    fn kept_until(&self, layout: &PageLayout) -> Option<u64> {
+    fn kept_until(&self, layout: &PageLayout) -> Option<Timestamp> {
         let Some(&end) = self.chunk.ends.last() else { return self.until };
         let begin = self.chunk.ends.iter().rev().nth(1).map_or(0, |&end| end as usize);
         let page = &self.chunk.bytes()[begin..end as usize];
@@ -187,7 +187,7 @@ impl PageStore {
     /// Reads and counts the events for which a full store has no room. The events must be switched off.
     pub(crate) fn leave_out_rest(&self) -> io::Result<LeftOut> {
         let mut cpus = Vec::new();
-        let mut complete_until = Some(u64::MAX);
+        let mut complete_until = Some(Timestamp(u64::MAX));
         let mut page = vec![0; self.layout.page_bytes()];
         for cpu in &self.cpus {
             let mut left = LeftOnCpu { cpu: cpu.cpu, ..LeftOnCpu::default() };
@@ -210,7 +210,7 @@ impl PageStore {
             }
             cpus.push(left);
         }
-        Ok(LeftOut { complete_until: complete_until.map(Timestamp), cpus })
+        Ok(LeftOut { complete_until, cpus })
     }
 
     /// Makes room for one more page in the chunk of a processor; `false` if memory is full.

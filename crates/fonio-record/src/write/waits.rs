@@ -43,13 +43,13 @@ pub(crate) fn write(
     let mut behind = 0;
     loop {
         let more = records.next(|cpu, record| {
-            if record.time > end.0 {
+            if record.time > end {
                 behind += 1;
                 return;
             }
             let Some(event) = decoder.decode(record.data) else { return };
             stacks += u64::from(matches!(event.event, SchedEvent::Stack(_)));
-            tree.event(record.time, cpu, &event, &mut named);
+            tree.event(record.time.0, cpu, &event, &mut named);
         })?;
         for mut thread in named.drain(..) {
             captured.threads.complete(&mut thread);

@@ -1,8 +1,7 @@
 //! Decodes block tracepoints: turns a record's bytes into a [`BlockEvent`], by the offsets that the kernel states.
 
 use fonio_core::{
-    BlockEvent, ByteCount, DeviceId, EventKind, Flags, KindSet, Op, SECTOR_BYTES, Sector, Timestamp,
-    parse_rwbs,
+    BlockEvent, ByteCount, DeviceId, EventKind, Flags, KindSet, Op, SECTOR_BYTES, Sector, parse_rwbs,
 };
 
 use super::format::{EventFormat, FieldKind, until_nul};
@@ -264,7 +263,7 @@ impl BlockDecoder {
             Shape::Unplug => EventKind::Unplug { count: number(layout.count).unwrap_or(0) as u32 },
         };
         Some(BlockEvent {
-            time: Timestamp(record.time),
+            time: record.time,
             kind,
             device,
             sector: at,

@@ -36,7 +36,7 @@ pub struct MergedRecords<S> {
     layout: PageLayout,
     streams: Vec<Stream<S>>,
     /// The streams that have a record, ordered by its time.
-    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+    waiting: BinaryHeap<Reverse<(Timestamp, u32)>>,
     started: bool,
     /// Number of damaged pages so far, and the diagnostic for those that are only counted.
     damaged: u64,
@@ -54,7 +54,7 @@ struct Stream<S> {
     cursor: Option<Cursor>,
     /// The record whose time is in the heap, as a range of `page`.
     record: (usize, usize),
-    last_time: u64,
+    last_time: Timestamp,
     /// Whether a damaged page, or the rest of one, was skipped since the last record.
     skipped: bool,
     name: String,
@@ -78,7 +78,7 @@ impl<S: PageSource> MergedRecords<S> {
                 page_number: 0,
                 cursor: None,
                 record: (0, 0),
-                last_time: began.0,
+                last_time: began,
                 skipped: false,
                 name,
             })
@@ -133,7 +133,7 @@ impl<S: PageSource> MergedRecords<S> {
     }
 
     /// Moves a stream to its next record and returns that record's time; `None` at the stream's end.
-    fn advance(&mut self, index: usize) -> io::Result<Option<u64>> {
+    fn advance(&mut self, index: usize) -> io::Result<Option<Timestamp>> {
         loop {
             let stream = &mut self.streams[index];
             let damage = if let Some(cursor) = &mut stream.cursor {
@@ -156,7 +156,7 @@ impl<S: PageSource> MergedRecords<S> {
             let stream = &mut self.streams[index];
             stream.cursor = None;
             let Some(offset) = stream.pages.next_page(&mut stream.page)? else {
-                let latest = self.streams.iter().map(|stream| stream.last_time).max().unwrap_or(0);
+                let latest = self.streams.iter().map(|stream| stream.last_time).max().unwrap_or_default();
                 self.gap(index, latest, None);
                 return Ok(None);
             };
@@ -173,7 +173,7 @@ impl<S: PageSource> MergedRecords<S> {
     }
 
     /// Notes the events lost before the page that begins at `until`. The number of events on a skipped page is unknown.
-    fn gap(&mut self, index: usize, until: u64, lost: Option<Option<u64>>) {
+    fn gap(&mut self, index: usize, until: Timestamp, lost: Option<Option<u64>>) {
         let stream = &mut self.streams[index];
         let skipped = std::mem::take(&mut stream.skipped);
         if !skipped && lost.is_none() {
@@ -182,8 +182,8 @@ impl<S: PageSource> MergedRecords<S> {
         self.trouble.lost.push(LostEvents {
             cpu: Some(stream.cpu),
             count: lost.flatten().filter(|_| !skipped),
-            after: Timestamp(stream.last_time.min(until)),
-            before: Timestamp(until),
+            after: stream.last_time.min(until),
+            before: until,
         });
     }
 

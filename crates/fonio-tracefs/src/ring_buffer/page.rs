@@ -10,6 +10,8 @@
 //!   31     u32 high bits of an absolute timestamp of 59 bits; the 5 bits above come from the page's timestamp
 //! ```
 
+use fonio_core::Timestamp;
+
 use super::ByteOrder;
 use super::format::{Field, FormatError, parse_fields};
 
@@ -41,8 +43,8 @@ pub struct PageLayout {
 /// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// The time from which the first record's delta counts, on the trace's clock.
-    pub time: u64,
+    /// The time from which the first record's delta counts.
+    pub time: Timestamp,
     /// Set if events were lost between the previous page and this one: their number, or `None` if the kernel did not
     /// store it.
     pub lost: Option<Option<u64>>,
@@ -53,8 +55,8 @@ pub struct PageHeader {
 /// One record: an event's time and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'p> {
-    /// Time of the event, on the trace's clock.
-    pub time: u64,
+    /// Time of the event.
+    pub time: Timestamp,
     /// The event's bytes, beginning with `common_type`.
     pub data: &'p [u8],
 }
@@ -146,7 +148,7 @@ impl PageLayout {
             return Err(truncated(end + self.long_bytes));
         }
         let used_bytes = end + if stored { self.long_bytes } else { 0 };
-        let header = PageHeader { time, lost: missed.then_some(count), used_bytes };
+        let header = PageHeader { time: Timestamp(time), lost: missed.then_some(count), used_bytes };
         Ok((header, Cursor { offset: self.data_at, end, time, order: self.order }))
     }
 }
@@ -172,7 +174,7 @@ impl Cursor {
             assert!(step.is_none() || self.offset > begin, "each step goes on in the page");
             match step {
                 Some(Step::Record { from, to }) => {
-                    return Some(Ok(Record { time: self.time, data: &page[from..to] }));
+                    return Some(Ok(Record { time: Timestamp(self.time), data: &page[from..to] }));
                 }
                 Some(Step::Skipped) => {}
                 None => {
@@ -350,7 +352,7 @@ pub(super) mod tests {
         let mut found = Vec::new();
         while let Some(record) = cursor.next(page) {
             let record = record.unwrap();
-            found.push((record.time, record.data.to_vec()));
+            found.push((record.time.0, record.data.to_vec()));
         }
         (header, found)
     }
@@ -383,7 +385,7 @@ pub(super) mod tests {
             }
             let page = writer.page(lost);
             let (header, found) = records(&layout, &page);
-            prop_assert_eq!(header.time, start);
+            prop_assert_eq!(header.time.0, start);
             prop_assert_eq!(header.lost, lost);
             prop_assert_eq!(found, expected.clone());
             // A page cut to its used bytes gives the same records; a shorter one is damage, never a panic.

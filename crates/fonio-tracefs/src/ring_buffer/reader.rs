@@ -62,7 +62,7 @@ impl<S: PageSource> RingBufferReader<S> {
             let (decoder, threads) = (&self.decoder, &mut self.threads);
             more = self.records.next(|cpu, record| {
                 let Some(event) = decoder.decode(record, Some(cpu)) else {
-                    batch.instants.see(Timestamp(record.time));
+                    batch.instants.see(record.time);
                     look(record, None);
                     return;
                 };

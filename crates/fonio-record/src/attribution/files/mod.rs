@@ -126,7 +126,7 @@ impl Files {
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(file) = decoder.decode(record.data) else { continue };
             if is_cause(&file.event) && !file.in_interrupt {
-                threads.add_if_new(file.tid, Timestamp(record.time));
+                threads.add_if_new(file.tid, record.time);
             }
             match file.event {
                 FileEvent::Cached { inode, .. }
@@ -134,8 +134,8 @@ impl Files {
                 | FileEvent::Writes { inode }
                 | FileEvent::SyncBegan { inode }
                 | FileEvent::DirectBegan { inode } => self.see(inode),
-                FileEvent::Freed { inode } => self.free(inode, Timestamp(record.time)),
-                FileEvent::Exited { tid, .. } => threads.ended(tid, Timestamp(record.time)),
+                FileEvent::Freed { inode } => self.free(inode, record.time),
+                FileEvent::Exited { tid, .. } => threads.ended(tid, record.time),
                 _ => {}
             }
         }

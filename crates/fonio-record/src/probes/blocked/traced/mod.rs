@@ -170,7 +170,7 @@ impl TracedProbe {
                 if let Some(lost) = header.lost {
                     self.unseen.events_lost += lost.unwrap_or(0);
                     self.unseen.gaps_uncounted += u64::from(lost.is_none());
-                    self.threads.gap(header.time, *cpu);
+                    self.threads.gap(header.time.0, *cpu);
                 }
                 while let Some(record) = cursor.next(page) {
                     let Ok(record) = record else {
@@ -178,11 +178,11 @@ impl TracedProbe {
                         break;
                     };
                     if let Some(event) = self.decoder.decode(record.data) {
-                        self.threads.event(record.time, *cpu, &event);
+                        self.threads.event(record.time.0, *cpu, &event);
                     }
                 }
                 // On a busy machine, the buffer would never be empty.
-                if header.time > started.0 {
+                if header.time > started {
                     break;
                 }
             }

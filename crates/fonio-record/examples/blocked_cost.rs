@@ -1,13 +1,13 @@
-//! Measures the cost of recording which threads are blocked: `cargo run --release -p fonio-record --example blocked_cost
-//! [SECONDS]`, as root, with fio.
+//! Measures the cost of recording blocked threads: `cargo run --release -p fonio-record --example
+//! blocked_cost [SECONDS]`, as root, with fio.
 //!
 //! Three loads run under a recording: fio with 10,000 requests a second on a loop device over a file in
-//! memory, two threads that pass a byte back and forth, and threads that are blocked for more than a
-//! millisecond about 2,000 times a second. In one recording, the kernel measures the run time of the BPF
-//! programs (`BPF_ENABLE_STATS`); its own clock costs some of that time. In others, the table shows the
+//! memory, two threads that pass a byte back and forth, and threads that block for more than 1 ms, about
+//! 2,000 times a second. In one recording, the kernel measures the run time of the BPF programs
+//! (`BPF_ENABLE_STATS`), which includes the cost of reading its clock. For the others, the table shows the
 //! recorder's processor time during the capture: with the BPF programs, with tracefs instead of BPF, and
-//! without waits. The fixed cost of an empty recording is shown separately and is not in these shares. The
-//! number of switches of the two threads shows the cost of tracefs in the kernel.
+//! without waits. These shares exclude the fixed cost of an empty recording, which is shown separately. The
+//! switch count of the two threads shows the cost of tracefs in the kernel.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -23,17 +23,17 @@ use aya::sys::{Stats, enable_stats};
 use fonio_record::{BlockedBy, RecordOptions, RecordSummary, Selector, record};
 
 const DEVICE_BYTES: u64 = 256 << 20;
-/// The file in which the switching threads leave the number of their switches.
+/// The file to which the switching threads write their switch count.
 const ROUNDS: &str = "rounds";
 const RATE: u64 = 10_000;
-/// Threads that are blocked, and for how long each time.
+/// Number of blocked threads, and the length of each wait.
 const BLOCKED_THREADS: u32 = 4;
 const BLOCKED: Duration = Duration::from_micros(1500);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.first().map(String::as_str) {
-        // This program again, as a load.
+        // Runs this program as a load.
         Some("switch") => return switch_for(seconds(words.get(1))?, words.get(2)),
         Some("block") => return block_for(seconds(words.get(1))?),
         _ => {}
@@ -58,8 +58,8 @@ fn seconds(word: Option<&String>) -> Result<Duration, Box<dyn Error>> {
     Ok(Duration::from_secs(word.map(|word| word.parse()).transpose()?.unwrap_or(5).max(1)))
 }
 
-/// Passes a byte back and forth between two threads, which sleep in between. Writes the number of passes into
-/// a file.
+/// Passes a byte back and forth between two threads that sleep in between. Writes the number of passes to a
+/// file.
 fn switch_for(time: Duration, rounds_to: Option<&String>) -> Result<(), Box<dyn Error>> {
     let (mut from_there, mut to_here) = std::io::pipe()?;
     let (mut from_here, mut to_there) = std::io::pipe()?;
@@ -80,7 +80,7 @@ fn switch_for(time: Duration, rounds_to: Option<&String>) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// Is blocked uninterruptibly again and again, each time until a copy of this process ends.
+/// Repeatedly blocks uninterruptibly until a copy of this process ends.
 fn block_for(time: Duration) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -106,11 +106,11 @@ fn block_once() {
             libc::_exit(0)
         }
     }
-    // SAFETY: waits for the copy made above.
+    // SAFETY: waits for the copy created above.
     unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), 0) };
 }
 
-/// A loop device over a file in memory; removed at the end.
+/// A loop device over a file in memory. Dropping this removes it.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
@@ -144,10 +144,10 @@ fn fio(device: &Path, time: Duration) -> Vec<String> {
     words
 }
 
-/// The runs and the run time of a program.
+/// Run count and run time by program.
 type Runs = HashMap<String, (u64, Duration)>;
 
-/// The statistics of the programs that were loaded after those with the ids `before`.
+/// Reads the statistics of the programs whose ids are not in `before`.
 fn statistics(before: &[u32]) -> Runs {
     let programs = loaded_programs().filter_map(Result::ok).filter(|program| !before.contains(&program.id()));
     let named = programs.filter_map(|program| {
@@ -157,13 +157,13 @@ fn statistics(before: &[u32]) -> Runs {
     named.filter(|(name, _)| ["left", "woken"].contains(&name.as_str())).collect()
 }
 
-/// Runs a recording while the kernel measures the programs that it loads. Reading their statistics takes
-/// processor time of this process, so this recording does not show what the recorder takes.
+/// Runs a recording while the kernel measures its BPF programs. Reading their statistics takes processor time
+/// of this process, so the recorder's own cost is not measured here.
 fn counted(
     record: impl FnOnce() -> Result<RecordSummary, Box<dyn Error>>,
 ) -> Result<(RecordSummary, Runs), Box<dyn Error>> {
     let before: Vec<u32> = loaded_programs().filter_map(Result::ok).map(|program| program.id()).collect();
-    // The measurement ends when this is closed.
+    // Closing this ends the measurement.
     let _stats = enable_stats(Stats::RunTime)?;
     let ended = AtomicBool::new(false);
     let (summary, runs) = std::thread::scope(|scope| {
@@ -234,7 +234,7 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
     };
     let rows = |table: &str| by_bpf.rows.get(table).copied().unwrap_or(0);
     println!(
-        "  recorder {:.2} % of one processor, without the programs {:.2} %; once {:.0} ms, without {:.0} ms",
+        "  recorder {:.2} % of one processor, without the programs {:.2} %; fixed {:.0} ms, without {:.0} ms",
         share(&by_bpf, once_bpf),
         share(&plain, once_plain),
         once_bpf.0 * 1e3,
@@ -242,7 +242,7 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
     );
     println!("  {} rows in waits, {} in blocked_counts", rows("waits"), rows("blocked_counts"));
     println!(
-        "  by tracefs: recorder {:.2} % of one processor; once {:.0} ms",
+        "  by tracefs: recorder {:.2} % of one processor; fixed {:.0} ms",
         share(&traced, once_tracefs),
         once_tracefs.0 * 1e3
     );

@@ -2,10 +2,10 @@
 //! with fio.
 //!
 //! A fixed fio job runs on its own loop device over a file in memory, in interleaved pairs with and without
-//! recording (requests, files, causes and waits, as by default): at 1,000 and 10,000 requests a second, and
-//! without a limit, one at a time and 32 at once, which shows the cost of the tracepoints. The program prints
-//! medians and ratios, the achieved rate, and the recorder's processor time per event: for the capture, and
-//! for writing the recording afterwards, which costs more.
+//! recording (requests, files, causes and waits, as by default). The loads are 1,000 and 10,000 requests a
+//! second, and an unlimited rate at queue depths 1 and 32, which shows the cost of the tracepoints. The
+//! program prints medians and ratios, the achieved rate, and the recorder's processor time per event: for the
+//! capture, and for writing the recording afterwards, which costs more.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -25,8 +25,8 @@ struct Load {
     rate: Option<u64>,
     /// Requests in flight.
     depth: u32,
-    /// The number of requests a second that determines the length of a run. For loads without a limit, it is
-    /// an estimate that makes all loads take about the same time.
+    /// The rate that determines the number of requests in a run. For unlimited loads, it is an estimate that
+    /// makes all loads take about the same time.
     a_second: u64,
 }
 
@@ -48,14 +48,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let job = Job { device: &device.0, dir: dir.path(), load, requests: seconds * load.a_second };
         match load.rate {
             Some(rate) => println!("\nat {rate} requests a second, one at a time:"),
-            None => println!("\nas fast as it goes, {} at once, {} requests:", load.depth, job.requests),
+            None => println!("\nat an unlimited rate, {} in flight, {} requests:", load.depth, job.requests),
         }
         compare(&job, pairs)?;
     }
     Ok(())
 }
 
-/// A loop device over a file in memory; removed at the end.
+/// A loop device over a file in memory. Dropping this removes it.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
@@ -67,8 +67,8 @@ impl LoopDevice {
             return Err(format!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
         }
         let device = LoopDevice(PathBuf::from(String::from_utf8(out.stdout)?.trim()));
-        // Allocates the file's pages before the measurement. At the device's end, dd fails with "no space left", as
-        // expected.
+        // Allocates the file's pages before the measurement. At the end of the device, dd is expected to fail
+        // with "no space left".
         Command::new("dd")
             .args(["if=/dev/zero", "bs=1M", "oflag=direct"])
             .arg(format!("of={}", device.0.display()))
@@ -99,7 +99,7 @@ struct Run {
     latency_p99_us: f64,
     /// Processor time of fio, including the tracepoints in its system calls.
     fio_ms: f64,
-    /// Busy processor time of the machine; it means little if other programs run.
+    /// Busy processor time of the machine; misleading if other programs run.
     busy_ms: f64,
 }
 
@@ -121,7 +121,7 @@ impl Job<'_> {
         words.push(format!("--io_size={}", self.requests * 4096));
         words.push(format!("--filesize={DEVICE_BYTES}"));
         words.push(format!("--output={}", self.output().display()));
-        // One at a time, most programs call and wait.
+        // At queue depth 1, most programs use blocking calls.
         let engine = if self.load.depth == 1 { "psync" } else { "libaio" };
         words.extend([format!("--ioengine={engine}"), format!("--iodepth={}", self.load.depth)]);
         words.extend(self.load.rate.map(|rate| format!("--rate_iops={rate}")));
@@ -170,7 +170,7 @@ impl Job<'_> {
         };
         let before = busy_ms()?;
         let summary = record(&options, &mut |_| {})?;
-        // The recording is written after the capture. The busy time of writing does not count as the capture's.
+        // The recording is written after the capture. The busy time of the capture excludes writing.
         let busy = busy_ms()? - before - summary.write_cpu.as_secs_f64() * 1000.0;
         Ok((self.result(busy)?, summary))
     }
@@ -192,11 +192,11 @@ fn median(values: Vec<f64>) -> f64 {
 
 fn compare(job: &Job<'_>, pairs: u64) -> Result<(), Box<dyn Error>> {
     let (mut without, mut with, mut summaries) = (Vec::new(), Vec::new(), Vec::new());
-    // Warm up with one run of each kind; they do not count.
+    // Warm up with one run of each kind, not counted.
     job.without()?;
     job.with()?;
     for pair in 0..pairs {
-        // The order alternates, so that a drift of the machine does not look like overhead.
+        // The order alternates, so that drift does not look like overhead.
         if pair % 2 == 0 {
             without.push(job.without()?);
         }
@@ -222,7 +222,7 @@ fn compare(job: &Job<'_>, pairs: u64) -> Result<(), Box<dyn Error>> {
         |runs: &[Run]| job.requests as f64 / median(runs.iter().map(|run| run.runtime_ms).collect());
     println!(
         "  {:<28} {:>10.0} {:>10.0}",
-        "requests a second, reached",
+        "achieved requests a second",
         reached(&without) * 1e3,
         reached(&with) * 1e3
     );

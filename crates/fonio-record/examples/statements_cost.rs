@@ -1,9 +1,10 @@
-//! Measures the cost of the probes for SQL statements to a program:
-//! `cargo xtask bench statements [ROUNDS] [ROWS]`, as root, with python3.
+//! Measures how much the probes for SQL statements slow down a program: `cargo xtask bench statements
+//! [ROUNDS] [ROWS]`, as root, with python3.
 //!
-//! Python inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
-//! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved. The program
-//! prints the time of a step in each, and the differences between neighbouring runs.
+//! Python inserts rows into an in-memory database, in one transaction with one prepared statement. So each
+//! row is one SQLite step without a system call. Runs without a recording, with calls, and with calls and
+//! statements are interleaved. The program prints the time per step of each kind, and the differences between
+//! neighbouring runs.
 
 use std::error::Error;
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use fonio_core::statistics::sample;
 use fonio_record::{CommandOutput, CommandSetting, RecordOptions, record};
 
-/// A program that prints the duration of the inserts in nanoseconds into a file.
+/// A program that writes the duration of the inserts in nanoseconds to a file.
 const PYTHON: &str = "
 import sqlite3, sys, time
 rows = int(sys.argv[1])
@@ -28,7 +29,7 @@ db.execute('COMMIT')
 open(sys.argv[2], 'w').write(str(took))
 ";
 
-/// The recording that runs during the program.
+/// What is recorded during the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recorded {
     Nothing,
@@ -44,10 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = numbers.next().transpose()?.unwrap_or(100_000).max(1);
     let folder = tempfile::tempdir()?;
     let mut steps: Vec<[f64; 3]> = Vec::new();
-    // The first round warms up and does not count.
+    // The first round is a warm-up and is not counted.
     for round in 0..=rounds {
         let mut times = [0.0; 3];
-        // The order rotates, so that a drift of the machine does not look like a cost.
+        // The order rotates, so that drift does not look like a cost.
         for place in 0..ALL.len() {
             let which = (place + round as usize) % ALL.len();
             times[which] = run(ALL[which], rows, folder.path())? / rows as f64;
@@ -62,12 +63,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("  {name:<24} {:>10.0}", median(steps.iter().map(|times| times[which]).collect()));
     }
     let more = |than: usize| median(steps.iter().map(|times| times[2] - times[than]).collect());
-    println!("  statements, more than calls: {:.0} ns a step", more(1));
-    println!("  statements, more than nothing: {:.0} ns a step", more(0));
+    println!("  statements cost {:.0} ns per step more than calls", more(1));
+    println!("  statements cost {:.0} ns per step more than no recording", more(0));
     Ok(())
 }
 
-/// The nanoseconds that the inserts took.
+/// Returns the duration of the inserts in nanoseconds.
 fn run(recorded: Recorded, rows: u64, folder: &Path) -> Result<f64, Box<dyn Error>> {
     let took = folder.join("took");
     let mut command = Command::new("python3");

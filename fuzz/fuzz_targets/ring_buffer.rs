@@ -66,7 +66,7 @@ fuzz_target!(|input: &[u8]| {
             Some(event) => attribution.block(event),
             None => {
                 let file = files.as_ref().and_then(|files| files.decode(record.data));
-                file.iter().for_each(|file| attribution.file(Timestamp(record.time), file));
+                file.iter().for_each(|file| attribution.file(record.time, file));
             }
         });
         if !more.expect("the pages are in memory") {

@@ -14,6 +14,8 @@ macro_rules! collected {
         #[derive(Clone, Debug, Default, PartialEq)]
         #[allow(missing_docs)]
         pub struct CollectedRows {
+            /// The first instant covered.
+            pub began: Option<Timestamp>,
             $(pub $rows: Vec<$row>,)*
         }
 
@@ -23,6 +25,7 @@ macro_rules! collected {
             /// # Errors
             /// Errors of the sink.
             pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
+                self.began.map_or(Ok(()), |at| sink.began(at))?;
                 $(self.$rows.iter().try_for_each(|row| sink.$method(row))?;)*
                 Ok(())
             }
@@ -33,7 +36,8 @@ macro_rules! collected {
                 self.$rows.push(row.to_owned());
                 Ok(())
             })*
-            fn began(&mut self, _: Timestamp) -> io::Result<()> {
+            fn began(&mut self, at: Timestamp) -> io::Result<()> {
+                self.began = Some(at);
                 Ok(())
             }
             fn settled(&mut self, _: Timestamp) -> io::Result<()> {

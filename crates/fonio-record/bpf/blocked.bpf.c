@@ -1,23 +1,23 @@
-// Records every interval in which a thread is blocked uninterruptibly, and those in which it waits for a thread that is.
+// Records every interval in which a thread is blocked uninterruptibly, or waits for such a thread.
 //
-// `left` runs at each context switch. If the thread that leaves the processor is blocked uninterruptibly, it notes the
-// time (open.bpf.h). `woken` runs before each wake-up and takes the time out again, so what is noted are the waits that
-// have not ended. The kernel leaves out a wake-up if it comes in an interrupt of `woken` itself; then `left` takes the
-// time out when the thread gets a processor.
+// `left` runs at each context switch. If the thread that leaves the processor is blocked uninterruptibly, it notes the time
+// (open.bpf.h). `woken` runs before each wake-up and removes the time, so only open waits remain noted. The kernel skips
+// the program for a wake-up in an interrupt of `woken` itself. Then `left` removes the time when the thread gets a
+// processor.
 //
-// Most threads sleep interruptibly, and most of them wait for work and not for an answer. Such a sleep is recorded only
-// if another thread ended it that was blocked for a while meanwhile, and if the sleeper needed that thread:
-// - the sleeper had asked for something: it had itself woken that thread shortly before it went to sleep, or later; or
+// Most threads sleep interruptibly, mostly waiting for work, not for an answer. Such a sleep is recorded only if the thread
+// that ended it was blocked for a while during the sleep, and if the sleeper needed that thread:
+// - the sleeper had made a request: it had woken that thread shortly before it went to sleep, or later; or
 // - the sleeper waited for a lock (a futex that says so); or
-// - that thread was the last one of a process, and the sleeper waited for the end of its child.
-// A sleep in a call that waits for asynchronous I/O is recorded too; user space finds out what ended it.
+// - that thread was the last one of a process, and the sleeper waited for its child to exit.
+// A sleep in a call that waits for asynchronous I/O is also recorded; user space finds out what ended it.
 //
-// A wait that lasted at least the threshold goes to user space through the ring buffer `long_waits`, with the stacks of
-// the thread and of its waker. All other waits, and those for which the ring buffer has no room, are counted in
-// `short_waits`. Each wait is counted exactly once.
+// A wait of at least the threshold goes to user space through the ring buffer `long_waits`, with the stacks of the thread
+// and its waker. All other waits, and long waits that do not fit into the ring buffer, are counted in `short_waits`. Each
+// wait is reported exactly once.
 //
-// User space raises `settings.period` about once a second. The entries of earlier periods then do not change any more,
-// and user space takes them out.
+// User space raises `settings.period` about once a second. Then the entries of earlier periods are final, and
+// user space removes them.
 
 #include "common.bpf.h"
 
@@ -25,10 +25,10 @@
 enum { TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, TASK_NOLOAD = 0x400, PF_KTHREAD = 0x200000 };
 // include/uapi/linux/futex.h
 enum { FUTEX_WAIT = 0, FUTEX_LOCK_PI = 6, FUTEX_WAIT_BITSET = 9, FUTEX_LOCK_PI2 = 13, FUTEX_COMMAND = 0x7f };
-// The value of a lock for which a thread waits: of glibc, bionic, Rust and Go; and of musl.
+// The value of a lock with a waiting thread: in glibc, bionic, Rust and Go; and in musl.
 enum { LOCK_WAITED_FOR = 2, LOCK_WAITED_FOR_MUSL = 0x80000010 };
 
-// The layout of all that follows is repeated in src/blocked/layout.rs.
+// The following layouts are repeated in src/probes/blocked/layout.rs.
 enum { ASKERS = 4, ASKED_BEFORE_NS = 1000000000 };
 enum { STACK_MAX = 32, WAKER_STACK_MAX = 24 };
 enum { NO_CALL = -1, COMPAT_CALL = -2, KERNEL_THREAD = -3, NO_REGISTERS = -4 };
@@ -43,12 +43,12 @@ struct settings {
 	u32 own_tgid;
 };
 
-// In the lowest bit of the time at which a wait began: another processor may have been waking the thread when it left. If no
-// wake-up follows, it came before the note, and there was no wait.
+// The lowest bit of a wait's begin time: another processor may have been waking the thread when it left. If
+// no wake-up follows, the wake-up preceded the note, and there was no wait.
 #define MAYBE_WOKEN 1ULL
 
 struct counters {
-	// Waits that could not be noted at their beginning, or not be counted: the maps were full.
+	// Waits that could not be noted at the beginning, or not counted, because the maps were full.
 	u64 not_noted;
 	u64 not_counted;
 	// Long waits that were counted as short ones, because the ring buffer was full.
@@ -56,9 +56,9 @@ struct counters {
 	// Waits whose end was not seen.
 	u64 end_missed;
 	u64 long_waits;
-	// Long sleeps for which the ring buffer had no room.
+	// Long sleeps that did not fit into the ring buffer.
 	u64 sleeps_lost;
-	// The open waits that are in the hash table.
+	// The open waits in the hash table.
 	u64 open_beyond;
 };
 
@@ -67,7 +67,7 @@ struct short_key {
 	u32 tid;
 	s32 call;
 	u8 flags;
-	// The binary logarithm of the duration in microseconds, plus one; 0 for less than one microsecond.
+	// 1 + log2 of the duration in microseconds; 0 for less than one microsecond.
 	u8 class;
 	u16 zero;
 };
@@ -77,7 +77,7 @@ struct short_sum {
 	u64 total_ns;
 	// The thread's process and name at the first of these waits.
 	u32 tgid;
-	// The process that started that one, or took it over.
+	// The parent of that process.
 	u32 parent;
 	char comm[COMM_MAX];
 };
@@ -102,14 +102,14 @@ struct long_wait {
 	u64 waker_stack[WAKER_STACK_MAX];
 };
 
-// What is known of a thread of a program.
+// The known facts about a thread of a program.
 struct sleeper {
 	// When it last went to sleep interruptibly.
 	u64 slept_ns;
-	// When its last long wait ended, direct or for another thread.
+	// When its last long wait ended: its own, or one for another thread.
 	u64 blocked_until_ns;
-	// The last threads that woke it from such a sleep: they may have asked it for something. If a thread of its own process
-	// did, then also the one that had asked that thread.
+	// The last threads that woke it from such a sleep: they may have made a request. If that was a thread of its
+	// own process, also the thread that made the request to that thread.
 	u64 asked_ns[ASKERS];
 	u32 asker[ASKERS];
 	// The last one.
@@ -132,7 +132,7 @@ struct {
 	TYPE(value, struct counters);
 } counters SEC(".maps");
 
-// Threads that ended fall out of it.
+// Ended threads are evicted.
 struct {
 	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 32768);
@@ -140,7 +140,7 @@ struct {
 	TYPE(value, struct sleeper);
 } sleepers SEC(".maps");
 
-// For each process that was started lately, the one that started it. A process can end before user space looks.
+// The parent of each recently started process. A process may end before user space looks it up.
 struct {
 	UINT(type, MAP_LRU_HASH);
 	UINT(max_entries, 32768);
@@ -160,8 +160,8 @@ struct {
 	UINT(max_entries, 2097152);
 } long_waits SEC(".maps");
 
-// Set when the program is loaded: whether the tracepoint sched_switch gives the state of the thread that leaves (Linux
-// 5.18).
+// Set when the program is loaded: whether the tracepoint sched_switch passes the state of the thread that
+// leaves (since Linux 5.18).
 const volatile u8 switch_has_state SEC(".rodata") = 1;
 
 INLINE int is_blocked(u32 state)
@@ -182,7 +182,7 @@ INLINE void add(u64 *to, u64 number)
 
 #include "open.bpf.h"
 
-// Whether a processor holds the lock under which threads are woken. Where spinlocks look different, the answer is yes.
+// Whether a processor holds the lock under which threads are woken. If spinlocks have another layout, returns true.
 INLINE int is_locked(struct task_struct *task)
 {
 	u32 lock = 1;
@@ -190,7 +190,7 @@ INLINE int is_locked(struct task_struct *task)
 	return lock != 0;
 }
 
-// Notes that a thread goes to sleep interruptibly.
+// Notes that a thread begins an interruptible sleep.
 INLINE void note_sleep(struct task_struct *task)
 {
 	if (task->flags & PF_KTHREAD)
@@ -214,14 +214,14 @@ INLINE void note_sleep(struct task_struct *task)
 		value;                                                                                                 \
 	})
 
-// Whether the thread has not left the processor yet.
+// Whether the thread is still on the processor.
 INLINE int is_running(struct task_struct *task)
 {
 	return EXISTS(struct task_struct, on_cpu) && SIZED(task, struct task_struct, on_cpu);
 }
 
-// Whether the scheduler knows that the thread goes to sleep. Since Linux 6.12 such a thread can stay in the run queue for
-// a while.
+// Whether the scheduler has marked the thread as going to sleep. Since Linux 6.12, such a thread can stay in
+// the run queue for a while.
 INLINE int is_leaving(struct task_struct *task)
 {
 	if (!SIZED(task, struct task_struct, on_rq))
@@ -253,7 +253,7 @@ struct arguments {
 	u64 third;
 };
 
-// The number of the system call in which the thread is, and its arguments.
+// The number and arguments of the thread's system call.
 INLINE s32 call_of(struct task_struct *task, struct arguments *arguments)
 {
 	if (task->flags & PF_KTHREAD)
@@ -283,8 +283,8 @@ INLINE s32 call_of(struct task_struct *task, struct arguments *arguments)
 	return NO_REGISTERS;
 }
 
-// Notes the inode and the device of a file descriptor, if it is open. Whether the argument is one is for user space to
-// decide.
+// Notes the inode and device if the argument is an open file descriptor. User space decides whether the
+// argument is a file descriptor.
 INLINE void note_file(struct task_struct *task, u64 descriptor, struct long_wait *wait)
 {
 	struct file *file = file_of(task, descriptor);
@@ -307,7 +307,7 @@ INLINE u8 class_of(u64 duration_ns)
 	return class + (us >> 1 ? 2 : us);
 }
 
-// Notes the end of a long wait, for the threads that wait for this one.
+// Notes the end of a long wait for the threads that wait for this one.
 INLINE void note_blocked(struct task_struct *task, u64 now)
 {
 	if (task->flags & PF_KTHREAD)
@@ -322,7 +322,7 @@ INLINE void note_blocked(struct task_struct *task, u64 now)
 	map_update(&sleepers, &tid, &new, UPDATE_ANY);
 }
 
-// Returns whether the ring buffer had room.
+// Returns whether it fitted into the ring buffer.
 INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call, u64 descriptor, u32 flags)
 {
 	struct long_wait *wait = ring_reserve(&long_waits, sizeof(*wait), 0);
@@ -342,18 +342,18 @@ INLINE int give(u64 *ctx, struct task_struct *task, u64 began, u64 now, s32 call
 	wait->parent = parent_of(task);
 	read_kernel(wait->comm, sizeof(wait->comm), task->comm);
 	wait->stack_bytes = task_stack(task, wait->stack, sizeof(wait->stack), 0);
-	// The idle thread of a processor wakes others only in interrupts.
+	// The idle thread wakes others only in interrupts.
 	wait->waker_stack_bytes = 0;
 	if ((u32)ids && !(flags & NO_WAKER))
 		wait->waker_stack_bytes = own_stack(ctx, wait->waker_stack, sizeof(wait->waker_stack), 0);
 	if (call >= 0)
 		note_file(task, descriptor, wait);
-	// User space looks several times a second; a wake-up for each wait would cost more than the wait.
+	// User space polls several times a second; a wake-up for each wait would cost more than recording the wait.
 	ring_submit(wait, RINGBUF_NO_WAKEUP);
 	return 1;
 }
 
-// The numbers of system calls differ by processor.
+// System call numbers depend on the architecture.
 INLINE int is_futex(s32 call)
 {
 	return call == (EXISTS(struct pt_regs___x86, orig_ax) ? 202 : 98);
@@ -368,7 +368,7 @@ INLINE int is_async_io(s32 call)
 	return call == 4 || call == 292;
 }
 
-// Whether the call waits for the end of a child: wait4, waitid.
+// Whether the call waits for a child to exit: wait4, waitid.
 INLINE int is_for_child(s32 call)
 {
 	if (EXISTS(struct pt_regs___x86, orig_ax))
@@ -376,7 +376,7 @@ INLINE int is_for_child(s32 call)
 	return call == 260 || call == 95;
 }
 
-// Whether the call waits for a lock that another thread holds, and not for work.
+// Whether the call waits for a lock held by another thread, not for work.
 INLINE int is_for_lock(s32 call, const struct arguments *arguments)
 {
 	if (!is_futex(call))
@@ -409,7 +409,7 @@ INLINE void note_asker(struct sleeper *sleeper, u32 tid, u64 now)
 		sleeper->answerer = 0;
 }
 
-// Whether the thread asked another one for something, since shortly before it went to sleep.
+// Whether the thread made a request to another one shortly before or during its sleep.
 INLINE int has_asked(u32 tid, u64 slept, const struct sleeper *other)
 {
 	for (u32 i = 0; i < ASKERS; i++)
@@ -418,7 +418,7 @@ INLINE int has_asked(u32 tid, u64 slept, const struct sleeper *other)
 	return 0;
 }
 
-// The end of an interruptible sleep.
+// Handles the end of an interruptible sleep.
 INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 {
 	if (task->flags & PF_KTHREAD || (is_running(task) && !is_leaving(task)))
@@ -433,7 +433,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	u64 slept = sleeper->slept_ns, now = now_ns();
 	int is_long = now > slept + set->threshold_ns && task->tgid != set->own_tgid;
 	if (!is_long) {
-		// Most sleeps are short, and ended by the same thread as the last one.
+		// Most sleeps are short and are ended by the same thread as the previous one.
 		if (!waker_tid || waker_tid == sleeper->answerer)
 			return 0;
 		u32 last = sleeper->last & (ASKERS - 1);
@@ -445,7 +445,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	struct sleeper *waker = waker_tid && waker_tid != tid ? map_lookup(&sleepers, &waker_tid) : 0;
 	struct arguments arguments = {};
 	s32 call = NO_CALL;
-	// An answer is no question. Who asked first decides, since both take turns.
+	// An answer is not a request. Both threads take turns, so the first request decides.
 	int is_answer = waker && has_asked(tid, slept, waker);
 	if (is_answer) {
 		sleeper->answerer = waker_tid;
@@ -478,7 +478,7 @@ INLINE int woken_sleeper(u64 *ctx, struct task_struct *task)
 	return 0;
 }
 
-// Gives or counts a wait that ended.
+// Reports or counts a finished wait.
 INLINE int end(u64 *ctx, struct task_struct *task, u64 began, u64 now, u32 flags)
 {
 	if (is_iowait(task))
@@ -511,7 +511,7 @@ INLINE int end(u64 *ctx, struct task_struct *task, u64 began, u64 now, u32 flags
 	if (!sum) {
 		struct short_sum none = { .tgid = task->tgid, .parent = parent_of(task) };
 		read_kernel(none.comm, sizeof(none.comm), task->comm);
-		// Another processor may have added it meanwhile.
+		// Another processor may have added it by now.
 		map_update(&short_waits, &key, &none, UPDATE_NOEXIST);
 		sum = map_lookup(&short_waits, &key);
 	}
@@ -524,7 +524,7 @@ INLINE int end(u64 *ctx, struct task_struct *task, u64 began, u64 now, u32 flags
 	return 0;
 }
 
-// Ends the wait of a thread that gets a processor, if its wake-up was not seen.
+// Ends the wait of a thread that gets a processor although its wake-up was not seen.
 INLINE void end_if_missed(u64 *ctx, struct task_struct *next)
 {
 	u32 zero = 0;
@@ -542,10 +542,10 @@ SEC("tp_btf/sched_switch")
 int left(u64 *ctx)
 {
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
-	// The idle threads of the processors, number 0, never wait. On a machine that is not busy, every second switch is to one.
+	// Idle threads have the number 0 and never wait. On a quiet machine, every second switch is to an idle thread.
 	if (next->pid)
 		end_if_missed(ctx, next);
-	// A thread that was preempted on its way to sleep is still able to run.
+	// A thread that was preempted before it slept is still runnable.
 	if (ctx[0])
 		return 0;
 	u32 state = switch_has_state ? (u32)ctx[3] : prev->__state;
@@ -570,8 +570,8 @@ int left(u64 *ctx)
 		add(&count->not_noted, 1);
 		return 0;
 	}
-	// Another processor can wake the thread while it is leaving, and `woken` can have looked before the time was noted.
-	// Then the lock is still held, or the state has changed. The note is the memory barrier before these two reads.
+	// Another processor can wake the thread while it is leaving, and `woken` may have run before the time was noted. Then
+	// the lock is still held, or the state has changed. The note is the memory barrier before these two reads.
 	if (is_locked(prev)) {
 		change_open(tid, now, now | MAYBE_WOKEN);
 	} else if (!is_blocked(*(volatile u32 *)&prev->__state)) {
@@ -594,19 +594,19 @@ int woken(u64 *ctx)
 	struct counters *count = all_counters();
 	if (!set || !count || task->tgid == set->own_tgid)
 		return 0;
-	// Read before the note is looked for: a thread that was not running then has left, and what it noted is visible.
+	// Read before the note is looked up: a thread that was not running then has left, so its note is visible.
 	int was_running = is_running(task);
 	u64 now = now_ns(), began = take_open(count, tid);
 	if (began) {
-		// A thread that did not leave the processor was not blocked: the note is an old one.
+		// A thread that did not leave the processor was not blocked: the note is stale.
 		if (is_running(task) && !is_leaving(task)) {
 			if (!(began & MAYBE_WOKEN))
 				add(&count->end_missed, 1);
 			return 0;
 		}
 	} else {
-		// It did not leave the processor, it was preempted on its way to sleep and can still run, or it left before the program
-		// was attached.
+		// It did not leave the processor, it was preempted before it slept and is runnable, or it left before the
+		// program was attached.
 		if (was_running || !is_leaving(task) || count->not_noted)
 			return 0;
 		began = set->began_ns;

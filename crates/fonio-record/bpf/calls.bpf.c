@@ -1,31 +1,31 @@
-// Records the file-system calls of chosen processes and of their descendants.
+// Records the file-system calls of selected processes and their descendants.
 //
-// `entered` runs at the beginning of each system call of the machine. If the process is in `followed` and the call is in
-// `call_kinds`, it notes the time in `open_calls`. `exited` takes the time out again at the end of the call, reads its
-// arguments from the saved registers, and gives the call to user space through the ring buffer `calls`. `forked` follows
-// the children of followed processes. `statements.bpf.h` has the programs for SQL statements.
+// `entered` runs at the entry of each system call of the machine. If the process is in `followed` and the call is in
+// `call_kinds`, it notes the time in `open_calls`. `exited` removes the time when the call returns, reads the arguments
+// from the saved registers, and sends the call to user space through the ring buffer `calls`. `forked` follows the children
+// of followed processes. `statements.bpf.h` has the programs for SQL statements.
 //
-// The file of a call is the one behind its descriptor. A call on a pipe, a socket or a terminal is not recorded. Of the
-// data of a file, only the first 32 bytes of writes to files named `*-wal` and `*-journal` are read: they show where the
-// transactions of an SQLite database end.
+// The descriptor identifies the file of a call. Calls on pipes, sockets and terminals are not recorded. The only data read
+// are the first 32 bytes of writes to files named `*-wal` and `*-journal`, which show where the transactions of an SQLite
+// database end.
 
 #include "common.bpf.h"
 
 // include/uapi/linux/stat.h
 enum { S_IFMT = 0170000, S_IFDIR = 0040000, S_IFBLK = 0060000, S_IFREG = 0100000 };
 
-// The layout of all that follows is repeated in src/calls/layout.rs.
+// The following layouts are repeated in src/probes/calls/layout.rs.
 enum { HEAD_MAX = 32, PATH_MAX = 256, CALLS_MAX = 512 };
 enum { HAS_FILE = 1, HAS_OFFSET = 2, HAS_BYTES = 4, IS_WAL = 8, IS_JOURNAL = 16, MADE_FILE = 32, IS_FOLDER = 64 };
 
-// include/linux/fs.h: the opening of this file made it.
+// include/linux/fs.h: this call created the file.
 enum { FMODE_CREATED = 1 << 20 };
 
-// What a number in `followed` is: a process whose calls are recorded, or a thread of which only the processes that it starts
+// The kinds of numbers in `followed`: a process whose calls are recorded, or a thread whose child processes
 // are followed.
 enum { FOLLOWED = 1, ONLY_CHILDREN = 2 };
 
-// The arguments of a call; 0 stands for a call that is not recorded.
+// The kind of a call's arguments; 0 for a call that is not recorded.
 enum {
 	// (file)
 	KIND_FILE = 1,
@@ -61,10 +61,10 @@ enum {
 };
 
 struct counters {
-	// Calls that were not recorded: the ring buffer was full, or too many calls were open.
+	// Calls not recorded because the ring buffer was full or too many calls were open.
 	u64 ring_full;
 	u64 not_noted;
-	// Processes that could not be followed, because there were too many.
+	// Processes not followed because there were too many.
 	u64 not_followed;
 	// Calls of 32-bit programs, which are not recorded.
 	u64 compat;
@@ -99,9 +99,9 @@ struct call {
 // A call with a path.
 struct path_call {
 	struct call call;
-	// The folder of a file that was opened.
+	// The folder of an opened file.
 	u64 folder;
-	// With the zero at the end; negative for an error.
+	// Includes the final zero; negative for an error.
 	s32 path_bytes;
 	u32 zero;
 	char path[PATH_MAX];
@@ -209,7 +209,7 @@ INLINE void read_arguments(void *registers, struct arguments *to)
 	}
 }
 
-// Notes the inode and the device. Returns 0 for a file that no file system keeps, such as a pipe.
+// Notes the inode and device. Returns 0 for a file outside file systems, such as a pipe.
 INLINE int note_file(struct file *file, struct call *call)
 {
 	struct inode *inode = 0;
@@ -229,7 +229,7 @@ INLINE int note_file(struct file *file, struct call *call)
 	return 1;
 }
 
-// Whether the name of the file ends as SQLite's files do; the flag of the kind of file.
+// Returns the flag of the file's kind if its name ends like an SQLite file.
 INLINE u32 kind_by_name(struct file *file)
 {
 	struct dentry *dentry = 0;
@@ -242,7 +242,7 @@ INLINE u32 kind_by_name(struct file *file)
 	if (READ(hash_len, dentry->d_name.hash_len))
 		return 0;
 	u32 length = hash_len >> 32;
-	// The longest name of a file has 255 bytes.
+	// A file name has at most 255 bytes.
 	if (length < 5 || length > 255 || read_kernel(&last_4, sizeof(last_4), name + length - 4))
 		return 0;
 	if (last_4 == 0x6c61772d) // -wal
@@ -262,7 +262,7 @@ INLINE void note_head(struct file *file, struct call *call, u64 buffer, u64 byte
 		if (!read_user(call->head, HEAD_MAX, (void *)buffer))
 			call->head_bytes = HEAD_MAX;
 	} else if (bytes >= 28) {
-		// The end of a journal is marked with 28 bytes.
+		// SQLite marks the end of a journal with 28 bytes.
 		if (!read_user(call->head, 28, (void *)buffer))
 			call->head_bytes = 28;
 	} else if (bytes >= 24) {
@@ -270,7 +270,7 @@ INLINE void note_head(struct file *file, struct call *call, u64 buffer, u64 byte
 		if (!read_user(call->head, 24, (void *)buffer))
 			call->head_bytes = 24;
 	} else if (bytes >= 12) {
-		// The number of records is written into the header of a journal with 12 bytes.
+		// SQLite writes the number of records into the journal header with 12 bytes.
 		if (!read_user(call->head, 12, (void *)buffer))
 			call->head_bytes = 12;
 	}
@@ -281,7 +281,7 @@ struct part {
 	u64 bytes;
 };
 
-// Completes a call on an open file. Returns 0 if it is not to be recorded.
+// Completes a call on an open file. Returns 0 if it must not be recorded.
 INLINE int note_open_file(struct task_struct *task, struct arguments *arguments, u8 kind, struct call *call)
 {
 	struct file *file = file_of(task, arguments->at[0]);
@@ -413,7 +413,7 @@ INLINE int give_call(struct open_call *open, u64 ids, s64 result, u8 kind, struc
 	} else if (kind != KIND_ALL) {
 		is_recorded = note_open_file(current_task(), arguments, kind, call);
 	}
-	// User space looks several times a second; a wake-up for each call would cost more than the call.
+	// User space polls several times a second; a wake-up for each call would cost more than recording the call.
 	if (is_recorded)
 		ring_submit(call, RINGBUF_NO_WAKEUP);
 	else
@@ -455,7 +455,7 @@ int forked(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
 	u32 from = parent->tgid, to = child->tgid;
-	// A thread has the process of the thread that made it.
+	// A thread has the process of its creator.
 	if (from == to)
 		return 0;
 	u8 *known = map_lookup(&followed, &from);
@@ -481,7 +481,7 @@ int ended(u64 *ctx)
 		return 0;
 	map_delete(&open_calls, &tid);
 	end_statement(tid);
-	// The process number can be used again once the last thread has ended.
+	// The process number can be reused once the last thread has ended.
 	struct atomic live = { .counter = 1 };
 	struct signal_struct *signal = 0;
 	if (!READ(signal, task->signal) && signal)

@@ -1,7 +1,7 @@
-// What the programs share: the kernel's types, as far as they read them, and how they read a file.
+// Shared by the programs: the kernel types that they read, and how they read a file.
 //
-// The programs declare only the fields of the kernel that they read. Their offsets are adapted when a program is loaded
-// (CO-RE), so one object serves all kernels and processors. `cargo xtask assets` compiles them.
+// The programs declare only the kernel fields that they read. Loading a program adapts the offsets (CO-RE),
+// so one object serves all kernels and processors. `cargo xtask assets` compiles them.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -40,8 +40,8 @@ static struct task_struct *(*const typed_current_task)(void) = (void *)158;
 static u64 (*const attach_cookie)(void *ctx) = (void *)174;
 static void *(*const task_registers)(void *task) = (void *)175;
 
-// What follows is declared as in the kernel, with only the fields that are read. What comes after `___` is not part of a
-// type's name.
+// The following types are declared as in the kernel, with only the fields that are read. A suffix that begins
+// with `___` is not part of the type's name.
 struct super_block {
 	u32 s_dev;
 } KERNEL;
@@ -77,7 +77,7 @@ struct fdtable {
 struct files_struct {
 	struct fdtable *fdt;
 } KERNEL;
-// `atomic_t`, which has no name that could be adapted.
+// `atomic_t`, an unnamed type that CO-RE cannot adapt.
 struct atomic {
 	s32 counter;
 };
@@ -124,12 +124,12 @@ struct pt_regs___arm64 {
 	s32 syscallno;
 } KERNEL;
 
-// arch/x86/include/asm/thread_info.h: the system call is one of 32 bits, with numbers of its own.
+// arch/x86/include/asm/thread_info.h: a 32-bit system call, which has other numbers.
 enum { TS_COMPAT = 2 };
 
 enum { COMM_MAX = 16 };
 
-// What `__builtin_preserve_field_info` tells (llvm/lib/Target/BPF/BPFCORE.h).
+// The kinds of `__builtin_preserve_field_info` (llvm/lib/Target/BPF/BPFCORE.h).
 #define FIELD_OFFSET 0
 #define FIELD_BYTES 1
 #define FIELD_EXISTS 2
@@ -138,7 +138,7 @@ enum { COMM_MAX = 16 };
 #define EXISTS(type, field) __builtin_preserve_field_info(((type *)0)->field, FIELD_EXISTS)
 #define READ(to, from) read_kernel(&(to), sizeof(to), __builtin_preserve_access_index(&(from)))
 
-// The open file behind a descriptor, or 0.
+// Returns the open file of a descriptor, or 0.
 INLINE struct file *file_of(struct task_struct *task, u64 descriptor)
 {
 	struct files_struct *files = 0;
@@ -154,7 +154,7 @@ INLINE struct file *file_of(struct task_struct *task, u64 descriptor)
 	return file;
 }
 
-// The inode of a file and the device of its file system. Returns 0 if they could not be read.
+// Reads the inode of a file and the device of its file system. Returns 0 if they are not readable.
 INLINE int read_identity(struct inode *inode, u64 *number, u32 *device)
 {
 	struct super_block *fs = 0;

@@ -1,10 +1,10 @@
-// What is noted of the bios that have not completed.
+// Stores notes on uncompleted bios.
 //
-// A bio's note is in one of the two slots to which its address leads. If both are taken, the newer note replaces the older one:
-// either that is of a bio that was merged, whose note nobody takes, or its request is given without one. A hash table costs
-// more, several times for each request.
+// The address of a bio selects two slots for its note. If both are in use, the new note replaces the older one. That one
+// belongs to a merged bio, whose note nobody takes, or its request is reported without a note. A hash table would cost
+// more, several times per request.
 //
-// Whoever changes a slot claims it first. Whoever finds it claimed, on another processor, does without.
+// A slot must be claimed before it is changed. If another processor has claimed it, the change is skipped.
 
 enum { PAIRS = 4096, PAIRS_LOG2 = 12 };
 enum { NO_BIO = 0, CLAIMED = 1 };
@@ -28,15 +28,15 @@ struct {
 
 INLINE struct pair *pair_of(u64 bio)
 {
-	// The kernel allows no calculation with an address; a copy of its lower half is a number.
+	// The kernel forbids calculation with addresses; a copy of the lower half is a number.
 	u32 low;
 	asm("%0 = %1" : "=w"(low) : "w"((u32)bio));
-	// Addresses have a period; a product with the golden ratio spreads them evenly.
+	// Addresses are periodic; multiplying by the golden ratio spreads them evenly.
 	u32 at = low * 0x9e3779b1U >> (32 - PAIRS_LOG2);
 	return map_lookup(&notes, &at);
 }
 
-// The slot with the note of a bio, or 0.
+// Returns the slot with the note of a bio, or 0.
 INLINE struct slot *slot_of(u64 bio)
 {
 	struct pair *pair = bio > CLAIMED ? pair_of(bio) : 0;
@@ -52,14 +52,14 @@ INLINE int claim(struct slot *slot, u64 seen)
 	return seen != CLAIMED && __sync_val_compare_and_swap(&slot->bio, seen, CLAIMED) == seen;
 }
 
-// Ends a claim. All reads and writes before it keep their side; its result is used so that it is not compiled to an operation
-// without a memory barrier.
+// Ends a claim. This is a memory barrier for earlier reads and writes. Using its result keeps the compiler
+// from dropping the barrier.
 INLINE int give_back(struct slot *slot, u64 bio)
 {
 	return __sync_lock_test_and_set(&slot->bio, bio) == CLAIMED;
 }
 
-// Notes something of a bio. Returns whether it could.
+// Stores a note on a bio. Returns whether this succeeded.
 INLINE int keep_note(u64 bio, const struct note *note)
 {
 	struct pair *pair = pair_of(bio);
@@ -78,7 +78,7 @@ INLINE int keep_note(u64 bio, const struct note *note)
 	return give_back(slot, bio);
 }
 
-// Takes out the note of a bio. Returns whether there was one.
+// Removes the note of a bio. Returns whether there was one.
 INLINE int take_note(u64 bio, struct note *to)
 {
 	struct slot *slot = slot_of(bio);

@@ -1,19 +1,19 @@
-// The waits that have not ended: when each of them began.
+// Stores when each open wait began.
 //
-// A thread's wait is in the slot to which its number leads. If another thread's wait is there, it is in a hash table. The
-// slots cost a tenth of what the table does, and two open waits rarely lead to one slot.
+// The thread number selects the slot of a thread's wait. If another thread uses the slot, the wait goes to a
+// hash table. Slots cost a tenth of the table, and two open waits rarely share a slot.
 //
-// A thread owns its slot from the exchange that puts its number there until its time has been taken out. Whoever takes the
-// time, which only one processor can, gives the slot back. `left` notes, `left` and `woken` take; the events of one thread
-// follow each other but for the one case that `left` describes.
+// A thread owns its slot from the exchange that stores its number until its time is removed. Only one processor can remove
+// the time; it then frees the slot. `left` notes times, `left` and `woken` remove them. The events of one thread are
+// sequential, except in the case described in `left`.
 
 enum { SLOTS = 16384 };
 
-// The layout is repeated in src/blocked/layout.rs.
+// The layout is repeated in src/probes/blocked/layout.rs.
 struct slot {
 	u32 tid;
 	u32 zero;
-	// When the wait began; 0 if there is none.
+	// When the wait began; 0 if the slot is free.
 	u64 began;
 };
 
@@ -37,7 +37,7 @@ INLINE struct slot *slot_of(u32 tid)
 	return map_lookup(&open_slots, &at);
 }
 
-// Takes out when the wait of a thread began. Returns 0 if none is noted.
+// Removes and returns the begin time of a thread's wait; 0 if none is noted.
 INLINE u64 take_open(struct counters *count, u32 tid)
 {
 	struct slot *slot = slot_of(tid);
@@ -58,12 +58,12 @@ INLINE u64 take_open(struct counters *count, u32 tid)
 	return began;
 }
 
-// Notes when the wait of a thread began. Returns whether there was room. All earlier and later reads and writes keep their
-// side of it.
+// Notes when the wait of a thread began. Returns whether there was room. This is a memory barrier for all
+// earlier and later reads and writes.
 INLINE int note_open(struct counters *count, u32 tid, u64 began)
 {
 	struct slot *slot = slot_of(tid);
-	// The results of the last operations are used so that they are not compiled to ones without a memory barrier.
+	// Using the results of the last operations keeps the compiler from dropping their memory barriers.
 	if (slot && !__sync_val_compare_and_swap(&slot->tid, 0, tid))
 		return __sync_lock_test_and_set(&slot->began, began) != ~0ULL;
 	add(&count->open_beyond, 1);
@@ -73,7 +73,7 @@ INLINE int note_open(struct counters *count, u32 tid, u64 began)
 	return 0;
 }
 
-// Changes when the wait of a thread began, unless it has ended.
+// Changes the begin time of a thread's wait, unless it has ended.
 INLINE void change_open(u32 tid, u64 from, u64 to)
 {
 	struct slot *slot = slot_of(tid);

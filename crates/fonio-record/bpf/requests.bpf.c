@@ -1,29 +1,29 @@
-// Gives user space each block request when it has completed, with its times, its file, and the control group for which it
-// was made. It is for a watch that runs always, so it has two short programs for each request where tracing has five events.
+// Reports each completed block request to user space, with its times, its file, and the control group that caused it. It is
+// for a permanent watch, so a request costs two short programs, compared with five events for tracing.
 //
-// `queued` notes when a bio was queued, by which thread, and for which file; `split` copies the note to the part of a bio
-// that is split off; `issued` adds the time at which the driver got the request; `completed` takes the note of the
-// request's first bio and gives it all. A note that is never taken, of a bio that was merged, is replaced in time.
+// `queued` notes when a bio was queued, by which thread, and for which file. `split` copies the note to a split-off part of
+// a bio. `issued` adds the time at which the driver got the request. `completed` removes the note of the request's first
+// bio and reports everything. The note of a merged bio is never removed, but is eventually replaced.
 //
-// Kernel threads write what others changed. For those, `dirtied` notes the last program that changed a file, and `changing`
-// the last one that changed the metadata of a file system with a journal.
+// Kernel threads write data that others changed. For these writes, `dirtied` notes the last program that
+// changed a file, and `changing` the last one that changed the metadata of a journaling file system.
 //
-// A flush request of the kernel has no bio. Its note is that of the first flush that was queued for its device since the last
-// one completed.
+// A flush request of the kernel has no bio. It uses the note of the first flush that was queued for its
+// device since the last flush completed.
 
 #include "common.bpf.h"
 
-// include/linux/blk_types.h: the operation of a bio or request, and the flag that asks for a flush before it.
+// include/linux/blk_types.h: the operation of a bio or request, and the flag for a flush before it.
 enum { OP_MASK = 0xff, OP_WRITE = 1, OP_DRIVER_FIRST = 34, PREFLUSH = 1 << 18 };
 // include/linux/sched.h
 enum { PF_KTHREAD = 0x200000 };
 enum { FORMAT_MASK = 0170000, BLOCK_DEVICE = 0060000 };
-// include/linux/page-flags.h: the low bits of `mapping` of a page that is not of a file.
+// include/linux/page-flags.h: the low bits of `mapping` of a page without a file.
 enum { NOT_OF_FILE = 3 };
 // include/uapi/linux/bpf.h
 enum { RINGBUF_FORCE_WAKEUP = 2, RINGBUF_AVAILABLE = 0 };
 
-// The layout of all that follows is repeated in src/requests/layout.rs.
+// The following layouts are repeated in src/probes/requests/layout.rs.
 enum { RING_BYTES = 524288 };
 enum { OF_JOURNAL = 1, OF_METADATA = 2, BY_KERNEL = 4, UNNOTED = 8 };
 
@@ -92,7 +92,7 @@ struct note {
 	u32 tid;
 	u32 flags;
 	u32 zero;
-	// The program for which it was queued.
+	// The program that caused it.
 	struct cause cause;
 };
 
@@ -114,7 +114,7 @@ struct file_key {
 };
 
 struct counters {
-	// Requests for which the ring buffer had no room.
+	// Requests that did not fit into the ring buffer.
 	u64 lost;
 	u64 given;
 };
@@ -154,7 +154,7 @@ struct {
 
 #include "notes.bpf.h"
 
-// What a tracepoint gives, and what that points to, is read without a call: the kernel knows its types.
+// Arguments of a tracepoint and their targets are read without a call: the kernel knows their types.
 
 INLINE int is_kernel_thread(void)
 {
@@ -187,10 +187,10 @@ INLINE u32 partition_of(struct bio *bio)
 	return device ? device->bd_dev : 0;
 }
 
-// The first page of the folio of a page, which knows the file.
+// Returns the first page of a page's folio, which has the file.
 //
-// The lowest bit of a field says that the page is a later one. The rest is the address of the first page, or, since Linux 7.0, a
-// mask that makes it of the page's own address. A folio is smaller than 4 GiB, and no address has those upper bits.
+// The lowest bit of a field marks a later page. The rest is the address of the first page. Since Linux 7.0, it is a mask that
+// yields that address from the page's own. A folio is smaller than 4 GiB, and no address has such upper bits.
 INLINE struct page *first_page(u64 page)
 {
 	u64 info = 0;
@@ -203,13 +203,13 @@ INLINE struct page *first_page(u64 page)
 	return (struct page *)(info >> 32 == 0xffffffff ? page & info : info - 1);
 }
 
-// The file to which the first page of a bio belongs, or 0.
+// Returns the file of a bio's first page, or 0.
 INLINE struct inode *inode_of(struct bio *bio)
 {
 	struct bio_vec *vector = bio->bi_io_vec;
 	if (!bio->bi_vcnt || !vector)
 		return 0;
-	// What is read with a call is a number, with which the kernel allows calculation.
+	// A value read with a call is a number, so the kernel allows calculation with it.
 	u64 number = 0;
 	if (READ(number, vector->bv_page) || !number)
 		return 0;
@@ -268,7 +268,7 @@ int queued(u64 *ctx)
 	return 0;
 }
 
-// The part that is split off goes first, and its owner is the rest (`bio_chain`).
+// The split-off part goes first, and its owner is the rest (`bio_chain`).
 SEC("tp_btf/block_split")
 int split(u64 *ctx)
 {
@@ -318,7 +318,7 @@ int completed(u64 *ctx)
 	if (done < bytes)
 		return 0;
 	struct bio *bio = request->bio;
-	// A request that only asks for a flush waits for the kernel's own flush request, which is given instead.
+	// A pure flush request waits for the kernel's own flush request, which is reported instead.
 	if (op >= OP_DRIVER_FIRST || (!bytes && op == OP_WRITE))
 		return 0;
 	struct counters *count = map_lookup(&counters, &zero);
@@ -344,7 +344,7 @@ int completed(u64 *ctx)
 		given->error = (s32)ctx[1];
 		given->cpu = processor();
 		given->zero = 0;
-		// User space looks about once a second. It comes earlier if the buffer fills up.
+		// User space polls about once a second, or earlier if the buffer fills up.
 		u64 full = ring_query(&completions, RINGBUF_AVAILABLE);
 		ring_submit(given, full > RING_BYTES / 2 ? RINGBUF_FORCE_WAKEUP : RINGBUF_NO_WAKEUP);
 		__sync_fetch_and_add(&count->given, 1);

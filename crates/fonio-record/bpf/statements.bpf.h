@@ -1,11 +1,11 @@
-// Which SQL statement each thread steps: the beginnings and the ends of `sqlite3_step`, on which user space sets probes.
+// Records which SQL statement each thread steps, with probes at the entry and the return of `sqlite3_step`.
 //
-// A step that another one makes, as full-text search does, is a part of the outer one. Steps of one thread with the same text
-// on the same connection are one row of `struct statement`; it goes to user space when the thread steps something else, or
-// ends. The text is read from the statement itself: the cookie of the probe tells where `sqlite3_sql` and
-// `sqlite3_db_handle` of this copy of SQLite read it. A text goes to user space once, as `struct statement_text`.
+// A nested step, as in full-text search, is part of the outer step. Consecutive steps of one thread with the same text and
+// connection form one row of `struct statement`. The row goes to user space when the thread steps something else, or ends.
+// The text is read from the statement itself: the probe's cookie has the offsets that `sqlite3_sql` and `sqlite3_db_handle`
+// of this copy of SQLite use. A text goes to user space once, as `struct statement_text`.
 //
-// Included by calls.bpf.c, whose processes are followed. The layout is repeated in src/statements/layout.rs.
+// Included by calls.bpf.c, which selects the processes. The layout is repeated in src/probes/statements/layout.rs.
 
 enum { SQL_MAX = 512, SQL_WORDS = SQL_MAX / 8 };
 
@@ -27,10 +27,10 @@ struct statement_text {
 	char text[SQL_MAX];
 };
 
-// What a thread steps.
+// The statement that a thread steps.
 struct stepping {
 	struct statement last;
-	// The stack pointer at the beginning of the step that runs, and when that was; 0 between steps.
+	// Stack pointer and time at the beginning of the running step; 0 between steps.
 	u64 stack;
 	u64 began_ns;
 	u64 text[SQL_WORDS];
@@ -40,7 +40,7 @@ struct statement_counters {
 	// Rows and texts for which the ring buffer was full.
 	u64 ring_full;
 	u64 texts_lost;
-	// Steps of threads that have no place in `threads_stepping`.
+	// Steps of threads that did not fit into `threads_stepping`.
 	u64 not_noted;
 };
 
@@ -84,7 +84,7 @@ INLINE struct statement_counters *all_statement_counters(void)
 	return map_lookup(&statement_counters, &zero);
 }
 
-// Gives the row of a thread to user space.
+// Sends the row of a thread to user space.
 INLINE void give_statement(struct statement *last)
 {
 	struct statement *record = ring_reserve(&statements, sizeof(*record), 0);
@@ -98,7 +98,7 @@ INLINE void give_statement(struct statement *last)
 	ring_submit(record, RINGBUF_NO_WAKEUP);
 }
 
-// A thread ends.
+// Handles the end of a thread.
 INLINE void end_statement(u32 tid)
 {
 	struct stepping *thread = map_lookup(&threads_stepping, &tid);
@@ -109,7 +109,7 @@ INLINE void end_statement(u32 tid)
 	map_delete(&threads_stepping, &tid);
 }
 
-// Reads the text of a statement, and returns its hash; 0 if it could not be read.
+// Reads the text of a statement, and returns its hash; 0 if it is not readable.
 INLINE u64 read_sql(struct stepping *thread, u64 handle, u32 at, u32 *bytes)
 {
 	u64 sql = 0;
@@ -120,8 +120,8 @@ INLINE u64 read_sql(struct stepping *thread, u64 handle, u32 at, u32 *bytes)
 	if (length <= 1 || length > SQL_MAX)
 		return 0;
 	*bytes = (u32)length;
-	// Mixes whole words as FNV-1a mixes bytes, with a rotation that brings high bits down. What an earlier, longer text left
-	// in the last word does not count.
+	// Mixes words like FNV-1a mixes bytes, with a rotation that moves high bits down. Remains of an earlier,
+	// longer text in the last word are ignored.
 	u64 hash = 0xcbf29ce484222325ULL ^ (u64)length;
 	for (u32 word = 0; word < SQL_WORDS; word++) {
 		if (word * 8 >= (u32)length)
@@ -136,7 +136,7 @@ INLINE u64 read_sql(struct stepping *thread, u64 handle, u32 at, u32 *bytes)
 	return hash ? hash : 1;
 }
 
-// Gives a text to user space, unless it has it.
+// Sends a text to user space, unless already sent.
 INLINE void give_text(struct stepping *thread, u64 hash, u32 bytes)
 {
 	if (!hash || map_lookup(&texts_given, &hash))
@@ -154,7 +154,7 @@ INLINE void give_text(struct stepping *thread, u64 hash, u32 bytes)
 	__builtin_memcpy(record->text, thread->text, SQL_MAX);
 	ring_submit(record, RINGBUF_NO_WAKEUP);
 	u8 is_given = 1;
-	// If the map is full, the text is given again with the next row.
+	// If the map is full, the text is sent again with the next row.
 	map_update(&texts_given, &hash, &is_given, UPDATE_ANY);
 }
 
@@ -180,8 +180,8 @@ INLINE int step_began(u64 handle, u64 stack, u64 cookie)
 			add(&count->not_noted);
 		return 0;
 	}
-	// The stack grows down, so a step that lies deeper is a part of the one that runs. Otherwise the end of that one was not
-	// seen, for example because it was left by a long jump.
+	// The stack grows down, so a deeper step is nested in the running one. Otherwise the end of the running step
+	// was not seen, for example because of a longjmp.
 	if (thread->stack && stack < thread->stack)
 		return 0;
 	u32 bytes = 0;
@@ -214,7 +214,7 @@ INLINE int step_ended(u64 stack)
 {
 	u32 tid = (u32)current_ids();
 	struct stepping *thread = map_lookup(&threads_stepping, &tid);
-	// At the return, the stack is where it was at the beginning, or one address further up.
+	// At the return, the stack pointer is the same as at the entry, or one address higher.
 	if (!thread || !thread->stack || stack < thread->stack)
 		return 0;
 	u64 now = now_ns();

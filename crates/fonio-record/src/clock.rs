@@ -10,7 +10,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(clock(ClockId::Monotonic))
 }
 
-/// The processor time that this process has used.
+/// Processor time used by this process.
 pub(crate) fn cpu_time() -> Duration {
     Duration::from_nanos(clock(ClockId::ProcessCPUTime))
 }
@@ -21,12 +21,12 @@ pub(crate) fn clock(id: ClockId) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The instant `span` after `time`.
+/// Returns the time `span` after `time`.
 pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// The time from `now` until `then`; zero if it is past.
+/// Returns the time from `now` until `then`; zero if `then` has passed.
 pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::from_nanos(then.0.saturating_sub(now.0))
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use fonio_system::command::NotStarted;
 
-/// Why no recording could be made. Each message is one sentence and, if possible, says what to do.
+/// Why there is no recording. Each message is one sentence and, if possible, says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The process may not trace.
+    /// The process lacks the permission to trace.
     #[error("tracing block I/O needs root: run the same command with sudo")]
     NotRoot,
     /// The kernel has no tracefs.
@@ -26,7 +26,7 @@ pub enum RecordError {
     },
     /// The kernel is locked down, which forbids tracing even to root.
     #[error(
-        "this kernel is locked down ({mode}), so that even root cannot trace: boot without Secure Boot or with `lockdown=none`"
+        "this kernel is locked down ({mode}), so even root cannot trace: boot without Secure Boot or with `lockdown=none`"
     )]
     Lockdown {
         /// `integrity` or `confidentiality`.
@@ -42,7 +42,7 @@ pub enum RecordError {
         /// The mount that contains it.
         mount: PathBuf,
     },
-    /// A process whose calls are to be recorded does not exist.
+    /// A process selected for recording its calls does not exist.
     #[error("no process {pid} is running; name a running one, or record a command with --calls")]
     NoProcess {
         /// Its number.
@@ -57,20 +57,20 @@ pub enum RecordError {
     )]
     NoSchedulerEvents,
     /// The kernel has no scheduler tracepoints.
-    #[error("this kernel has no events of the scheduler: it needs CONFIG_CONTEXT_SWITCH_TRACER=y")]
+    #[error("this kernel has no scheduler events: it needs CONFIG_CONTEXT_SWITCH_TRACER=y")]
     NoSwitchEvents,
     /// The kernel's trace clocks cannot be compared with any other clock.
-    #[error("this kernel cannot trace by the monotonic clock (Linux 3.18 or later can)")]
+    #[error("this kernel cannot trace with the monotonic clock (Linux 3.18 or later can)")]
     NoMonotonicClock,
     /// The kernel does not support tracefs instances.
     #[error(
-        "this kernel has no tracefs instances (Linux 3.10 or later has them), and fonio does not disturb the only buffer"
+        "this kernel has no tracefs instances, and fonio does not use the kernel's only buffer: use Linux 3.10 or later"
     )]
     NoInstances,
     /// The named device does not exist.
     #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
     UnknownDevice {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// Names in `/sys/block`.
         present: Vec<String>,
@@ -117,15 +117,15 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// A `format` file of tracefs could not be understood.
+    /// A `format` file of tracefs is not in a known format.
     #[error("{path} has a layout that fonio does not know: {problem}")]
     Format {
         /// The file.
         path: PathBuf,
-        /// The problem that was found.
+        /// The problem.
         problem: String,
     },
-    /// The recording could not be written, and nothing is left of it.
+    /// The recording could not be written, and nothing of it remains.
     #[error("the recording {out} could not be written")]
     Write {
         /// The recording.
@@ -134,9 +134,9 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// The file system filled up while the recording was written. The recording holds the rows that fit.
+    /// The file system filled up while the recording was written. The recording has the rows that fit.
     #[error(
-        "the file system of {} is full: the recording there lacks {missing}; make room, or name a place on another file system, and record again",
+        "the file system of {} is full: the recording there lacks {missing}; make room, or choose a directory on another file system, and record again",
         out.display()
     )]
     DiskFull {
@@ -145,7 +145,7 @@ pub enum RecordError {
         /// The missing rows: `700 of 1000 requests, 20 of 90 bios`.
         missing: String,
     },
-    /// The recording could not be begun or finished.
+    /// Beginning or finishing the recording failed.
     #[error(transparent)]
     Recording(#[from] fonio_recording::RecordingError),
     /// The spill file failed.
@@ -157,7 +157,7 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// A second Ctrl-C.
+    /// The user pressed Ctrl-C twice.
     #[error("interrupted twice: no recording was kept")]
     Aborted,
 }

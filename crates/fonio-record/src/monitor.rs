@@ -1,6 +1,6 @@
-//! The monitor: samples the system's counters while a capture runs.
+//! The monitor: samples the system's counters during a capture.
 //!
-//! Its files stay open and are read again for each sample. Counters that do not exist are not sampled.
+//! Its files stay open and are reread for each sample. Missing counters are not sampled.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
-/// Longer than any of the texts, except `/proc/diskstats` of a machine with hundreds of disks, which is cut.
+/// Longer than any text, except `/proc/diskstats` on a machine with hundreds of disks, which is truncated.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// Reads the system's counters and keeps the values.
@@ -20,7 +20,7 @@ pub(crate) struct Monitor {
     sources: Vec<Source>,
     text: Vec<u8>,
     series: Vec<(Metric, Option<String>)>,
-    /// Time, index into `series`, value. Compact, because a day of samples must fit into memory.
+    /// Time, index into `series`, value. Compact: a day of samples must fit into memory.
     samples: Vec<(Timestamp, u32, i64)>,
 }
 
@@ -67,7 +67,7 @@ impl Monitor {
         for zone in entries(&machine.sys("class/thermal"), "thermal_zone") {
             let dir = machine.sys("class/thermal").join(&zone);
             let kind = read_text(&dir.join("type")).unwrap_or_else(|| zone.clone());
-            // Phones have many zones of the same type.
+            // Phones have several zones of one type.
             let name = if zones.contains(&kind) { format!("{kind} {zone}") } else { kind.clone() };
             zones.push(kind);
             add(&dir.join("temp"), Kind::Gauge(Metric::TemperatureMillicelsius, name));
@@ -98,7 +98,7 @@ impl Monitor {
         }
     }
 
-    /// Gives all samples to `sink` in their order.
+    /// Writes all samples to `sink` in order.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for &(time, place, value) in &self.samples {
             let (metric, subject) = &self.series[place as usize];
@@ -119,7 +119,7 @@ fn entries(dir: &Path, prefix: &str) -> Vec<String> {
     names
 }
 
-/// Reads a complete text. procfs returns a long one in several pieces.
+/// Reads a complete text. procfs returns a long text in several parts.
 fn read_whole(file: &File, text: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < text.len() {
@@ -197,8 +197,8 @@ fn parse(kind: &Kind, text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i6
     }
 }
 
-/// Reads `/proc/stat`. The first line is the sum of all processors; `cpu0` and so on are single ones: `cpu user nice
-/// system idle iowait irq softirq steal guest guest_nice`. The times of guests are included in user's.
+/// Reads `/proc/stat`: `cpu user nice system idle iowait irq softirq steal guest guest_nice`. The first line
+/// is the sum of all processors; `cpu0` etc. are single processors. `user` includes guest time.
 fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     for line in text.lines() {
         let Some((name, numbers)) = line.split_once(' ').filter(|(name, _)| name.starts_with("cpu")) else {

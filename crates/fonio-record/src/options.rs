@@ -1,4 +1,4 @@
-//! The options of a capture, its progress messages, and its summary.
+//! Defines the options of a capture, its progress messages, and its summary.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,28 +9,28 @@ use fonio_core::meta::{Device, Lost};
 use fonio_core::{BlockedIn, ByteCount, Nanos, RowSink, Timestamp};
 use fonio_recording::Key;
 
-/// The options of a recording: its scope, its duration, and its folder.
+/// The options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The recording's directory; it must not exist yet, or be empty. If it is taken by the end of the capture, the
-    /// recording goes to `NAME-2`, or the first free number after it.
+    /// The recording's directory, which must be new or empty. If it is in use at the end of the capture, the
+    /// recording goes to `NAME-2`, or to the next free number.
     pub out: PathBuf,
     /// Replace an existing recording at `out`.
     pub overwrite: bool,
-    /// The devices to watch; if empty, every block device.
+    /// The devices to watch; empty means every block device.
     pub select: Vec<Selector>,
-    /// End after this time. If the command still runs then, it gets SIGTERM.
+    /// End after this time. A command that still runs then gets SIGTERM.
     pub duration: Option<Duration>,
     /// Run this command and end when it ends: the program, then its arguments.
     pub command: Option<Vec<OsString>>,
-    /// The command that the recording names, if it is not `command` itself.
+    /// The command shown in the recording, if not `command`.
     pub told_command: Option<Vec<String>>,
     /// How the command is started.
     pub setting: CommandSetting,
-    /// Also record when and why the command's threads, and those of its descendants, were blocked.
+    /// Also record when and why threads of the command and of its descendants were blocked.
     pub waits: bool,
-    /// How to record which threads of the machine storage or a lock of the kernel blocked. Has no effect if
-    /// the command's threads are followed (`waits`, `until_idle`).
+    /// How to record the threads of the machine that storage or a kernel lock blocks. No effect if the
+    /// command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
@@ -38,21 +38,22 @@ pub struct RecordOptions {
     pub calls_of: Vec<u32>,
     /// With calls, also record the SQL statements of SQLite, without their values.
     pub statements: bool,
-    /// Also record to which file each request belongs, the kind of data, and which thread caused it.
+    /// Also record the file, the kind of data and the causing thread of each request.
     pub files: bool,
-    /// End the capture when the command has become quiet, and end the command then. Records waits too.
+    /// End the capture and the command when the command becomes quiet. Also records waits.
     pub until_idle: Option<Quiet>,
     /// Memory for raw trace pages.
     pub buffer: ByteCount,
-    /// Directory for raw trace pages once half of `buffer` is full, best on a disk that is not watched. The recorder
-    /// creates a nameless temporary file in it. Without it, the capture ends when the buffer is full.
+    /// Directory for raw trace pages once half of `buffer` is full, preferably on a disk that is not watched.
+    /// The recorder creates an unnamed temporary file in it. If `None`, the capture ends when the buffer is
+    /// full.
     pub spill_to: Option<PathBuf>,
-    /// How often the monitor samples the system; `None` for no monitor.
+    /// The monitor's sampling interval; `None` for no monitor.
     pub sample_interval: Option<Duration>,
-    /// The size of the kernel's ring buffer for each processor. `None` lets the recorder choose: over all processors 64
-    /// MiB, but at most a 32nd of the memory, and for each 1 to 8 MiB.
+    /// The size of the kernel's ring buffer per processor. `None` lets the recorder choose: 1 to 8 MiB per
+    /// processor, 64 MiB in total, and at most 1/32 of the memory.
     pub kernel_buffer_per_cpu: Option<ByteCount>,
-    /// Write tokens of this key instead of names, so that the recording can be passed on.
+    /// Write tokens of this key instead of names, so that the recording can be shared.
     pub redact: Option<Key>,
 }
 
@@ -83,15 +84,15 @@ impl RecordOptions {
     }
 }
 
-/// How the recorder finds out which threads storage or a lock of the kernel blocks.
+/// How the recorder finds the threads that storage or a kernel lock blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// By BPF; by events of the scheduler in tracefs if BPF is not possible.
+    /// By BPF; by scheduler events in tracefs if BPF is not possible.
     #[default]
     Best,
     /// By BPF only.
     Bpf,
-    /// By events of the scheduler in tracefs, which show less.
+    /// By scheduler events in tracefs, which show less.
     Tracefs,
     /// Not at all.
     No,
@@ -100,13 +101,13 @@ pub enum BlockedBy {
 /// How a command is started.
 #[derive(Clone, Debug, Default)]
 pub struct CommandSetting {
-    /// Its working directory; `None` is ours.
+    /// Its working directory; `None` for ours.
     pub dir: Option<PathBuf>,
-    /// Variables that are added to our environment.
+    /// Variables added to our environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Makes it the leader of a new process group, which ends with it.
+    /// Make it the leader of a new process group, which ends with it.
     pub own_group: bool,
-    /// The folders of the control groups in which it begins.
+    /// The folders of the control groups in which it starts.
     pub cgroups: Vec<PathBuf>,
     /// The destination of its standard output.
     pub output: CommandOutput,
@@ -124,7 +125,7 @@ pub enum CommandOutput {
     Discard,
 }
 
-/// When a command that does not end by itself counts as quiet.
+/// When a command that does not end on its own counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
     /// Its threads together use less than this share of one processor, and none waits for storage …
@@ -133,23 +134,23 @@ pub struct Quiet {
     pub lasting: Duration,
 }
 
-/// A way to name the devices to watch.
+/// Selects devices to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to it, or `179:0`.
     Device(OsString),
-    /// A file or directory: the devices under its file system.
+    /// A file or directory: the devices below its file system.
     Path(PathBuf),
 }
 
-/// The thread that was blocked on storage for longest so far.
+/// The thread that was blocked on storage longest so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedSoFar {
     /// Its name.
     pub name: String,
-    /// The sum of its waits of 1 ms and more.
+    /// The total of its waits of at least 1 ms.
     pub time: Nanos,
-    /// The operation in which it was blocked for longest.
+    /// The operation in which it was blocked longest.
     pub blocked_in: BlockedIn,
 }
 
@@ -157,23 +158,23 @@ pub struct BlockedSoFar {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Progress<'a> {
-    /// One sentence that the user should know.
+    /// A message for the user, one sentence.
     Note(&'a str),
     /// The capture began.
     Started {
         /// The watched devices; empty means every device.
         devices: &'a [Device],
     },
-    /// The capture runs; sent about once a second.
+    /// The capture is running; sent about once a second.
     Running {
         /// Time since the capture began.
         elapsed: Duration,
         /// Raw trace so far.
         trace_bytes: ByteCount,
-        /// The part of it that is held in memory.
+        /// The part of it in memory.
         held_bytes: ByteCount,
-        /// The thread that was blocked on storage for longest; `None` without a blocked thread, or if the
-        /// recording has no waits.
+        /// The thread that was blocked on storage longest; `None` if no thread was blocked, or waits are not
+        /// recorded.
         blocked: Option<BlockedSoFar>,
     },
     /// The command was started.
@@ -206,7 +207,7 @@ pub enum StopReason {
     Terminated,
     /// The memory for raw trace pages was full.
     BufferFull,
-    /// The command had become quiet.
+    /// The command became quiet.
     Idle,
 }
 
@@ -215,13 +216,13 @@ pub enum StopReason {
 pub struct RecordSummary {
     /// The recording: [`RecordOptions::out`], or a directory next to it.
     pub out: PathBuf,
-    /// First instant that the recording covers, on its clock.
+    /// Begin of the recorded period, on the recording's clock.
     pub began: Timestamp,
-    /// Last instant that it covers.
+    /// End of the recorded period.
     pub ended: Timestamp,
     /// Why the capture ended.
     pub stopped_by: StopReason,
-    /// The command's exit code; `None` without a command, or when a signal killed it.
+    /// The command's exit code; `None` if there was no command, or a signal killed it.
     pub command_exit: Option<i32>,
     /// The signal that killed the command.
     pub command_signal: Option<i32>,
@@ -231,17 +232,17 @@ pub struct RecordSummary {
     pub trace_bytes: ByteCount,
     /// Rows in each table.
     pub rows: BTreeMap<String, u64>,
-    /// Requests and bios that the recorder itself caused; they are left out.
+    /// Requests and bios of the recorder itself, which are left out.
     pub own_rows: u64,
     /// Events that the kernel's buffers lost.
     pub lost: Lost,
-    /// Processor time of the recorder while the capture ran.
+    /// Processor time of the recorder during the capture.
     pub capture_cpu: Duration,
     /// Processor time of the recorder for writing the recording.
     pub write_cpu: Duration,
-    /// Sentences that the user should know; each was also sent as [`Progress::Note`].
+    /// Messages for the user; each was also sent as [`Progress::Note`].
     pub notes: Vec<String>,
 }
 
-/// Adds rows that only the caller of a recording has, such as the phases of its command.
+/// Adds the caller's own rows, such as the phases of its command.
 pub type OtherRows<'a> = dyn FnMut(&mut dyn RowSink) -> std::io::Result<()> + 'a;

@@ -1,4 +1,4 @@
-//! Makes one recording from beginning to end.
+//! Creates one recording from beginning to end.
 
 use fonio_core::meta::Device;
 use fonio_core::{ByteCount, DeviceId};
@@ -19,21 +19,21 @@ use crate::tracefs::{Instance, Tracefs};
 use crate::write::finish::FinishedCapture;
 use crate::write::writer;
 
-/// Default size of the kernel's buffers over all processors: at most this, and at most this part of the memory.
+/// Maximum default size of the kernel's buffers of all processors: in bytes, and as a part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
-/// Smallest and largest default buffer of one processor. At 64 bytes an event, 8 MiB hold 131,000 events: the
-/// number that 160,000 requests a second cause between two wake-ups.
+/// Minimum and maximum default buffer of one processor. At 64 bytes per event, 8 MiB hold 131,000 events: as
+/// many as 160,000 requests per second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
-/// Records block I/O as `options` say, and writes a recording.
+/// Records block I/O according to `options`, and writes a recording.
 ///
-/// While the capture runs, SIGINT and SIGTERM end it cleanly, and a second SIGINT gives it up. The terminal sends
-/// SIGINT to the command too; the recorder passes SIGTERM on to it. The only change to the machine is our instance in
-/// tracefs. It is removed at the end, together with instances that killed runs left.
+/// SIGINT and SIGTERM end a capture cleanly; a second SIGINT aborts it. The terminal sends SIGINT to the
+/// command too; the recorder forwards SIGTERM. The only change to the machine is our tracefs instance. It is
+/// removed at the end, together with the instances of killed runs.
 ///
 /// # Errors
-/// [`RecordError`] says in one sentence what the machine lacks or what failed.
+/// [`RecordError`] explains in one sentence what is missing or failed.
 pub fn record(
     options: &RecordOptions,
     progress: &mut dyn FnMut(Progress<'_>),
@@ -41,12 +41,12 @@ pub fn record(
     record_with(options, &mut |_| Ok(()), progress)
 }
 
-/// Does what [`record`] does, and adds rows that only the caller has, such as the phases of the command. `other_rows` is
-/// called once, after the capture; it may give marks, calls, waits, files and samples. Its instants are on
+/// Does the same as [`record`], and adds the caller's rows, such as the phases of the command. `other_rows`
+/// is called once, after the capture. It may add marks, calls, waits, files and samples, with times on
 /// `CLOCK_MONOTONIC`.
 ///
 /// # Errors
-/// Those of [`record`]; an error of `other_rows` is [`RecordError::Write`].
+/// The same as for [`record`]. An error of `other_rows` becomes [`RecordError::Write`].
 pub fn record_with(
     options: &RecordOptions,
     other_rows: &mut OtherRows<'_>,
@@ -70,7 +70,7 @@ struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Finds the devices to watch, and makes the instances in tracefs.
+    /// Finds the devices to watch, and creates the tracefs instances.
     fn new(
         options: &'a RecordOptions,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -89,7 +89,7 @@ impl<'a> Prepared<'a> {
         }
         let tracefs = Tracefs::open(&machine, &mut |note| notes.push(note))?;
         for name in tracefs.remove_leftovers() {
-            notes.push(format!("the tracefs instance {name} of an earlier run that was killed was removed"));
+            notes.push(format!("removed the tracefs instance {name} of an earlier run that was killed"));
         }
         for note in &notes {
             progress(Progress::Note(note));
@@ -164,7 +164,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// The processes of these threads, which must exist.
+/// Returns the processes of these threads; fails if one does not exist.
 fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<u32>, RecordError> {
     let process = |pid: &u32| {
         let owner = machine.task(*pid).owner();
@@ -177,7 +177,7 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
     let named = left_out.iter().filter_map(|id| machine.device(*id)?.name);
     let names: Vec<String> = named.collect();
     format!(
-        "{} {} on another disk and seen there, not counted twice; `--device {}` records one by itself",
+        "{} {} on another disk, where the same I/O is recorded; `--device {}` records one by itself",
         names.join(", "),
         if names.len() == 1 { "is a file" } else { "are files" },
         names.first().map_or("loop0", String::as_str)

@@ -1,4 +1,4 @@
-//! Records which threads are blocked on a file system on a loop device.
+//! Records blocked threads on a file system on a loop device.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::loop_ext4;
@@ -12,7 +12,7 @@ use fonio_record::{BlockedBy, Progress, RecordOptions, Selector, record};
 use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// Records a shell script that runs in the file system; `None` with a report if this machine cannot.
+/// Records a shell script that runs in the file system. Returns `None` after skipping the test.
 fn recorded(
     system: &FileSystem,
     script: &str,
@@ -35,7 +35,7 @@ fn waits_have_their_operation_file_and_waker() {
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     let Some(rows) = recorded(&system, SCRIPT, scratch.path(), |_| {}) else { return };
 
-    // The shell was blocked in write(2) by the lock of the frozen file system, until fsfreeze released it.
+    // The lock of the frozen file system blocked the shell in write(2) until fsfreeze released it.
     let by_lock = |row: &&Wait| row.reason == WaitReason::Lock && row.blocked_in == Some(BlockedIn::Write);
     let of_shell: Vec<&Wait> =
         rows.waits.iter().filter(|row| row.tid == rows.command_pid).filter(by_lock).collect();
@@ -48,7 +48,7 @@ fn waits_have_their_operation_file_and_waker() {
     let shell = rows.threads.iter().rfind(|thread| thread.tid == rows.command_pid).unwrap();
     assert_eq!(shell.pid, Some(rows.command_pid));
 
-    // Each process `sync` waited for the disk or the journal; most of these waits are short.
+    // Each `sync` process waited for the disk or the journal, mostly for a short time.
     let is_sync = |tid: u32| rows.comm(tid) == "sync";
     let in_fsync = Some(BlockedIn::Fsync);
     let long: Vec<&Wait> =
@@ -62,7 +62,7 @@ fn waits_have_their_operation_file_and_waker() {
     threads.extend(short.iter().map(|row| row.tid));
     threads.sort_unstable();
     threads.dedup();
-    // The recording has every thread of the machine, so other programs can call `sync` meanwhile.
+    // The recording has every thread of the machine, so it may include `sync` calls of other programs.
     assert!(threads.len() >= 50, "{}", threads.len());
     for row in &long {
         assert!(row.file_id.is_some(), "{row:?}");
@@ -70,7 +70,7 @@ fn waits_have_their_operation_file_and_waker() {
     for row in &short {
         assert!(row.total.0 < row.count * row.below.0 && row.from < row.until, "{row:?}");
     }
-    // A wait that a completion ended names a request that completed before the end of the wait.
+    // A wait ended by a completion names a request that completed before the end of the wait.
     let requests: HashMap<u64, &Request> = rows.requests.iter().map(|row| (row.request_id, row)).collect();
     for (row, request) in rows.waits.iter().filter_map(|row| Some((row, requests.get(&row.request_id?)?))) {
         assert!(request.completed.unwrap() <= row.ended.unwrap(), "{row:?} {request:?}");
@@ -96,7 +96,7 @@ fn a_launch_has_only_the_waits_of_its_threads() {
     assert_eq!(rows.blocked_counts.len(), 0);
 }
 
-/// How long each thread of the program `sync` was blocked in fsync, in all its waits.
+/// The total time that each thread of the program `sync` was blocked in fsync.
 fn in_fsync_ns(rows: &Recorded) -> HashMap<u32, u64> {
     let mut sums = HashMap::new();
     for row in rows.waits.iter().filter(|row| row.blocked_in == Some(BlockedIn::Fsync)) {
@@ -113,7 +113,7 @@ fn in_fsync_ns(rows: &Recorded) -> HashMap<u32, u64> {
 fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    // Both at once: the load is the same. `fsfreeze` blocks the shell in write(2) for 0.3 s.
+    // Both record the same load. `fsfreeze` blocks the shell in write(2) for 0.3 s.
     let other = scratch.path().join("bpf");
     let (began, at_once) = std::sync::mpsc::channel();
     let device = system.device.0.clone();
@@ -140,7 +140,7 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
     assert!(rows.diagnostics.iter().any(|found| found.code == "waits-without-bpf"), "{:?}", rows.diagnostics);
     let has_stacks = !rows.diagnostics.iter().any(|found| found.code.starts_with("no-s"));
     if !has_stacks {
-        skip(Need::Tracefs, "this kernel takes no stacks, or hides its symbols");
+        skip(Need::Tracefs, "this kernel cannot record stacks, or hides its symbols");
         return;
     }
     let by_lock = |row: &&Wait| row.reason == WaitReason::Lock && row.blocked_in == Some(BlockedIn::Write);
@@ -157,12 +157,12 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
         skip(Need::Bpf, found.message.clone());
         return;
     }
-    // The clock and the tracepoints are the same. A virtual machine can stop between the two, but not for long.
+    // Clock and tracepoints are the same. A virtual machine may pause between the two, but not for long.
     let other = bpf.waits.iter().filter(|row| row.tid == rows.command_pid).find(by_lock).unwrap();
     let differs = |a: Timestamp, b: Timestamp| a.0.abs_diff(b.0) > 50_000_000;
     assert!(!differs(frozen.began, other.began), "{frozen:?} {other:?}");
     assert!(!differs(frozen.ended.unwrap(), other.ended.unwrap()), "{frozen:?} {other:?}");
-    // Other tests call `sync` too, before or after one of the recordings. The shell does it 50 times.
+    // Other tests also call `sync`, before or after one of the recordings. The shell calls it 50 times.
     let (traced, by_bpf) = (in_fsync_ns(&rows), in_fsync_ns(&bpf));
     let both: Vec<(u64, u64)> =
         traced.iter().filter_map(|(tid, ns)| Some((*ns, *by_bpf.get(tid)?))).collect();

@@ -11,7 +11,7 @@ use fonio_record::{RecordError, RecordOptions, record};
 use fonio_testing::{Need, has, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// The file of a call: the last part of its first path, and its kind.
+/// The file of a call: the last component of its first path, and its kind.
 fn file_of(rows: &Recorded, call: &Call) -> Option<(String, Content)> {
     let rows: Vec<&File> = rows.files.iter().filter(|row| Some(row.file_id) == call.file_id).collect();
     let path = rows.iter().find_map(|row| row.path.clone())?;
@@ -36,7 +36,7 @@ fn marked(rows: &Recorded, mark: SqliteWrite) -> usize {
 
 const TRANSACTIONS: usize = 20;
 
-/// Inserts of one row each, in a shell that starts sqlite3 as a child.
+/// Single-row inserts, in a shell that starts sqlite3 as a child.
 fn sqlite(system: &FileSystem, mode: &str) -> [String; 3] {
     let inserts = "INSERT INTO t VALUES(1);".repeat(TRANSACTIONS);
     let script = format!(
@@ -61,7 +61,7 @@ fn a_command_and_its_children_are_followed() {
     let Some(rows) = recorded("DELETE") else { return };
     assert!(rows.meta.source.shows.iter().any(|shown| shown == SHOWS_CALLS));
     assert!(!rows.diagnostics.iter().any(|found| found.code == LOST_CALLS), "{:?}", rows.diagnostics);
-    // Each transaction makes a journal and deletes it; every one of these files has its name.
+    // Each transaction creates and deletes a journal; each of these files has its name.
     assert_eq!(count(&rows, &["unlink", "unlinkat"], "DELETE.db-journal"), TRANSACTIONS + 1);
     assert_eq!(count(&rows, &["fsync", "fdatasync"], "DELETE.db"), TRANSACTIONS + 1);
     let journal = rows.calls.iter().filter_map(|call| file_of(&rows, call));
@@ -73,7 +73,7 @@ fn a_command_and_its_children_are_followed() {
             .filter(|(name, _)| name == "DELETE.db-journal")
             .all(|(_, content)| content == Content::SqliteJournal)
     );
-    // The syncs of the folder have a name, too.
+    // The folder's syncs have a name, too.
     let folder = system.dir.path().file_name().unwrap().to_str().unwrap();
     assert!(count(&rows, &["fsync", "fdatasync"], folder) > TRANSACTIONS);
     let writes: Vec<&Call> = rows.calls.iter().filter(|call| call.name == "pwrite64").collect();
@@ -96,7 +96,7 @@ fn a_command_and_its_children_are_followed() {
 fn a_running_process_is_followed_by_its_number() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
-    // The shell waits for the recording, and writes with a child.
+    // The shell waits for the recording, and a child writes.
     let script = "while [ ! -e go ]; do sleep 0.05; done; dd if=/dev/zero of=data bs=4096 count=3 conv=fsync";
     let mut shell = Command::new("sh");
     let mut shell = shell.args(["-c", script]).current_dir(system.dir.path()).spawn().unwrap();
@@ -107,9 +107,9 @@ fn a_running_process_is_followed_by_its_number() {
     let Some(rows) = rows else { return };
     assert!(ended.success());
     assert_eq!((count(&rows, &["write"], "data"), count(&rows, &["fsync"], "data")), (3, 1));
-    // The recorded command is another process.
+    // The recorded command is a different process.
     assert_eq!(count(&rows, &["openat"], "other"), 0);
-    // dd also writes to standard error, which can be a file.
+    // dd also writes to standard error, which may be a file.
     let is_data = |call: &&Call| file_of(&rows, call).is_some_and(|(name, _)| name == "data");
     let writes = rows.calls.iter().filter(|call| call.name == "write").filter(is_data);
     let offsets: Vec<Option<u64>> = writes.map(|call| call.offset).collect();
@@ -129,7 +129,7 @@ fn a_process_that_does_not_exist_is_an_error() {
     match record(&options, &mut |_| {}) {
         Err(RecordError::NoProcess { pid }) => assert_eq!(pid, u32::MAX >> 1),
         Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
-            skip(Need::Tracefs, "this kernel does not trace");
+            skip(Need::Tracefs, "this kernel cannot trace");
         }
         other => panic!("{other:?}"),
     }

@@ -25,7 +25,7 @@ fn read(dir: &Path) -> (Meta, CollectedRows) {
     (read.meta, read.rows)
 }
 
-/// Makes a directory on a real disk, if the build directory is on one.
+/// Creates a directory on a real disk, if the build directory is on one.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -34,7 +34,7 @@ fn words(words: &[&str]) -> Option<Vec<OsString>> {
     Some(words.iter().map(OsString::from).collect())
 }
 
-/// Records, or reports why this machine cannot.
+/// Records, or skips the test with a reason.
 #[track_caller]
 fn try_record(options: &RecordOptions) -> Option<RecordSummary> {
     checked(record(options, &mut |_| {}))
@@ -54,7 +54,7 @@ fn checked(outcome: Result<RecordSummary, RecordError>) -> Option<RecordSummary>
     }
 }
 
-/// The need that the machine lacks, if the error says that it lacks one. Any other error is a failure of the recorder.
+/// Returns the missing requirement if the error reports one. Any other error is a failure of the recorder.
 fn lacking(error: &RecordError) -> Option<Need> {
     match error {
         RecordError::NotRoot => Some(Need::Root),
@@ -70,7 +70,8 @@ fn lacking(error: &RecordError) -> Option<Need> {
     }
 }
 
-/// The names of the tracefs instances. A recorder's private mount is invisible to us, so this makes its own mount.
+/// Returns the names of the tracefs instances. A recorder's private mount is invisible here, so this mounts
+/// its own.
 fn instances() -> Vec<String> {
     let mount = tempfile::tempdir().unwrap();
     let flags = rustix::mount::MountFlags::empty();
@@ -85,8 +86,7 @@ fn instances() -> Vec<String> {
     names
 }
 
-/// A command that only wakes a prepared process, which does the work; the command's own processes say
-/// nothing.
+/// If the command only wakes a prepared process that does the work, its own processes are not recorded.
 #[test]
 fn a_command_that_stands_for_another() {
     let dir = scratch();
@@ -112,7 +112,7 @@ fn a_command_and_its_writes() {
     let dir = scratch();
     let file = dir.path().join("written");
     let out = dir.path().join("recording");
-    // After its last write, dd waits for the end of its input, so that the recorder can look it up in /proc.
+    // After its last write, dd waits for end of input, so that the recorder can look it up in /proc.
     let script = format!(
         "(head -c 4194304 /dev/zero; sleep 0.5) | dd of={} bs=64k iflag=fullblock oflag=sync 2>/dev/null; exit 7",
         file.display()
@@ -180,7 +180,7 @@ fn io_on_a_loop_device_is_counted_once() {
         Some((on(true), on(false)))
     };
     let Some((on_loop, _)) = run("all", vec![]) else { return };
-    assert_eq!(on_loop, 0, "seen on the disk below");
+    assert_eq!(on_loop, 0, "it is seen on the lower disk");
     let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.0.clone().into())]) else {
         return;
     };
@@ -201,7 +201,7 @@ fn rows_of_the_caller_are_recorded() {
     }
 }
 
-/// Records the waits of a shell script; returns its span, and the waits of all its threads.
+/// Records the waits of all threads of a shell script, and its span.
 fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, CollectedRows, Mark)> {
     let dir = scratch();
     let out = dir.path().join("recording");
@@ -219,7 +219,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, C
     Some((summary, rows, launch))
 }
 
-/// The seconds that all threads waited for a reason.
+/// Total time in seconds that all threads waited for a reason.
 fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
@@ -227,7 +227,7 @@ fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
 
 #[test]
 fn why_threads_wait() {
-    // Each script waits at least 0.3 s, and at least that much must have the reason.
+    // Each script waits at least 0.3 s for the reason.
     for (script, reason) in [
         ("exec sleep 0.3", WaitReason::Timer),
         ("sleep 0.3; true", WaitReason::Thread),
@@ -239,7 +239,7 @@ fn why_threads_wait() {
         assert!(waited_s(&rows, reason) >= 0.29, "{script}: {:?}", rows.waits);
         let span = launch.until.unwrap().0 - launch.at.0;
         assert!(span >= 290_000_000 && launch.at >= summary.began, "{script}");
-        // The waits of the command's first thread begin when it is created.
+        // The waits of the command's first thread begin at its creation.
         let first = rows.waits.iter().find(|wait| Some(wait.tid) == launch.tid).unwrap();
         assert_eq!((first.began, first.reason), (launch.at, WaitReason::Cpu), "{script}");
     }
@@ -247,7 +247,7 @@ fn why_threads_wait() {
 
 #[test]
 fn a_wait_for_storage_names_its_request() {
-    // A fast disk can complete a write before its thread has gone to sleep, so some writes cause no wait.
+    // A fast disk may complete a write before its thread sleeps, so some writes cause no wait.
     let script = "dd if=/dev/zero of=file bs=64k count=512 oflag=direct 2>/dev/null";
     let Some((summary, rows, _)) = waits_of(script, None) else { return };
     let storage: Vec<&Wait> = rows.waits.iter().filter(|wait| wait.reason == WaitReason::Storage).collect();
@@ -278,7 +278,7 @@ fn a_command_that_becomes_quiet_is_ended() {
         let command = fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
         command.contains("1000")
     };
-    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "what it started is ended too");
+    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "its children are ended too");
 }
 
 #[test]
@@ -297,8 +297,8 @@ fn a_duration_ends_it() {
     assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
 }
 
-/// Makes a file, and a shell script that reads it `times` times in pieces of 4 KiB, bypassing the page cache. Returns
-/// the script and the number of reads.
+/// Creates a file, and a shell script that reads it `times` times in 4 KiB reads, bypassing the page cache.
+/// Returns the script and the number of reads.
 fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     let file = dir.join("data");
     fs::write(&file, vec![1; mib << 20]).unwrap();
@@ -312,8 +312,8 @@ fn completed_reads(rows: &CollectedRows) -> u64 {
     reads.filter(|read| read.completed.is_some()).count() as u64
 }
 
-/// Checks that each lost event has a processor and a place, that the counts add up, and that the recording agrees with
-/// the summary.
+/// Checks that each lost event has a processor and a time, that the counts add up, and that the recording
+/// agrees with the summary.
 fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
     let lost = &summary.lost;
     assert_eq!(meta.lost, *lost);
@@ -325,7 +325,7 @@ fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
         );
         assert!(gap.cpu.is_some(), "{gap:?}");
     }
-    // If the page has no room for the number, only the statistics know it.
+    // If the number does not fit into the page, only the statistics have it.
     let placed = lost.gaps.iter().filter_map(|gap| gap.count).sum::<u64>();
     let unnumbered = lost.gaps.iter().any(|gap| gap.count.is_none());
     if lost.gaps_beyond == 0 {
@@ -347,7 +347,7 @@ fn a_small_kernel_buffer_loses_events_and_counts_them() {
     assert_eq!(summary.command_exit, Some(0));
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
-    // Each read causes at least an issue and a completion. The script gives the number of reads.
+    // Each read causes at least an issue and a completion.
     let missing = expected.saturating_sub(completed_reads(&rows));
     assert!(summary.lost.events >= missing, "{missing} reads are missing, {:?}", summary.lost);
     assert_eq!(
@@ -361,7 +361,7 @@ fn a_small_kernel_buffer_loses_events_and_counts_them() {
 #[test]
 fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let dir = scratch();
-    // A device of its own: others would fill the buffer before the command begins.
+    // Use a separate device: I/O of others would fill the buffer before the command begins.
     let Some(system) = FileSystem::ext4(&dir.path().join("image")) else { return };
     let (script, expected) = reads(system.dir.path(), 4, 6);
     let full = RecordOptions {
@@ -372,12 +372,12 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     };
     let Some(summary) = try_record(&full) else { return };
     assert_eq!(summary.stopped_by, StopReason::BufferFull);
-    // The command ran to its end.
+    // The command ran to completion.
     assert_eq!(summary.command_exit, Some(3));
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
     assert!(summary.lost.events > 0);
-    // After one instant, no events of any processor were kept: a request in flight at that instant has no completion.
+    // After one time, no processor's events were kept: a request in flight at that time has no completion.
     let end = summary
         .lost
         .gaps
@@ -398,7 +398,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
 fn a_spill_file_takes_what_memory_does_not() {
     let dir = scratch();
     let (script, expected) = reads(dir.path(), 4, 6);
-    // Enough for two wake-ups, but not for the complete trace.
+    // Enough for two wake-ups, but not for the whole trace.
     let spill = RecordOptions {
         command: words(&["sh", "-c", &script]),
         buffer: ByteCount(2 << 20),
@@ -414,7 +414,7 @@ fn a_spill_file_takes_what_memory_does_not() {
     assert!(seen + summary.lost.events >= expected, "{seen} reads, {:?} lost", summary.lost);
 }
 
-/// A tmpfs, unmounted when dropped.
+/// A tmpfs. Dropping this unmounts it.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -502,7 +502,7 @@ fn a_command_that_does_not_exist_leaves_nothing() {
     assert!(!out.exists());
 }
 
-/// Not a test of its own: the process to which the tests below send signals.
+/// Not a test: the process to which the tests below send signals.
 #[test]
 fn as_a_process() {
     let Some(out) = std::env::var_os("FONIO_TEST_OUT") else { return };
@@ -526,7 +526,7 @@ fn as_a_process() {
     }
 }
 
-/// Has [`as_a_process`] record waits without BPF.
+/// Makes [`as_a_process`] record waits without BPF.
 const BY_TRACEFS: [(&str, &str); 1] = [("FONIO_TEST_BY_TRACEFS", "1")];
 
 struct Recorder {
@@ -540,7 +540,7 @@ impl Recorder {
         Recorder::start_with(out, command, &[])
     }
 
-    /// The same with further variables.
+    /// Does the same with more variables.
     fn start_with(out: &Path, command: Option<&str>, variables: &[(&str, &str)]) -> Option<Recorder> {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", "live::as_a_process", "--nocapture"]).env("FONIO_TEST_OUT", out);
@@ -562,7 +562,7 @@ impl Recorder {
         None
     }
 
-    /// The next line that the recorder itself printed. Output of libtest may precede it on the same line.
+    /// Returns the next line printed by the recorder. libtest output may precede it on the same line.
     fn line(&mut self) -> String {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
@@ -613,7 +613,7 @@ fn ctrl_c_leaves_a_recording() {
 fn a_second_ctrl_c_gives_it_up() {
     let dir = scratch();
     let out = dir.path().join("recording");
-    // A command that ignores Ctrl-C keeps the capture running for a while.
+    // A command that ignores Ctrl-C prolongs the capture.
     let Some(mut recorder) = Recorder::start(&out, Some("trap '' INT; exec sleep 60")) else { return };
     recorder.kill(Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
@@ -641,7 +641,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
     let Some(mut recorder) = Recorder::start_with(&killed, None, &BY_TRACEFS) else { return };
     let prefix = format!("fonio-{}-", recorder.child.id());
     let left = |names: Vec<String>| names.iter().filter(|name| name.starts_with(&prefix)).count();
-    // One for the events of block devices, and one for those of the scheduler.
+    // One for block events, and one for scheduler events.
     assert_eq!(left(instances()), 2);
     recorder.kill(Signal::KILL);
     recorder.child.wait().unwrap();
@@ -658,7 +658,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
         }
     })
     .unwrap();
-    // Another test, or another user, may have made the next run and removed it.
+    // Another recording, of a test or a user, may already have removed it.
     assert_eq!(left(instances()), 0);
     for note in notes.iter().filter(|note| note.contains("killed")) {
         assert!(note.contains("tracefs instance fonio-"), "{note}");
@@ -685,7 +685,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
         Err(RecordError::DiskFull { out: kept, missing }) if kept == out => missing,
         outcome => {
             let summary = checked(outcome);
-            // If the file system does not support direct I/O, there are few requests.
+            // File systems without direct I/O cause few requests.
             return assert!(summary.is_none_or(|summary| summary.rows["requests"] < 8000));
         }
     };
@@ -693,9 +693,9 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.requests.is_empty() && rows.requests.len() < 12_000, "{}", rows.requests.len());
     assert!(missing.contains(" requests"), "{missing}");
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
-    assert_eq!(meta.lost.total(), None, "a reader cannot know what the rows that are missing would say");
+    assert_eq!(meta.lost.total(), None, "the content of missing rows is unknown");
 
-    // Without any room, the message names no file that does not exist, and nothing is left.
+    // On a full disk, the message names only existing files, and nothing remains.
     let Some(disk) = Tmpfs::of(8 << 10) else { return };
     let out = disk.0.path().join("recording");
     let error = record(&options(&out), &mut |_| {}).unwrap_err();

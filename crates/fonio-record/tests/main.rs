@@ -1,4 +1,4 @@
-//! Tests of live recordings. One program, because each program is linked with everything.
+//! Tests live recordings. A single test program saves linking everything several times.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,5 +1,5 @@
-//! Records the SQL statements of sqlite3, of Python and of programs with a SQLite of their own, on a file system on a loop
-//! device.
+//! Records the SQL statements of sqlite3, Python and programs with their own SQLite, on a file system on a
+//! loop device.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::loop_ext4;
@@ -14,7 +14,7 @@ use fonio_record::RecordOptions;
 use fonio_testing::{Need, has, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// The sum of the steps of each statement.
+/// The total steps per statement.
 fn steps(rows: &Recorded) -> BTreeMap<&str, u64> {
     let mut steps = BTreeMap::new();
     for row in &rows.statements {
@@ -23,7 +23,7 @@ fn steps(rows: &Recorded) -> BTreeMap<&str, u64> {
     steps
 }
 
-/// The text of the statement that a thread stepped during a call.
+/// The text of the statement that a thread executed during a call.
 fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
     let runs = |row: &&Statement| {
         row.tid == call.tid && row.entered <= call.entered && row.exited.is_none_or(|at| at >= call.entered)
@@ -31,7 +31,7 @@ fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
     rows.statements.iter().rfind(runs)?.text.as_deref()
 }
 
-/// Records a command, and what `change` says, on the file system; `None` with a report if this machine cannot.
+/// Records a command on the file system, with options from `change`. Returns `None` after skipping the test.
 fn recorded(
     system: &FileSystem,
     scratch: &Path,
@@ -51,7 +51,7 @@ fn recorded(
 
 const TRANSACTIONS: u64 = 20;
 
-/// Autocommitted inserts with values in them, then an explicit transaction.
+/// Autocommitted inserts with literal values, then an explicit transaction.
 fn script(mode: &str) -> String {
     let inserts: String =
         (0..TRANSACTIONS).map(|n| format!("INSERT INTO t VALUES({n}, 'secret{n}');\n")).collect();
@@ -116,7 +116,7 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
     assert!(rows.statements.is_empty() && rows.codes().iter().all(|code| !code.contains("statements")));
 }
 
-/// Two threads with a connection each, and statements that are prepared once, also before the recording.
+/// Two threads with one connection each, and statements prepared once, some before the recording.
 const PYTHON: &str = "
 import os, sqlite3, sys, threading, time
 folder = sys.argv[1]
@@ -160,7 +160,7 @@ fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
         folder.display(),
         python.id()
     );
-    // The ended process has to be waited for.
+    // Reaps the ended process.
     let pid = python.id();
     let waiter = std::thread::spawn(move || python.wait().unwrap());
     let recorded = recorded(&system, scratch.path(), &["sh", "-c", &go], |options| {
@@ -176,17 +176,17 @@ fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
         assert_eq!(steps.get(&*format!("UPDATE t{n} SET x = x + ?")), Some(&1), "{steps:?}");
     }
     assert_eq!((steps.get("BEGIN IMMEDIATE"), steps.get("COMMIT")), (Some(&2), Some(&2)));
-    // Each thread steps on its own connection only.
+    // Each thread uses only its own connection.
     let mut pairs: Vec<(u32, u32)> =
         rows.statements.iter().map(|row| (row.tid, row.connection.unwrap())).collect();
     pairs.sort_unstable();
     pairs.dedup();
     assert_eq!(pairs.len(), 2, "{pairs:?}");
-    // Consecutive steps are one row.
+    // Consecutive steps share a row.
     assert!(rows.statements.iter().any(|row| row.steps == 100), "{:?}", rows.statements);
 }
 
-/// A program that brings its own SQLite, from Debian's static library, with and without symbols.
+/// Builds a program with Debian's static SQLite, with or without symbols.
 fn own_sqlite(folder: &Path, strip: bool) -> Option<std::path::PathBuf> {
     let source = folder.join("own.c");
     std::fs::write(
@@ -207,7 +207,7 @@ fn a_program_with_its_own_sqlite_is_recorded_if_it_has_symbols() {
     let Some(system) = FileSystem::ext4(&scratch.path().join("image")) else { return };
     for strip in [false, true] {
         let Some(program) = own_sqlite(scratch.path(), strip) else {
-            return skip(Need::StaticSqlite, "cc makes no program with libsqlite3.a here");
+            return skip(Need::StaticSqlite, "cc cannot build a program with libsqlite3.a here");
         };
         let database = system.dir.path().join(format!("{strip}.db"));
         let command = [program.to_str().unwrap(), database.to_str().unwrap(), &script("DELETE")];

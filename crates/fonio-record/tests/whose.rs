@@ -1,4 +1,4 @@
-//! Captures writes to a file system on a loop device, and checks their recorded owners.
+//! Captures writes to a file system on a loop device, and checks the recorded owners.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use crate::loop_ext4;
@@ -10,7 +10,7 @@ use fonio_core::{Content, Op, Request};
 use fonio_testing::{Need, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// Records a shell script that runs in the file system; `None` with a report if this machine cannot.
+/// Records a shell script that runs in the file system. Returns `None` after skipping the test.
 fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Recorded> {
     let script = format!("cd {} && {script}", system.dir.path().display());
     Recorded::record(&options_of(system, scratch, &["sh", "-c", &script]), "")
@@ -80,7 +80,7 @@ fn direct_io_and_reads_belong_to_their_files() {
         bytes
     };
     assert_eq!(bytes(Op::Read, "cat"), 256 << 10);
-    // Before Linux 6.6, ext4 does not show whose direct I/O is.
+    // Before Linux 6.6, ext4 does not show the owner of direct I/O.
     assert!([0, 256 << 10].contains(&bytes(Op::Write, "dd")));
 }
 
@@ -111,7 +111,7 @@ fn files_of_an_overlay_are_those_of_its_upper_folder() {
     // Kernels before Linux 5.17 do not report the names of deleted files.
     let is_known = |path: &&&Path| path.starts_with(&upper) || path.as_os_str().is_empty();
     assert_eq!(bytes.keys().filter(is_known).count(), bytes.len(), "{bytes:?}");
-    // Threads that were blocked in fsync waited for the same files, not for others of the overlay.
+    // Threads blocked in fsync waited for these files, not for other files of the overlay.
     for file in rows.files.iter().filter(|file| file.path.as_ref().is_some_and(|path| path.contains("gone")))
     {
         assert!(Path::new(file.path.as_deref().unwrap()).starts_with(&upper), "{file:?}");

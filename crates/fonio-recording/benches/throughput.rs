@@ -1,6 +1,6 @@
 //! Measures the time per request of ordering, writing and reading.
 //!
-//! `nothing` measures the cost of handing the rows over; the other figures include this cost.
+//! `nothing` measures only the cost of passing rows, which the other figures include.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,8 +18,8 @@ fn main() {
 
 const REQUESTS: u64 = 1 << 20;
 
-/// A recorded step of a producer. A short piece is repeated, so that rows come from the cache, as from a producer that
-/// has just made them.
+/// A recorded step of a producer. A short sequence is repeated, so that rows come from the cache, as from a
+/// real producer.
 enum Step {
     Request(Request),
     Settled(Timestamp),
@@ -27,7 +27,7 @@ enum Step {
 
 struct Steps {
     steps: Vec<Step>,
-    /// How much later the repeated rows are than the recorded ones.
+    /// Time offset of the repeated rows from the recorded ones.
     shift: u64,
 }
 

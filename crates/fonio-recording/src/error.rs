@@ -1,4 +1,4 @@
-//! The errors of recordings.
+//! Defines the errors of recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use parquet::errors::ParquetError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// The path does not hold a recording.
+    /// The path is not a recording.
     #[error("{} is not a recording: {why}; give a directory that `fonio record` or an import wrote", path.display())]
     NotARecording {
         /// The path.
@@ -49,19 +49,19 @@ pub enum RecordingError {
     },
     /// A table is a directory of files.
     #[error(
-        "{} is a directory, as Spark writes a table; write it in one part, with coalesce(1), and put the part in its place",
+        "{} is a directory, like a table from Spark; write a single file with coalesce(1), and replace the directory by it",
         path.display()
     )]
     Parts {
         /// The directory.
         path: PathBuf,
     },
-    /// A file is Parquet, but not the table that its name says.
+    /// A Parquet file is not the table that its name indicates.
     #[error("{} does not have the columns of this table: {why}; see docs/recording-reference.md", path.display())]
     Columns {
         /// The table's file.
         path: PathBuf,
-        /// The column, and its mistake.
+        /// The column and the mistake.
         why: String,
     },
     /// A value that the schema does not allow.
@@ -76,7 +76,7 @@ pub enum RecordingError {
         /// The value found.
         value: String,
     },
-    /// A row is not in its table's order.
+    /// A row is out of order in its table.
     #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
         /// The table's file.
@@ -84,7 +84,7 @@ pub enum RecordingError {
         /// The row, counted from 0.
         row: u64,
     },
-    /// A table has more or fewer rows than `meta.json` says.
+    /// The number of rows in a table differs from `meta.json`.
     #[error("{} has {found} rows and should have {expected}; copy the whole directory again", path.display())]
     RowCount {
         /// The table's file.
@@ -111,7 +111,7 @@ pub enum RecordingError {
         /// The recording that would have been overwritten.
         path: PathBuf,
     },
-    /// The place holds something that fonio did not write and must not remove.
+    /// The path has something that fonio did not write and must not remove.
     #[error("{} will not be overwritten: {why}; choose another name or remove it yourself", path.display())]
     NotOurs {
         /// The file or directory in the way.
@@ -130,20 +130,20 @@ pub enum RecordingError {
         #[source]
         source: io::Error,
     },
-    /// The sink that received the rows failed; the recording is not damaged.
+    /// The sink of the rows failed; the recording is not damaged.
     #[error("the rows of the recording could not be processed")]
     Sink(#[source] io::Error),
 }
 
 impl RecordingError {
-    /// Makes the error for `map_err` on calls of `std::fs`.
+    /// Creates a converter for `map_err` on `std::fs` calls.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordingError {
         let path = path.to_owned();
         move |source| RecordingError::Io { action, path, source }
     }
 
-    /// Takes back the error from an `io::Error` that the conversion below made. Any other error becomes a failed write
-    /// in `dir`.
+    /// Extracts the error from an `io::Error` that the conversion below created. Any other error becomes a
+    /// failed write in `dir`.
     pub(crate) fn from_sink(error: io::Error, dir: &Path) -> RecordingError {
         error.downcast().unwrap_or_else(|source| RecordingError::Io {
             action: "write",
@@ -153,8 +153,7 @@ impl RecordingError {
     }
 }
 
-/// A [`RowSink`](fonio_core::RowSink) can fail only with an `io::Error`, so this conversion wraps the recording's own
-/// error.
+/// A [`RowSink`](fonio_core::RowSink) can fail only with an `io::Error`, so this wraps the recording's error.
 impl From<RecordingError> for io::Error {
     fn from(error: RecordingError) -> io::Error {
         let kind = match &error {

@@ -1,4 +1,4 @@
-//! Hands rows from one thread to another: one processor reads a trace, and a second one analyses it.
+//! Passes rows between threads: one processor reads a trace, and a second one analyses it.
 
 use std::io;
 use std::num::NonZero;
@@ -11,20 +11,20 @@ use fonio_core::{
     Timestamp, Wait,
 };
 
-/// Rows in a batch: about 360 KiB and 1 ms of work. Waking the other thread, which takes tens of microseconds in a virtual
-/// machine, adds little to that.
+/// Rows in a batch: about 360 KiB and 1 ms of work. Compared with this, waking the other thread is cheap:
+/// tens of microseconds in a virtual machine.
 const ROWS: usize = 2048;
-/// Batches between the threads. More would bridge longer pauses, but these stay in the processor's cache.
+/// Batches between the threads. More would bridge longer pauses, but exceed the processor's cache.
 const BATCHES: usize = 4;
 
-/// Runs `produce` and gives its rows to `sink`, in their order.
+/// Runs `produce` and passes its rows to `sink` in order.
 ///
-/// If there is more than one processor, `produce` runs on its own thread, ahead of `sink` by a bounded number of rows;
-/// `sink` stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same order,
-/// also before an error of `produce`.
+/// With several processors, `produce` runs on its own thread, a bounded number of rows ahead of `sink`, which
+/// stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same
+/// order, also before an error of `produce`.
 ///
 /// # Errors
-/// The error of `produce` or of `sink`; that of `sink` if both fail.
+/// The error of `produce` or `sink`; the error of `sink` if both fail.
 pub fn hand_over<T, E>(
     sink: &mut dyn RowSink,
     produce: impl FnOnce(&mut dyn RowSink) -> Result<T, E> + Send,
@@ -62,7 +62,7 @@ where
         });
         let taken = take(batches, &used, sink);
         let produced = producer.join().unwrap_or_else(|panic| resume_unwind(panic));
-        // The sink's error goes first: the producer's may only say that its rows were no longer taken.
+        // The sink's error goes first: it may be the cause of the producer's error.
         taken?;
         produced
     })
@@ -73,7 +73,7 @@ fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn Row
     for mut rows in batches {
         rows.iter().try_for_each(|row| row.give(sink))?;
         rows.clear();
-        // A producer that has ended takes no batch back.
+        // Fails if the producer has ended.
         let _ = used.send(rows);
     }
     Ok(())
@@ -83,7 +83,7 @@ fn take(batches: Receiver<Vec<Row>>, used: &Sender<Vec<Row>>, sink: &mut dyn Row
 struct Giver {
     rows: Vec<Row>,
     full: SyncSender<Vec<Row>>,
-    /// Empty batches that come back for reuse.
+    /// Empty batches returned for reuse.
     empty: Receiver<Vec<Row>>,
     wants_bios: bool,
 }
@@ -99,7 +99,7 @@ impl Giver {
     fn send(&mut self) -> io::Result<()> {
         let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(ROWS));
         let rows = std::mem::replace(&mut self.rows, next);
-        self.full.send(rows).map_err(|_| io::Error::other("the rows are not taken any more"))
+        self.full.send(rows).map_err(|_| io::Error::other("the receiver takes no more rows"))
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes marks; a mark with this number is an error.
+    /// Collects marks; fails at the mark with this number.
     #[derive(Default)]
     struct Marks {
         seen: Vec<u64>,

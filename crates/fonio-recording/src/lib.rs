@@ -1,11 +1,11 @@
-//! fonio's recording: a directory of Parquet tables that any tool can read.
+//! Reads and writes fonio's recordings: directories of Parquet tables that any tool can read.
 //!
-//! [`Writer`] takes rows and writes a recording; [`Recording`] opens one and gives the rows to a
-//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] puts requests and bios in order between a producer and any sink; the
-//! writer does this itself. [`hand_over`] runs a producer on its own thread. All of them use bounded memory for any
-//! number of rows.
+//! [`Writer`] writes rows to a recording; [`Recording`] opens one and passes its rows to a
+//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] puts requests and bios in order between a producer and any
+//! sink; the writer does this itself. [`hand_over`] runs a producer on its own thread. All of them use
+//! bounded memory for any number of rows.
 //!
-//! [`Redactor`] replaces names by tokens, so that a recording can be passed on.
+//! [`Redactor`] replaces names by tokens, so that a recording can be shared.
 //!
 //! `docs/recording-reference.md` describes the layout for other programs.
 

@@ -1,4 +1,4 @@
-//! Puts requests and bios in order for any sink.
+//! Sorts requests and bios for any sink.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use fonio_core::{Bio, Request, RowSink, Timestamp, forward_rows};
 
 use crate::sequence::ordered::Ordered;
 
-/// How many rows a [`Sequencer`] may hold, and where it spills the rest.
+/// The memory of a [`Sequencer`], and where it spills other rows.
 #[derive(Clone, Debug)]
 pub struct SequencerOptions {
-    /// Rows of each table held in memory before rows are spilled. A row takes up to about 250 bytes.
+    /// Maximum number of rows of each table in memory. A row takes up to about 250 bytes.
     pub rows_in_memory: usize,
-    /// Directory of the spilled rows, which are stored in unlinked files. `None` is the system's directory for
-    /// temporary files; on some systems this is in memory too.
+    /// Directory for spilled rows, in unlinked files. `None` for the system's temporary directory, which on
+    /// some systems is in memory, too.
     pub spill_dir: Option<PathBuf>,
 }
 
@@ -23,14 +23,14 @@ impl Default for SequencerOptions {
     }
 }
 
-/// A [`RowSink`] that puts requests and bios in order and passes all rows on to another sink.
+/// A [`RowSink`] that sorts requests and bios and passes all rows on to another sink.
 ///
-/// Requests are ordered by [`order_time`](Request::order_time) and id, bios by the instant at which they were queued
-/// and id. The two tables are interleaved by these times, a bio before a request of the same instant; replaying a
-/// recording gives the same order. Rows of the other tables are passed on at once. The sink gets fewer `settled` marks
-/// than the producer gives; each holds for both tables.
+/// Requests are ordered by [`order_time`](Request::order_time) and id, bios by queue time and id. The two
+/// tables are interleaved by these times, a bio before a request of the same time. Replaying a recording
+/// gives the same order. Rows of other tables are passed on at once. The sink gets fewer `settled` marks than
+/// the producer sends; each holds for both tables.
 ///
-/// A row ordered before the producer's mark, as in damaged traces, is left out, counted and reported as a diagnostic.
+/// A row before the producer's mark, as in damaged traces, is left out, counted and reported as a diagnostic.
 pub struct Sequencer<'a> {
     ordered: Ordered,
     sink: &'a mut dyn RowSink,
@@ -43,10 +43,10 @@ impl<'a> Sequencer<'a> {
         Sequencer { ordered: Ordered::new(options.rows_in_memory, &spill_dir), sink }
     }
 
-    /// Passes on the rows that are still held. Without this call they are lost.
+    /// Passes on the remaining rows. Without this call they are lost.
     ///
     /// # Errors
-    /// Those of the sink, and errors in reading spilled rows back.
+    /// Errors of the sink, and errors in reading spilled rows back.
     pub fn finish(mut self) -> io::Result<()> {
         self.ordered.finish(self.sink)
     }

@@ -1,9 +1,9 @@
-//! The names of a recording's tables.
+//! Lists the tables of a recording.
 
 use std::fmt;
 
-/// Calls a macro with a line for each table: its field, its name, its type of row, and the method of a
-/// [`RowSink`](fonio_core::RowSink) that takes the row.
+/// Calls a macro with a line for each table: its field, its name, its row type, and the
+/// [`RowSink`](fonio_core::RowSink) method for its rows.
 macro_rules! with_tables {
     ($then:ident) => {
         $then! {
@@ -46,7 +46,7 @@ macro_rules! declare_tables {
 with_tables!(declare_tables);
 
 impl Table {
-    /// Returns whether a recording has the table even if it has no rows.
+    /// Returns whether every recording has the table, even without rows.
     pub fn always_written(self) -> bool {
         matches!(self, Table::Requests | Table::Files | Table::Threads)
     }
@@ -62,7 +62,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A set of tables, for [`Recording::replay`](crate::Recording::replay). It can also contain the diagnostics.
+/// A set of tables, optionally with the diagnostics, for [`Recording::replay`](crate::Recording::replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tables(u16);
 

@@ -1,4 +1,4 @@
-//! For any damage to a recording, the error names the file and says what to do.
+//! Checks that the error for any damage to a recording names the file and the remedy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use proptest::prelude::*;
 
-/// Makes a recording and damages it. Returns the error of opening and replaying it, with its causes.
+/// Creates and damages a recording. Returns the error of opening and replaying it, with its causes.
 fn error_after(damage: &dyn Fn(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
@@ -76,7 +76,7 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
         }),
         ("a table of a later version", &|dir| {
             edit(&dir.join("requests.parquet"), |bytes| {
-                // In the footer, the version is a string of one byte after its key; the last occurrence is the
+                // In the footer, the version is a one-byte string after its key. The last occurrence is the
                 // key-value pair.
                 let key = b"fonio.schema_version";
                 let at = bytes.windows(key.len()).rposition(|window| window == key).unwrap() + key.len();
@@ -108,12 +108,12 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Some damage cannot be noticed, because Parquet's pages have no checksum, but none may cause a panic.
+    /// Some damage is undetectable, because Parquet's pages have no checksum, but none may cause a panic.
     #[test]
     fn flipped_bits_are_no_panic(table in 0..2_usize, flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4)) {
         static WHOLE: OnceLock<tempfile::TempDir> = OnceLock::new();
         let whole = WHOLE.get_or_init(|| {
-            // A static is never dropped; its files are removed with the target directory.
+            // Statics are never dropped; the files are removed with the target directory.
             let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let mut writer = Writer::create(&place.path().join("run"), WriterOptions::default()).unwrap();
             Generated { requests: 300, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();

@@ -1,7 +1,7 @@
-//! Runs the queries of `docs/recording-reference.md` in DuckDB, on a recording that has every table.
+//! Runs the queries of `docs/recording-reference.md` in DuckDB, on a recording with every table.
 //!
-//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. Without it, the tests try the environment that
-//! `cargo xtask test` makes below the target directory, and `python3`.
+//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. Without it, the tests try the
+//! environment that `cargo xtask test` creates below the target directory, then `python3`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use fonio_core::{
 use fonio_recording::{Writer, WriterOptions};
 use generated::Generated;
 
-/// Runs the statements of `blocks.json`, and prints their rows, with floats rounded to few digits.
+/// Runs the statements of `blocks.json` and prints their rows, with rounded floats.
 const RUN: &str = r#"
 import duckdb, json, sys
 connection = duckdb.connect()
@@ -130,7 +130,7 @@ fn the_queries_run() {
     let Some(python) = duckdb() else {
         return fonio_testing::skip(
             fonio_testing::Need::Duckdb,
-            "no Python has the package duckdb; `pip install duckdb`, and name it in FONIO_DUCKDB",
+            "no Python has the package duckdb; run `pip install duckdb` and set FONIO_DUCKDB to that Python",
         );
     };
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! On a file system that fills up, only the rows that do not fit are lost.
+//! Checks that a file system that fills up loses only the rows that do not fit.
 
 #![allow(clippy::unwrap_used)]
 
@@ -59,7 +59,7 @@ const GENERATED: Generated = Generated { seed: 3, requests: 200_000, depth: 32, 
 fn write(dir: &Path, keep_what_fits: bool) -> Result<FinishedRecording, RecordingError> {
     let mut writer = Writer::create(dir, WriterOptions { keep_what_fits, ..WriterOptions::default() })?;
     let fed = GENERATED.feed(&mut writer);
-    // Rows of threads can come late too.
+    // Thread rows may also come late.
     let late = Thread { tid: 77, comm: Some("late".to_owned()), ..Thread::default() };
     fed.and_then(|()| writer.thread(&late)).map_err(|error| error.downcast::<RecordingError>().unwrap())?;
     writer.install(Meta { ended: Some(Timestamp(u64::MAX / 2)), ..Meta::default() })
@@ -78,7 +78,7 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
         let disk = Disk::of(kib);
         let finished = write(&disk.path().join("run"), true).unwrap();
         assert_eq!(disk.names(), ["run"]);
-        // At most the margins of both kinds of tables are left, less the ends of the tables.
+        // At most the margins of both kinds of tables remain free, minus the table footers.
         assert!(disk.free_kib() < 384, "{} of {kib} KiB are left", disk.free_kib());
         let kept = rows(&finished.path);
         assert!(!kept.requests.is_empty() && kept.requests.len() < whole.requests.len());
@@ -91,7 +91,7 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
         let full: Vec<&Diagnostic> = kept.diagnostics.iter().filter(|one| one.code == "disk-full").collect();
         assert_eq!(full.len(), finished.incomplete.len());
         assert!(full[0].message.contains(&missing.to_string()), "{}", full[0].message);
-        // A reader knows from which instant on events are missing.
+        // The recording shows from what time events are missing.
         let gap = finished.meta.lost.gaps.first().unwrap();
         let last = |time: Option<Timestamp>| time.is_none_or(|time| time <= gap.after);
         assert!(

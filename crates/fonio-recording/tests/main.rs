@@ -1,5 +1,5 @@
-//! Tests of the recording directory: written rows are read back, and damage is reported. One program, because
-//! each program is linked with everything.
+//! Tests the recording directory: written rows are read back, and damage is reported. A single test program
+//! saves linking everything several times.
 
 mod damage;
 mod documentation;

@@ -1,4 +1,4 @@
-//! A sequencer's output is in order, whatever the input.
+//! Checks that a sequencer's output is in order for any input.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,7 +60,7 @@ fn bio(id: u64, time: u64) -> Bio {
     }
 }
 
-/// The order of the rows' instants.
+/// The order of the rows' times.
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Rising,
@@ -68,7 +68,7 @@ enum Shape {
     Random,
     /// Rising, but out of order within a window of this size.
     Nearly(u64),
-    /// Few distinct instants.
+    /// Few distinct times.
     Equal,
     /// Rising, in sawtooth form.
     Teeth(u64),
@@ -101,8 +101,8 @@ impl Shape {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Compares with sorting all rows at the end. At some rows the mark advances as far as possible; between them it
-    /// stands still.
+    /// Compares with sorting all rows at the end. The mark advances as far as possible, but only at some
+    /// rows.
     #[test]
     fn as_if_sorted_at_the_end(
         seed: u64,
@@ -116,7 +116,7 @@ proptest! {
         let requests: Vec<Request> = (0..count).map(|id| request(id, shape.time(id, &mut random))).collect();
         let bios: Vec<Bio> = (0..count * bios / 2).map(|id| bio(id, bio_shape.time(id, &mut random))).collect();
         let steps = requests.len().max(bios.len());
-        // At each step, the earliest instant that is still to come.
+        // The earliest remaining time at each step.
         let mut earliest = vec![u64::MAX; steps + 1];
         for step in (0..steps).rev() {
             let request = requests.get(step).map_or(u64::MAX, |row| row.order_time().0);
@@ -154,7 +154,7 @@ proptest! {
     }
 }
 
-/// The worst input: it makes the most runs, which are merged level by level.
+/// The worst input: it creates the most runs, which are merged level by level.
 #[test]
 fn reverse_order() {
     const ROWS: u64 = 400_000;
@@ -168,7 +168,7 @@ fn reverse_order() {
     assert_eq!(checked.requests, ROWS);
 }
 
-/// Rows come out while input is still arriving, and the sink gets marks.
+/// Rows and marks are emitted while input is still arriving.
 #[test]
 fn rows_come_out_on_the_way() {
     struct Watch<'a>(&'a Cell<u64>, &'a Cell<u64>);

@@ -1,7 +1,8 @@
-//! Tables in other encodings than fonio writes now: rewritten by Polars, pandas and Spark with other compression, row
-//! groups, string types and integer widths, and without key-value metadata; or written by an older fonio.
+//! Reads tables with other encodings than fonio now writes: rewritten by Polars, pandas and Spark with other
+//! compression, row groups, string types and integer widths, and without key-value metadata; or written by an
+//! older fonio.
 //!
-//! `tests/data/rewritten` holds tables of `tests/data/original`, rewritten by `tests/data/rewrite.py`.
+//! `tests/data/rewrite.py` rewrote tables of `tests/data/original` to `tests/data/rewritten`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +32,7 @@ fn read(dir: &Path) -> CollectedRows {
     try_read(dir).unwrap()
 }
 
-/// Makes a copy of `tests/data/original`.
+/// Copies `tests/data/original`.
 fn copy_of_original() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(data("original")).unwrap() {
@@ -75,7 +76,7 @@ fn the_rows_are_the_same() {
     assert_eq!(tools, expected);
 }
 
-/// Writes a table of waits with plain-text reasons, as older versions of fonio did.
+/// Writes a table of waits with plain-text reasons, like older versions of fonio.
 fn write_waits_as_text(path: &Path, reasons: &[&str]) {
     let count = reasons.len();
     let columns: [(&str, ArrayRef, bool); 6] = [
@@ -102,7 +103,7 @@ fn reasons_of_waits_as_plain_text_are_read() {
     assert_eq!(reasons, WaitReason::ALL);
     assert!(old.waits.iter().all(|wait| (wait.blocked_in, wait.file_id) == (None, None)), "added later");
 
-    // Written again, the reasons are a dictionary, and the rows are the same.
+    // After rewriting, the reasons are a dictionary, and the rows are unchanged.
     let dir = place.path().join("again");
     let mut writer = Writer::create(&dir, WriterOptions::default()).unwrap();
     old.waits.iter().try_for_each(|wait| writer.wait(wait)).unwrap();

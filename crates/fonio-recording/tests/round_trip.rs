@@ -1,4 +1,4 @@
-//! Every row that can be written is read back unchanged.
+//! Checks that every row is read back unchanged.
 
 #![allow(clippy::unwrap_used)]
 
@@ -228,7 +228,7 @@ prop_compose! {
         marks in some(mark()),
         diagnostics in some(diagnostic()),
     ) -> CollectedRows {
-        CollectedRows { requests, bios, links, calls, statements, waits, blocked_counts, files, threads, samples, marks, diagnostics }
+        CollectedRows { began: None, requests, bios, links, calls, statements, waits, blocked_counts, files, threads, samples, marks, diagnostics }
     }
 }
 
@@ -285,8 +285,8 @@ fn files_of_a_recording() {
     assert_eq!(rows, [("files", 40), ("marks", 1), ("requests", 10), ("samples", 6), ("threads", 13)]);
 }
 
-/// A replay gives the same as a sequencer gives to the same sink, including the interleaving. A copy made by replaying
-/// into a writer is identical too.
+/// A replay passes the same rows as a sequencer, including the interleaving. Replaying into a writer creates
+/// an identical copy.
 #[test]
 fn a_replay_is_the_direct_way() {
     #[derive(Default, PartialEq)]

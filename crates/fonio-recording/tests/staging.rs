@@ -1,4 +1,4 @@
-//! A recording exists completely or not at all, and no data of the user are lost.
+//! Checks that a recording exists completely or not at all, and that no user data is lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -115,7 +115,7 @@ fn the_directory_above_must_be_there() {
     assert!(matches!(&error, RecordingError::Io { action: "create", .. }), "{error:?}");
 }
 
-/// A process id that is never in use: above the kernel's maximum.
+/// An unused process id, above the kernel's maximum.
 const DEAD: u32 = 1 << 30;
 
 #[test]
@@ -127,14 +127,14 @@ fn leftovers_of_killed_writers_go() {
         format!(".run.partial-{DEAD}"),
         format!(".run.partial-{DEAD}-2"),
         format!(".run.replaced-{DEAD}"),
-        // An earlier process with the same process id, as happens in containers.
+        // From an earlier process with the same process id, as happens in containers.
         format!(".run.partial-{own}"),
     ] {
         fs::create_dir(at(name.clone())).unwrap();
         fs::write(at(name).join("requests.parquet"), "half").unwrap();
     }
-    // Not leftovers: another recording's, a running process's, one locked by a process in another namespace, and
-    // another name.
+    // Not leftovers: of another recording, of a running process, locked by a process in another namespace,
+    // and with another name.
     let kept = [
         format!(".other.partial-{DEAD}"),
         ".run.partial-1".to_owned(),
@@ -218,7 +218,7 @@ fn two_writers_of_one_name_never_share_a_directory() {
         assert_eq!(path, &place.path().join(name));
         assert_eq!(rows(path), *requests, "{name}");
     }
-    // The same for a writer that begins when the name is already taken.
+    // The same for a writer that begins when the name is already in use.
     let writer = Writer::create(&dir, options).unwrap();
     assert_eq!(writer.install(Meta::default()).unwrap().path, place.path().join("run-6"));
 }

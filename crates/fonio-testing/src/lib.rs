@@ -1,5 +1,5 @@
 //! Skips tests on machines that lack something the tests need, and counts the skips; also reads commands and
-//! tables from documents ([`markdown`]).
+//! tables from documents ([`markdown`]), and cases of tests from files ([`cases`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports such a test as "ok" and hides its
 //! output. Therefore each skip also adds a line to the file named by [`SKIPS`], which `cargo xtask test` reads and counts.
@@ -11,6 +11,7 @@ use std::io::Write;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
+pub mod cases;
 pub mod markdown;
 
 /// The environment variable that lists the names of needs that this machine must have, separated by commas.

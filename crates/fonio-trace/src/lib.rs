@@ -7,8 +7,6 @@ pub mod assemble;
 pub mod assembler;
 pub mod blkparse;
 pub mod blktrace;
-#[cfg(test)]
-mod case_file;
 mod complaints;
 pub mod csv;
 mod expansion;

@@ -263,6 +263,7 @@ fn a_trace_spans_all_its_events() {
         let options = fonio_trace::assembler::AssemblerOptions::default();
         let meta = fonio_trace::assemble::assemble(&mut reader, options, &mut rows).expect("memory reads");
         let seconds = |time: Option<fonio_core::Timestamp>| time.expect("there are events").0 as f64 / 1e9;
+        assert_eq!(rows.began, meta.began);
         let codes: Vec<String> = rows.diagnostics.into_iter().map(|one| one.code).collect();
         (seconds(meta.began), seconds(meta.ended), codes)
     };

@@ -1,5 +1,5 @@
-//! Tests the decoder with pages of a real kernel, against the kernel's own text of the same events, and with the event
-//! layouts of old Android kernels.
+//! Compares the decoder, on pages of a real kernel, with the kernel's own text of the same events. Also tests
+//! event layouts of old Android kernels.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ fn device(text: &str) -> DeviceId {
     DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
 }
 
-/// Parses one line of the kernel's text, in the forms that this trace contains.
+/// Parses one line of the kernel's text, in the forms of this trace.
 fn from_text(line: &str) -> Line {
     let cpu_at = line.find(" [0").unwrap();
     let tid = line[..cpu_at].trim().rsplit('-').next().unwrap().parse().unwrap();
@@ -263,23 +263,23 @@ fn a_damaged_page_costs_that_page_only() {
     let dir = data("linux-6.18-x86_64");
     let mut bytes = fs::read(dir.join("cpu1.pages")).unwrap();
     let whole = read_all(vec![(1, bytes.clone())]).events.len();
-    // A record that claims more bytes than the page has; then a page that claims more bytes than the file has.
+    // A record that claims to be larger than its page; then a page that claims to be larger than the file.
     bytes[4096 + 16..4096 + 20].fill(0);
     bytes[4096 + 20..4096 + 24].fill(0xff);
     bytes.truncate(3 * 4096 - 1000);
     let damaged = read_all(vec![(1, bytes)]);
     assert!(!damaged.events.is_empty() && damaged.events.len() < whole);
-    // The damage cost an unknown number of events at a known place.
+    // The damage lost an unknown number of events at a known time.
     assert_eq!(damaged.lost.iter().map(|gap| (gap.cpu, gap.count)).collect::<Vec<_>>(), [(Some(1), None)]);
     assert!(damaged.lost.iter().all(|gap| gap.after <= gap.before));
     let told: Vec<String> =
         damaged.diagnostics.iter().map(|d| format!("{:?} {:?} {}", d.record, d.offset, d.message)).collect();
     expect![[r#"
-        Some(2) Some(4096) the record at byte 16 of the page reaches beyond the 4060 bytes that are in use; the rest of the page was skipped
-        Some(3) Some(8192) the page has 3096 bytes where 4044 are needed; the rest of the page was skipped"#]].assert_eq(&told.join("\n"));
+        Some(2) Some(4096) the record at byte 16 of the page reaches beyond the 4060 used bytes; the rest of the page was skipped
+        Some(3) Some(8192) the page has 3096 bytes but needs 4044; the rest of the page was skipped"#]].assert_eq(&told.join("\n"));
 }
 
-/// Writes a record as a kernel with this layout would.
+/// Writes a record like a kernel with this layout.
 fn record(format: &EventFormat, values: &BTreeMap<&str, i64>, texts: &BTreeMap<&str, &str>) -> Vec<u8> {
     let end = format.fields.iter().map(|field| field.offset + field.size).max().unwrap();
     let mut bytes = vec![0; end];
@@ -327,7 +327,7 @@ fn layouts_of_android_kernels() {
             ]);
             let texts = BTreeMap::from([("rwbs", "FWFS"), ("comm", "mmcqd/0")]);
             let data = record(format, &values, &texts);
-            let event = decoder.decode(Record { time: 99, data: &data }, Some(3)).unwrap();
+            let event = decoder.decode(Record { time: Timestamp(99), data: &data }, Some(3)).unwrap();
             assert_eq!(event.time, Timestamp(99));
             assert_eq!(event.device, DeviceId::new(179, 0));
             assert_eq!(event.sector, Sector(0x1_2345_6789));
@@ -335,7 +335,7 @@ fn layouts_of_android_kernels() {
             assert_eq!(event.op, Op::Write);
             assert_eq!(event.flags, Flags::PREFLUSH | Flags::FUA | Flags::SYNC);
             assert_eq!(event.tid, Some(4711));
-            assert_eq!(decoder.decode(Record { time: 99, data: &data[..20] }, None), None);
+            assert_eq!(decoder.decode(Record { time: Timestamp(99), data: &data[..20] }, None), None);
             let device = dir.file_name().unwrap().to_string_lossy();
             let comm = decoder.comm(&data).map(String::from_utf8_lossy);
             shown.push(format!("{device} {:?} error={:?} comm={comm:?}", event.kind, event.error));

@@ -1,4 +1,4 @@
-//! Finds the mounted file systems of kind btrfs, with the numbers that their events show (`/sys/fs/btrfs`).
+//! Finds the mounted btrfs file systems, with the numbers that appear in their events (`/sys/fs/btrfs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use fonio_tracefs::ring_buffer::Btrfs;
 
 use crate::attribution::files::subvolume;
 
-/// Every mounted btrfs, in order of its number.
+/// Returns every mounted btrfs file system, sorted by number.
 pub(crate) fn mounted(machine: &Machine) -> Vec<Btrfs> {
     let table = machine.mounts();
     let mut by_number: BTreeMap<DeviceId, Vec<&MountPoint>> = BTreeMap::new();
@@ -28,7 +28,7 @@ pub(crate) fn mounted(machine: &Machine) -> Vec<Btrfs> {
     found.collect()
 }
 
-/// The id, the number of the unit of write-back, and the devices of the btrfs on a device.
+/// Returns the id, the write-back device number and the devices of the btrfs on a device.
 fn described(machine: &Machine, device: DeviceId) -> Option<([u8; 16], u32, Vec<DeviceId>)> {
     for entry in fs::read_dir(machine.sys("fs/btrfs")).ok()?.flatten() {
         // The folder also contains an entry `features`, which is not a file system.

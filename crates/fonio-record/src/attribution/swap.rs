@@ -1,5 +1,4 @@
-//! Finds the areas to which the kernel swaps: the trace does not mark the bios of swap, but their sectors
-//! identify them.
+//! Finds the swap areas. The trace does not mark swap bios, but their sectors identify them.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,17 +9,17 @@ use fonio_core::{DeviceId, SECTOR_BYTES};
 use fonio_machine::{Machine, read_number};
 use fonio_system::device;
 
-/// Number of extents requested in one call, which is also the maximum for one swap file. A swap file is
-/// allocated at once, so it has few.
+/// Number of extents requested with one call, and the maximum per swap file. A swap file is allocated at
+/// once, so it has few extents.
 const EXTENTS_PER_CALL: usize = 256;
 const EXTENTS_MAX: usize = 1 << 16;
 /// `FIEMAP_EXTENT_LAST` of `include/uapi/linux/fiemap.h`.
 const LAST: u32 = 1;
-/// `FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_ENCODED`: the place on the device is not known.
+/// `FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_ENCODED`: the offset on the device is unknown.
 const NO_PLACE: u32 = 2 | 8;
 
-/// The sectors of disks and mapped devices on which the kernel swaps now. A swap file of a file system without a device of
-/// its own number, such as btrfs, is left out: its places are not those of a device.
+/// Returns the sectors of disks and mapped devices that are in use for swap. A swap file on a file system
+/// without its own device number, such as btrfs, is left out: its offsets are not device offsets.
 pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
     let mut areas = Vec::new();
     for area in machine.swap_areas() {
@@ -43,7 +42,7 @@ pub(crate) fn areas(machine: &Machine) -> Vec<(DeviceId, Range<u64>)> {
     areas
 }
 
-/// The sectors of a file on the device of its file system; empty if the file system does not report them.
+/// Returns a file's sectors on the device of its file system; empty if the file system does not report them.
 fn extents(file: &File) -> Vec<Range<u64>> {
     #[repr(C)]
     #[derive(Clone, Copy, Default)]
@@ -66,7 +65,7 @@ fn extents(file: &File) -> Vec<Range<u64>> {
         reserved: u32,
         extents: [Extent; EXTENTS_PER_CALL],
     }
-    /// `_IOWR('f', 11, struct fiemap)`, whose size is counted without the extents.
+    /// `_IOWR('f', 11, struct fiemap)`. The size excludes the extents.
     const FIEMAP: u32 = 3 << 30 | 32 << 16 | 0x66 << 8 | 11;
     let mut found = Vec::new();
     let mut start = 0;
@@ -80,7 +79,8 @@ fn extents(file: &File) -> Vec<Range<u64>> {
             reserved: 0,
             extents: [Extent::default(); EXTENTS_PER_CALL],
         });
-        // SAFETY: `request` has the layout of `struct fiemap`, followed by room for as many extents as it announces.
+        // SAFETY: `request` has the layout of `struct fiemap`, followed by room for the announced number of
+        // extents.
         let asked = unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as libc::Ioctl, &raw mut *request) };
         let mapped = &request.extents[..(request.mapped as usize).min(EXTENTS_PER_CALL)];
         if asked != 0 || mapped.is_empty() {
@@ -117,7 +117,7 @@ mod tests {
         file.sync_all().unwrap();
         let extents = extents(&file);
         if extents.is_empty() {
-            return skip(Need::Root, "the file system of this folder does not tell extents");
+            return skip(Need::Root, "the file system of this folder does not report extents");
         }
         assert_eq!(extents.iter().map(|range| range.end - range.start).sum::<u64>(), 128);
     }

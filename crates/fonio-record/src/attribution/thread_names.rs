@@ -1,5 +1,5 @@
-//! The process and the name of each thread that a BPF program or an event showed, as reported by the kernel.
-//! A thread can have ended before the recorder looks it up in procfs.
+//! Keeps the process and name of threads as BPF programs and events report them. A thread may have ended
+//! before the recorder can look it up in procfs.
 
 use std::io;
 
@@ -8,16 +8,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attribution::threads::{NewThread, Threads};
 
-/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+/// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
-/// Largest number of known threads.
+/// Maximum number of known threads.
 const KNOWN_MAX: usize = 100_000;
 
-/// The threads that a program showed.
+/// The threads that programs and events reported.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNames {
     known: FxHashMap<u32, (u32, [u8; COMM_MAX])>,
-    /// Threads that were not known at the last [`take_new`](ThreadNames::take_new).
+    /// Threads added since the last [`take_new`](ThreadNames::take_new).
     new: Vec<NewThread>,
 }
 
@@ -40,12 +40,12 @@ impl ThreadNames {
         self.known.len()
     }
 
-    /// The threads that are new since the last call.
+    /// Returns the threads added since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<NewThread> {
         std::mem::take(&mut self.new)
     }
 
-    /// Writes a row for each of these threads that has none yet. `named` has those that have one.
+    /// Writes a row for each of these threads that is not yet in `named`.
     pub(crate) fn write_rows(
         &self,
         mut tids: Vec<u32>,
@@ -65,7 +65,7 @@ impl ThreadNames {
         Ok(())
     }
 
-    /// The process of a thread, and its name as the kernel gave it.
+    /// The process and unconverted name of a thread.
     pub(crate) fn raw(&self, tid: u32) -> Option<(u32, [u8; COMM_MAX])> {
         self.known.get(&tid).copied()
     }

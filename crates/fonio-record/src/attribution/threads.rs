@@ -1,7 +1,7 @@
 //! Identifies the threads that queue I/O.
 //!
-//! The kernel gives the number of an ended thread to a later one. So a number has several identities; each
-//! begins at the end of the previous one.
+//! The kernel reuses the numbers of ended threads. So a number has several identities; each begins when the
+//! previous one ends.
 
 use fonio_core::{Nanos, Thread, Timestamp};
 use fonio_machine::Machine;
@@ -11,15 +11,15 @@ use fonio_tracefs::ring_buffer::PageLayout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Largest number of look-ups in one wake-up. Many short-lived processes must not keep the recorder busy.
+/// Maximum number of look-ups per wake-up, which limits the cost of many short-lived processes.
 const LOOKUPS_PER_WAKE: usize = 64;
-/// Largest number of known threads.
+/// Maximum number of known threads.
 const KNOWN_MAX: usize = 100_000;
-/// How long after its end a thread can still cause events: it closes its files after the event of its end.
+/// How long after its exit event a thread may still cause events: it closes its files afterwards.
 const CLOSES_WITHIN_NS: u64 = 100_000_000;
-/// The unit of start times: the kernel always shows them with `USER_HZ` of 100.
+/// The unit of start times: `USER_HZ` is always 100.
 const TICK_NS: u64 = 10_000_000;
-/// Maximum number of identities that are kept for one number.
+/// Maximum number of identities kept per number.
 const IDENTITIES_MAX: usize = 64;
 
 /// Facts of a thread from procfs.
@@ -30,7 +30,7 @@ pub(crate) struct Identity {
     parent_pid: Option<u32>,
     cgroup: Option<String>,
     unit: Option<String>,
-    /// Its name at the look-up, for threads whose name no event gives.
+    /// Its name at the look-up, for threads that no event names.
     comm: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Identity {
 struct Known {
     /// `None` until the thread is looked up.
     identity: Option<Identity>,
-    /// The first and the last event of the thread, as far as they are known.
+    /// Times of the first and the last known event of the thread.
     first: Timestamp,
     seen: Timestamp,
     /// When it ended.
@@ -49,7 +49,7 @@ struct Known {
 /// The threads seen so far.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    /// The threads that had a number, the latest at the end.
+    /// The threads that had each number; the latest is last.
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
@@ -57,10 +57,10 @@ pub(crate) struct Threads {
     parents: FxHashSet<u32>,
     /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,
-    /// The parents of the processes that were started meanwhile.
+    /// The parents of processes started during the capture.
     started_by: FxHashMap<u32, u32>,
     units: Units,
-    /// How long the machine slept since it was started: the difference of the clock of start times and that of events.
+    /// How long the machine has slept since boot: the clock of start times minus the clock of events.
     asleep: Nanos,
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Threads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewThread {
     pub tid: u32,
-    /// Its process; 0 if the program does not show it.
+    /// Its process; 0 if the program does not report it.
     pub pid: u32,
-    /// The process that started that one; 0 for none.
+    /// The parent of that process; 0 for none.
     pub parent: u32,
 }
 
@@ -86,7 +86,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// No threads yet; their units get the names that `units` finds.
+    /// Creates an empty table; `units` finds the names of the units.
     fn naming(units: Units, asleep: Nanos) -> Threads {
         Threads {
             known: FxHashMap::default(),
@@ -105,13 +105,13 @@ impl Threads {
         let Ok((_, mut cursor)) = layout.open(page) else { return };
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(tid) = tid_of(record.data) else { continue };
-            self.add_if_new(tid, Timestamp(record.time));
+            self.add_if_new(tid, record.time);
         }
     }
 
     /// Notes the thread of an event.
     pub(crate) fn add_if_new(&mut self, tid: u32, at: Timestamp) {
-        // Mostly it is the same thread as before. 0 is the idle thread of every processor.
+        // Consecutive events are mostly from the same thread. 0 is the idle thread of every processor.
         if tid != self.last && tid != 0 {
             self.last = tid;
             self.add(tid, at);
@@ -125,7 +125,7 @@ impl Threads {
         }
         let known = self.known.entry(tid).or_default();
         if let Some(last) = known.last_mut() {
-            // The pages of a processor can come before earlier pages of another one.
+            // Pages of different processors are not ordered by time.
             if last.ended.is_none_or(|ended| at <= ended) {
                 last.seen = last.seen.max(at);
                 last.first = last.first.min(at);
@@ -141,7 +141,7 @@ impl Threads {
         let Some(known) = self.known.get_mut(&tid) else { return };
         let Some(last) = known.last_mut().filter(|last| last.ended.is_none()) else { return };
         last.ended = Some(at);
-        // Events of the next thread were noted before this end.
+        // Events of the next thread with this number were noted before this exit.
         if last.seen > at {
             let seen = std::mem::replace(&mut last.seen, at);
             Threads::begin(known, &mut self.due, (tid, seen));
@@ -156,10 +156,10 @@ impl Threads {
         due.push(tid);
     }
 
-    /// Notes a thread that existed at `at` or before, and whose process and parent are known. The process can have ended
-    /// when it is looked up, and then its children have another parent.
+    /// Notes a thread with known process and parent that existed at or before `at`. By the look-up, the
+    /// process may have ended and its children been reparented.
     pub(crate) fn add_with_parent(&mut self, thread: NewThread, at: Timestamp) {
-        // When exactly it existed is not known: it can have ended before `at`.
+        // It may have ended before `at`.
         if !self.known.contains_key(&thread.tid) {
             self.add(thread.tid, at);
         }
@@ -175,14 +175,14 @@ impl Threads {
         }
     }
 
-    /// Notes the parents of processes that were started meanwhile.
+    /// Notes the parents of processes started during the capture.
     pub(crate) fn add_started(&mut self, started_by: FxHashMap<u32, u32>) {
         self.started_by = started_by;
     }
 
     /// Looks up some of the new threads.
     pub(crate) fn look_up(&mut self, machine: &Machine) {
-        // The newest threads come first: they are the most likely to exist still.
+        // The newest threads come first: they are the most likely to still exist.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(tid) = self.due.pop() else { break };
             let is_due = |known: &Known| known.identity.is_none();
@@ -190,14 +190,14 @@ impl Threads {
                 continue;
             }
             let task = machine.task(tid);
-            // Until its parent has asked how a process ended, the process is still there.
+            // A process remains until its parent has waited for it.
             let started_ns = task.stat().map(|stat| stat.started_ticks.saturating_mul(TICK_NS));
             let identity = read_identity(&task, &mut self.units);
             if let Some(parent) = identity.parent_pid.filter(|parent| *parent != 0) {
                 self.add_parent(parent);
             }
             for known in self.known.get_mut(&tid).into_iter().flatten().filter(|known| is_due(known)) {
-                // A thread that started after the event is another one.
+                // A thread that started after the event is a different one.
                 let until = known.first + self.asleep + Nanos(TICK_NS);
                 let is_it =
                     known.first == Timestamp(0) || started_ns.is_some_and(|started| started <= until.0);
@@ -206,7 +206,8 @@ impl Threads {
         }
     }
 
-    /// A row for each known process that started another one, so that a thread can be traced back to the command.
+    /// Returns a row for each known process that started another one. They trace a thread back to the
+    /// command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
         let mut all = self.parents.clone();
         let identities = self.known.values().flatten().filter_map(|known| known.identity.as_ref());
@@ -229,7 +230,7 @@ impl Threads {
         rows.filter(|row| row.comm.is_some() || row.parent_pid.is_some()).collect()
     }
 
-    /// Adds the known facts to a row: those of the thread that had the number when the row begins.
+    /// Adds to a row the known facts of the thread that had the number when the row begins.
     pub(crate) fn complete(&self, row: &mut Thread) {
         if let Some(identity) = self.identity_at(row.tid, row.from) {
             row.pid = identity.pid;
@@ -253,7 +254,7 @@ impl Threads {
         let known = self.known.get(&tid)?;
         let at = known.iter().position(|known| known.ended.is_none_or(|ended| from <= ended))?;
         let found = known[at].identity.as_ref().filter(|identity| identity.pid.is_some());
-        // A thread that is closing its files does not exist any more.
+        // A thread that is closing its files is no longer in procfs.
         let closing = || {
             let before = known.get(at.checked_sub(1)?)?;
             let since = from.0.saturating_sub(before.ended?.0);
@@ -262,7 +263,7 @@ impl Threads {
         found.or_else(closing)
     }
 
-    /// Containers whose name could not be found.
+    /// Number of containers without a known name.
     pub(crate) fn unnamed_containers(&self) -> u64 {
         self.units.unnamed()
     }
@@ -314,7 +315,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Makes a procfs with one process, which belongs to a unit and started at this time.
+    /// Creates a procfs with one process of this unit, started at this time.
     fn machine_with(root: &Path, unit: &str, started_ms: u64) -> Machine {
         let dir = root.join("proc/7");
         std::fs::create_dir_all(&dir).unwrap();
@@ -342,7 +343,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let at = |ms| Timestamp(ms * MS);
-        // The end is seen before the events of the later thread, or after them.
+        // The exit is read before or after the later thread's events.
         for ended_last in [false, true] {
             let mut threads = threads_of(root);
             threads.add(7, at(100));
@@ -360,7 +361,7 @@ mod tests {
             let expected = ["first", "first", "second", "second", "second"];
             assert_eq!(units, expected.map(|name| format!("{name}.service")), "{ended_last}");
         }
-        // A thread that was gone when it was looked up is not known, and another process with its number is not it.
+        // A thread that is gone at the look-up stays unknown, even if another process now has its number.
         let mut threads = threads_of(root);
         threads.add(7, at(100));
         threads.ended(7, at(200));
@@ -379,7 +380,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let at = |ms| Timestamp(ms * MS);
-        // It is looked up before its end, or after it, while its parent has not asked how it ended.
+        // It is looked up before its exit, or afterwards while it is a zombie.
         for is_looked_up_late in [false, true] {
             let mut threads = threads_of(root);
             let machine = machine_with(root, "first.service", 50);
@@ -397,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Processes that ended before they were looked up still lead to the one that started them all.
+    /// Processes that ended before their look-up still lead to their common ancestor.
     #[test]
     fn ended_processes_lead_to_the_first_one() {
         let mut threads = Threads::default();

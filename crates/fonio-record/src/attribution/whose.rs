@@ -1,5 +1,4 @@
-//! Adds to bios and requests the owner of their data: the file, the kind of data, and the thread that caused
-//! them.
+//! Adds the owner of their data to bios and requests: the file, the kind of data, and the causing thread.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,18 +15,18 @@ use crate::attribution::threads::Threads;
 
 /// Maximum number of files with a row.
 const FILES_MAX: usize = 1 << 20;
-/// Maximum number of threads with a row because they caused I/O of other threads.
+/// Maximum number of threads that have a row because they caused I/O of other threads.
 const CAUSES_MAX: usize = 100_000;
-/// The largest number of owners distinguished in one request; the bytes of further ones count for the first.
+/// Maximum number of owners distinguished in one request; the bytes of others count for the first owner.
 const OWNERS_MAX: usize = 16;
 
-/// Follows the events of files while a capture is read.
+/// Follows file events while a capture is read.
 pub(crate) struct Follower<'a> {
     decoder: &'a FileDecoder,
     attribution: &'a RefCell<Attribution>,
     /// The threads that have a row because they can be a cause.
     causes: FxHashSet<u32>,
-    /// The names of threads that were renamed. A look-up can have been before that.
+    /// The names of renamed threads. The look-up may have been earlier.
     renamed: FxHashMap<u32, String>,
     rows: Vec<Thread>,
 }
@@ -43,7 +42,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Takes a record of the trace, with its block event if it is one.
+    /// Processes a trace record, with its block event if it is one.
     pub(crate) fn record(
         &mut self,
         record: fonio_tracefs::ring_buffer::Record<'_>,
@@ -54,7 +53,7 @@ impl<'a> Follower<'a> {
             return;
         }
         let Some(file) = self.decoder.decode(record.data) else { return };
-        let time = Timestamp(record.time);
+        let time = record.time;
         self.attribution.borrow_mut().file(time, &file);
         let thread = |tid, comm| Thread { tid, from: time, comm, ..Thread::default() };
         match file.event {
@@ -75,21 +74,21 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Gives a thread a row, with its name if an event gave one.
+    /// Adds a row for a thread, with its name if an event has it.
     fn add_cause(&mut self, tid: u32, from: Timestamp) {
         if self.causes.len() < CAUSES_MAX && self.causes.insert(tid) {
             self.rows.push(Thread { tid, from, comm: self.renamed.get(&tid).cloned(), ..Thread::default() });
         }
     }
 
-    /// Adds the rows of threads to a batch, and takes note of its gaps.
+    /// Adds the thread rows to a batch, and notes its gaps.
     pub(crate) fn finish_batch(&mut self, batch: &mut Batch, threads: &Threads) {
         for gap in &batch.lost {
             self.attribution.borrow_mut().lost(gap);
         }
         for mut row in self.rows.drain(..) {
             threads.complete(&mut row);
-            // The name of a thread that could not be looked up comes when it exits.
+            // The exit event names a thread that could not be looked up.
             if row.comm.is_some() {
                 batch.threads.push(row);
             }
@@ -114,20 +113,20 @@ struct Listed {
 
 /// Fills in `file_id`, `cause_tid` and `content`, and adds the rows of `files`.
 ///
-/// A request gets those of most of its bytes; of equal shares, those of the bio that came first.
+/// A request gets the owner of most of its bytes; if shares are equal, the owner of the earlier bio.
 pub(crate) struct WithFiles<'a> {
     inner: &'a mut dyn RowSink,
     attribution: &'a RefCell<Attribution>,
     files: &'a Files,
     began: Timestamp,
     listed: FxHashMap<FileKey, Listed>,
-    /// The listed files with each inode number, with the deletion before them.
+    /// The listed files by inode number, each with the time of the preceding deletion.
     by_inode: FxHashMap<Inode, Vec<(Timestamp, u32)>>,
-    /// The bytes of open requests by owner, in the order in which the bios came.
+    /// The bytes of open requests by owner, in bio order.
     requests: FxHashMap<u64, Vec<(Owner, u64)>>,
-    /// Requests with bios of several files, or for several threads.
+    /// Number of requests with bios of several files or threads.
     pub mixed: u64,
-    /// Files beyond the maximum number with a row.
+    /// Number of files without a row, because the maximum was reached.
     files_beyond: u64,
 }
 
@@ -151,13 +150,13 @@ impl<'a> WithFiles<'a> {
         }
     }
 
-    /// Returns a remark on the entries that did not fit into the tables of fixed size: a stable name, a
-    /// sentence, and the number of times.
+    /// Returns a remark on entries that did not fit into the fixed-size tables: a stable name, a sentence,
+    /// and the count.
     pub(crate) fn beyond(&self) -> Option<(&'static str, String, u64)> {
         let count = self.attribution.borrow().forgotten() + self.files_beyond;
         (count > 0).then(|| {
             let message = format!(
-                "{count} files, threads or bios were more than fonio follows at once; whose requests they were may be unknown"
+                "fonio's tables were full: the owners of the requests of {count} files, threads or bios may be unknown"
             );
             ("files-beyond", message, count)
         })
@@ -172,7 +171,7 @@ impl<'a> WithFiles<'a> {
         Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
     }
 
-    /// The number of the file that had this inode number at an instant; at the first use, writes its rows.
+    /// Returns the number of the file that had this inode number at `at`. Writes its rows at the first use.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
         let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
         let freed = self.files.freed_before(inode, at);
@@ -184,7 +183,7 @@ impl<'a> WithFiles<'a> {
         Ok(self.listed(&FileKey { inode, after: freed })?.map(|listed| listed.id))
     }
 
-    /// The number of a file; at the first use, writes its rows.
+    /// Returns the number of a file. Writes its rows at the first use.
     fn listed(&mut self, file: &FileKey) -> io::Result<Option<Listed>> {
         if let Some(listed) = self.listed.get(file) {
             return Ok(Some(*listed));
@@ -204,12 +203,13 @@ impl<'a> WithFiles<'a> {
             content,
         };
         let from = self.began.max(file.after);
-        // The first name that was found is the best guess for the time before it, too.
+        // The first known name is also the best guess for earlier times.
         for (at, named) in names.iter().enumerate() {
             let from = if at == 0 { from } else { named.at };
             self.inner.file(&row(from, Some(named.path.clone()), named.content))?;
         }
-        // The kind of data can show late: a database gets its first page at the end of the first transaction.
+        // The kind of data may become known late: a database gets its first page when the first transaction
+        // ends.
         let content = names.iter().rev().map(|named| named.content).find(|content| *content != Content::Data);
         let listed = Listed { id, content: content.unwrap_or(Content::Data) };
         if names.is_empty() {
@@ -241,7 +241,7 @@ impl RowSink for WithFiles<'_> {
         let shares = self.requests.remove(&row.request_id).unwrap_or_default();
         self.mixed += u64::from(shares.len() > 1);
         let mut owner = most(&shares);
-        // The bio of a flush that a write needed is that write, which is queued again after the flush.
+        // The bio of a flush before a write is the write itself, which is queued again after the flush.
         if row.op == Op::Flush
             && owner.cause.is_none()
             && let Some(thread) = row.cause_tid.or(row.tid)
@@ -259,7 +259,7 @@ impl RowSink for WithFiles<'_> {
 
     fn link(&mut self, row: &Link) -> io::Result<()> {
         let of_requests = (row.parent_table, row.child_table) == (LinkEnd::Request, LinkEnd::Request);
-        // A flush that a write needed has the cause of that write.
+        // A flush before a write has the cause of the write.
         if row.kind == LinkKind::Flush
             && of_requests
             && let Some(parent) = self.requests.get(&row.parent)
@@ -279,7 +279,7 @@ impl RowSink for WithFiles<'_> {
     }
 }
 
-/// The owner of most bytes; the first of those with the same number.
+/// Returns the owner of most bytes; the first one if several have equally many.
 fn most(shares: &[(Owner, u64)]) -> Owner {
     let mut best: Option<(Owner, u64)> = None;
     for &(owner, bytes) in shares {

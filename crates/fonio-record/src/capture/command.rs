@@ -15,14 +15,14 @@ use crate::options::CommandOutput;
 use crate::options::RecordOptions;
 use crate::tracefs::file_error;
 
-/// Time between two checks whether a killed command has ended.
+/// Time between two checks for the end of a killed command.
 const GONE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A running or ended command.
 #[derive(Debug)]
 pub(crate) struct Command {
     child: Child,
-    /// Readable when the command ends. `None` on kernels before 5.3.
+    /// Becomes readable when the command ends. `None` on kernels before 5.3.
     ended: Option<OwnedFd>,
     status: Option<ExitStatus>,
     own_group: bool,
@@ -92,7 +92,7 @@ impl Command {
 
     /// Kills the command, with its process group if it has its own, and waits until it has ended.
     pub(crate) fn kill(&mut self) {
-        // Its children may still run although it has ended itself.
+        // Its children may still run after it has ended.
         self.send(Signal::KILL);
         while !self.has_ended() {
             std::thread::sleep(GONE_PAUSE);
@@ -101,7 +101,7 @@ impl Command {
 
     fn send(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        // It may have ended by now.
+        // Fails if it has already ended.
         let _ = match (self.own_group, self.status) {
             (true, _) => kill_process_group(pid, signal),
             (false, None) => kill_process(pid, signal),
@@ -109,8 +109,8 @@ impl Command {
         };
     }
 
-    /// Processor time of the command and of the children that it waited for: user and system. `None` until it has
-    /// ended.
+    /// User and system processor time of the command and of the children that it waited for. `None` until it
+    /// has ended.
     pub(crate) fn cpu(&self) -> Option<(Duration, Duration)> {
         self.status?;
         let (user, system) = children_cpu();
@@ -127,16 +127,16 @@ impl Command {
     }
 }
 
-/// Keeps this thread in a control group, so that its new processes begin there. Joining the group takes the kernel some
-/// milliseconds, which must not count as the command's time.
+/// Keeps this thread in a control group, so that new processes start there. Joining takes some milliseconds,
+/// which must not count as the command's time.
 struct Joined {
-    /// The file to write to in order to go back.
+    /// The file to write to in order to return.
     back: PathBuf,
 }
 
 impl Joined {
     fn join(dir: &Path) -> Result<Joined, RecordError> {
-        // In the version 1 hierarchies single threads can move; in the unified one a process moves with all its
+        // Version 1 hierarchies can move single threads; the unified hierarchy moves a process with all its
         // threads.
         let file = if dir.join("tasks").exists() { "tasks" } else { "cgroup.procs" };
         let root = dir.parent().unwrap_or(dir);
@@ -157,12 +157,13 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        // If the old group has disappeared, the recorder stays in the command's group: slower, but nothing is lost.
+        // If the old group no longer exists, the recorder stays in the command's group: slower, but nothing
+        // is lost.
         let _ = enter(&self.back);
     }
 }
 
-/// A controller of the version 1 hierarchy that is mounted on `root`.
+/// Returns a controller of the version 1 hierarchy mounted on `root`.
 fn controller(root: &Path) -> Option<String> {
     let mounts = MountTable::read().ok()?;
     let mounted = mounts.of_kind("cgroup").find(|mount| mount.dir == root)?;
@@ -172,15 +173,15 @@ fn controller(root: &Path) -> Option<String> {
 }
 
 fn enter(path: &Path) -> Result<(), RecordError> {
-    // 0 stands for the thread that writes it.
+    // 0 means the writing thread.
     std::fs::write(path, "0").map_err(file_error(path, "writing"))
 }
 
-/// Processor time of the children that we have waited for: user and system.
+/// User and system processor time of the children that we have waited for.
 fn children_cpu() -> (Duration, Duration) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the call writes at most one `rusage` to the pointer, which has room for one. All zeros are a valid value
-    // for the fields that it does not write.
+    // SAFETY: the call writes at most one `rusage` to the pointer, which has room for one. Zeros are valid
+    // for fields that it does not write.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,10 +1,10 @@
-//! Detects when a command that does not end by itself has become quiet.
+//! Detects when a command that does not end on its own becomes quiet.
 //!
 //! Every few milliseconds, the watch reads the processor time of the command's threads
-//! (`/proc/TID/schedstat`), and whether one of them is in an uninterruptible sleep. An uninterruptible sleep
-//! is usually for storage and counts as busy. The command is quiet when the busy time of the last samples is
-//! below a share of their span; the quiet began with the first sample below that share. The watch misses a
-//! process that starts and ends between two samples.
+//! (`/proc/TID/schedstat`), and whether one of them is in an uninterruptible sleep. Such a sleep is usually
+//! for storage and counts as busy. The command is quiet when the busy time of the last samples is below a
+//! share of their span. The quiet period began with the first sample below that share. The watch misses
+//! processes that start and end between two samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::options::Quiet;
 /// Time between two samples.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
-/// The last samples of a command's threads.
+/// Recent samples of a command's threads.
 pub(crate) struct IdleWatch {
     quiet: Quiet,
     ran: FxHashMap<u32, Nanos>,
@@ -44,7 +44,8 @@ impl IdleWatch {
         IdleWatch { quiet, ran: FxHashMap::default(), before: now, window: VecDeque::new() }
     }
 
-    /// Takes a sample of the threads. Once the command has been quiet for long enough, returns since when.
+    /// Takes a sample of the threads. Once the command has been quiet for long enough, returns when that
+    /// began.
     pub(crate) fn look(&mut self, machine: &Machine, tids: &[u32], now: Timestamp) -> Option<Timestamp> {
         let mut busy = Nanos(0);
         let mut ran_now = FxHashMap::default();
@@ -88,7 +89,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Takes the busy milliseconds of samples of 10 ms each; returns when the quiet was detected, and when it began.
+    /// Returns when quiet was detected and when it began, for these busy milliseconds of 10 ms samples.
     fn quiet(busy_ms: &[u64]) -> Option<(u64, u64)> {
         let quiet = Quiet { below_share: 0.1, lasting: Duration::from_millis(50) };
         let mut watch = IdleWatch::new(quiet, Timestamp(0));
@@ -114,7 +115,7 @@ mod tests {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let mut watch =
             IdleWatch::new(Quiet { below_share: 0.1, lasting: Duration::from_secs(9) }, Timestamp(0));
-        // The kernel accounts a thread's time when it leaves its processor.
+        // The kernel accounts a thread's time when the thread leaves its processor.
         std::thread::sleep(Duration::from_millis(1));
         watch.look(&machine, &[tid], Timestamp(10 * MS));
         assert!(watch.ran.get(&tid).is_some_and(|ran| *ran > Nanos(0)));

@@ -1,8 +1,8 @@
-//! The capture: from switching the events on to reading the last page.
+//! Runs the capture, from enabling the events to reading the last page.
 //!
-//! One loop wakes up about five times a second, reads the pages that the kernel has, and sleeps again. If new data woke
-//! it, each event would cost the traced threads a check. During the capture nothing is written, unless the user asked
-//! for a spill file.
+//! One loop wakes up about five times a second, reads the kernel's pages, and sleeps again. Waking it for new
+//! data would cost the traced threads a check per event. Nothing is written during the capture, except to a
+//! spill file if the user wants one.
 
 pub(crate) mod command;
 mod idle;
@@ -41,7 +41,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// A finished capture.
 pub(crate) struct Captured {
-    /// Raw trace as the store kept it.
+    /// Amount of raw trace in the store.
     pub trace_bytes: ByteCount,
     pub threads: Threads,
     pub files: Files,
@@ -53,14 +53,14 @@ pub(crate) struct Captured {
     pub stopped_by: StopReason,
     pub command: Option<Command>,
     pub command_mark: Option<Mark>,
-    /// Since when the command was quiet, if that ended the capture.
+    /// When the command became quiet, if that ended the capture.
     pub quiet_since: Option<Timestamp>,
     /// The lost block events, and the lost scheduler events.
     pub missed: Missed,
     pub waits_missed: Missed,
-    /// The blocked threads, or why they were not recorded, if that was asked for.
+    /// The blocked threads, or why they were not recorded; `None` if the user did not want them.
     pub blocked: Option<Result<CapturedWaits, NotRecorded>>,
-    /// The file-system calls, or why they were not recorded, if that was asked for.
+    /// The file-system calls, or why they were not recorded; `None` if the user did not want them.
     pub calls: Option<Result<CapturedCalls, Unavailable>>,
     pub cpu: Duration,
 }
@@ -68,14 +68,14 @@ pub(crate) struct Captured {
 /// Events that did not reach the store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missed {
-    /// The losses of each processor's buffer by the kernel's own count; `None` where the kernel does not give one.
+    /// The kernel's count of losses in each processor's buffer; `None` if the kernel has no count.
     pub kernel: Vec<(u32, Option<CpuStats>)>,
-    /// The events for which the store had no room.
+    /// The events that did not fit into the store.
     pub left_out: Option<LeftOut>,
 }
 
 impl Missed {
-    /// The number of all missed events; `None` where the kernel does not give it.
+    /// Returns the number of all missed events; `None` if the kernel does not report it.
     pub(crate) fn total(&self) -> Option<u64> {
         let mut total = 0;
         for (_, stats) in &self.kernel {
@@ -104,12 +104,12 @@ pub(crate) struct Capture<'a> {
     pub sched: Option<SchedDecoder>,
 }
 
-/// The probes that record waits and calls, or the reasons why they cannot; `None` if they are not wanted.
+/// The probes for waits and calls, or why they are unavailable; `None` if the user does not want them.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     /// Records which threads are blocked.
     pub blocked: Option<Result<Probe, NotRecorded>>,
-    /// Records file-system calls, at first those of `processes`.
+    /// Records file-system calls, initially of `processes`.
     pub calls: Option<Result<CallsProbe, Unavailable>>,
     pub processes: Vec<u32>,
 }
@@ -121,9 +121,9 @@ pub(crate) struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Counts the missed events. The instance must be switched off and read to its end.
+    /// Counts the missed events. The instance must be disabled and fully read.
     fn missed(&self) -> io::Result<Missed> {
-        // The kernel counts the overwritten events of a page when the page is read.
+        // The kernel counts a page's overwritten events only when the page is read.
         let left_out = self.store.is_full().then(|| self.store.leave_out_rest()).transpose()?;
         let kernel = self.instance.cpus.iter().map(|&cpu| (cpu, self.instance.stats(cpu))).collect();
         Ok(Missed { kernel, left_out })
@@ -135,7 +135,7 @@ fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// A capture whose events are switched on.
+/// A capture with enabled events.
 struct Running<'a> {
     capture: &'a Capture<'a>,
     block: Feed<'a>,
@@ -156,8 +156,8 @@ struct Running<'a> {
 }
 
 impl Capture<'_> {
-    /// Runs the capture and returns the pages of the block events and of the scheduler's. At the end it switches the
-    /// instances off and reads them to their end.
+    /// Runs the capture and returns the pages of block events and scheduler events. At the end it disables
+    /// the instances and reads them fully.
     pub(crate) fn run(
         &self,
         block: Feed<'_>,
@@ -172,7 +172,7 @@ impl Capture<'_> {
         running.collect(stopped_by, ended)
     }
 
-    /// Switches the events on, then starts the command.
+    /// Enables the events, then starts the command.
     fn begin<'a>(
         &'a self,
         block: Feed<'a>,
@@ -188,7 +188,8 @@ impl Capture<'_> {
         block.instance.switch(true)?;
         let cpu_began = cpu_time();
         if let Some(waits) = &waits {
-            // This thread creates the command, so following this thread follows the command from its first moment.
+            // This thread creates the command, so following this thread follows the command from the
+            // beginning.
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
@@ -231,7 +232,7 @@ impl Capture<'_> {
         })
     }
 
-    /// Starts the command; its calls are recorded from its first one.
+    /// Starts the command, and records its calls from the first one.
     fn start_command(
         &self,
         calls: &mut Option<Result<CallsCapture, Unavailable>>,
@@ -242,7 +243,7 @@ impl Capture<'_> {
             match capture.follow_children(true) {
                 Ok(()) => {
                     let command = Command::start(self.options);
-                    // From now on, this process starts no other one.
+                    // This process starts no other processes from now on.
                     let _ = capture.follow_children(false);
                     return command;
                 }
@@ -331,7 +332,7 @@ impl Running<'_> {
         }
     }
 
-    /// Sleeps for `longest` or until the earliest of `deadlines`. The end of the command and signals end the sleep
+    /// Sleeps for `longest` or until the earliest of `deadlines`. Signals and the end of the command wake it
     /// early.
     fn sleep(&self, longest: Duration, deadlines: [Option<Timestamp>; 2]) -> Result<(), RecordError> {
         let mut time = if self.idle.is_some() { longest.min(SAMPLE_EVERY) } else { longest };
@@ -352,7 +353,7 @@ impl Running<'_> {
         }
     }
 
-    /// Reads the kernel's pages, and looks up some of the new threads in them.
+    /// Reads the kernel's pages, and looks up some of the new threads and files in them.
     fn drain(&mut self) -> Result<Drained, RecordError> {
         let from = now();
         let seen = (&mut self.threads, &mut self.files);
@@ -375,8 +376,7 @@ impl Running<'_> {
         Ok(drained)
     }
 
-    /// Scales `used` of `size` bytes to the size of the buffer for block events, with which the pace
-    /// compares.
+    /// Scales `used` of `size` bytes to the size of the buffer for block events, which the pace uses.
     fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));
@@ -389,7 +389,7 @@ impl Running<'_> {
         }
     }
 
-    /// Switches the events off, and returns the last instant that the recording covers.
+    /// Disables the events, and returns the end of the recording.
     fn switch_off(&self) -> Result<Timestamp, RecordError> {
         self.block.instance.switch(false)?;
         if let Some(waits) = &self.waits {
@@ -398,7 +398,7 @@ impl Running<'_> {
         Ok(now())
     }
 
-    /// Ends a command that has a process group of its own, together with the group. After a full buffer the command
+    /// Ends a command that has its own process group, with the group. After a full buffer, the command
     /// continues undisturbed.
     fn settle_command(&mut self, stopped_by: StopReason, ended: Timestamp) {
         if let Some(mark) = &mut self.command_mark {
@@ -412,7 +412,7 @@ impl Running<'_> {
         }
     }
 
-    /// Reads the buffers to their end, and counts the missed events.
+    /// Reads the rest of the buffers, and counts the missed events.
     fn collect(
         mut self,
         stopped_by: StopReason,

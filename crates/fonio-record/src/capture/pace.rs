@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use fonio_core::ByteCount;
 
-/// Longest sleep between two wake-ups, for buffers that fill slowly.
+/// Maximum sleep between two wake-ups, for buffers that fill slowly.
 const WAKE_MAX: Duration = Duration::from_millis(200);
-/// Shortest sleep between two wake-ups, for buffers that fill fast.
+/// Minimum sleep between two wake-ups, for buffers that fill fast.
 const WAKE_MIN: Duration = Duration::from_millis(5);
 
 /// Decides how long to sleep between two wake-ups, by how fast the kernel's buffers fill.
@@ -23,7 +23,7 @@ impl Pace {
         Pace { ring, sleep: WAKE_MAX / 4 }
     }
 
-    /// Takes the largest amount of data that a processor's buffer held at a wake-up.
+    /// Adapts to the fullest processor buffer of a wake-up.
     pub(crate) fn note(&mut self, most: ByteCount) {
         // Leave room for a late wake-up on a busy machine.
         if most.0 > self.ring.0 / 4 {

@@ -1,9 +1,9 @@
-//! Decides when a capture ends, and which signals its command gets before. Contains decisions only: no clock, signal or
-//! process.
+//! Decides when a capture ends and which signals its command gets. Contains decisions only: no clock, signals
+//! or processes.
 //!
-//! After Ctrl-C, SIGTERM, quiet or the end of the stated time, the recorder asks a running command to end,
-//! and gives it some time, in which the capture continues. A full buffer ends the capture at once and leaves
-//! the command alone.
+//! After Ctrl-C, SIGTERM, quiet or the stated duration, the recorder asks a running command to end and
+//! continues the capture for a grace period. A full buffer ends the capture at once and does not affect the
+//! command.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use fonio_core::Timestamp;
 use crate::clock::after;
 use crate::options::StopReason;
 
-/// The time that a command gets to end after it was asked to.
+/// How long a command has to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The state at one wake-up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub now: Timestamp,
-    /// The store has no room for another page.
+    /// Another page does not fit into the store.
     pub buffer_full: bool,
-    /// The number of Ctrl-C since the capture began, and that of SIGTERM.
+    /// Numbers of Ctrl-C and of SIGTERM since the capture began.
     pub interrupts: usize,
     pub terminations: usize,
     pub command_ended: bool,
@@ -39,17 +39,17 @@ pub(crate) enum Decision {
     /// End the capture.
     Stop {
         reason: StopReason,
-        /// Kill the command: it was quiet, and it still runs.
+        /// Kill the command: it was quiet but still runs.
         kill: bool,
     },
-    /// Give the capture up, and send SIGTERM to the command.
+    /// Abort the capture, and send SIGTERM to the command.
     GiveUp,
 }
 
 /// Decides at each wake-up of one capture.
 #[derive(Debug)]
 pub(crate) struct StopPolicy {
-    /// When the stated time ends.
+    /// When the stated duration ends.
     end: Option<Timestamp>,
     has_command: bool,
     /// Whether the terminal sends Ctrl-C to the command too.
@@ -57,23 +57,24 @@ pub(crate) struct StopPolicy {
     ending: Option<Ending>,
 }
 
-/// The state after the command was asked to end, or got Ctrl-C.
+/// The state after a request to the command to end, or Ctrl-C.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     reason: StopReason,
-    /// When to send the command SIGTERM, if that has not been done.
+    /// When to send SIGTERM to the command, if not sent yet.
     terminate_at: Option<Timestamp>,
     /// When the capture ends, even if the command has not ended.
     by: Timestamp,
 }
 
 impl StopPolicy {
-    /// Makes the policy of a capture without a command.
+    /// Creates the policy of a capture without a command.
     pub(crate) fn new(end: Option<Timestamp>) -> StopPolicy {
         StopPolicy { end, has_command: false, command_hears_interrupts: false, ending: None }
     }
 
-    /// Makes it the policy of a capture with a command. The command gets Ctrl-C if it is in our process group.
+    /// Converts it to the policy of a capture with a command. The command gets Ctrl-C if it is in our process
+    /// group.
     pub(crate) fn with_command(self, hears_interrupts: bool) -> StopPolicy {
         StopPolicy { has_command: true, command_hears_interrupts: hears_interrupts, ..self }
     }
@@ -83,7 +84,7 @@ impl StopPolicy {
         self.ending.is_some()
     }
 
-    /// The next instant at which a decision may be due without any event.
+    /// Returns when the next decision may be due without an event.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         match &self.ending {
             None => self.end,
@@ -134,7 +135,7 @@ impl StopPolicy {
     }
 }
 
-/// The reason to end a capture that nothing has asked to end before, if there is one.
+/// Returns the reason to begin ending a capture, if there is one.
 fn reason_to_end(seen: &Seen, end: Option<Timestamp>) -> Option<StopReason> {
     if seen.terminations > 0 {
         Some(StopReason::Terminated)
@@ -164,8 +165,8 @@ mod tests {
         Apart,
     }
 
-    /// Wakes the policy of a capture of ten seconds every 100 ms, and compares each decision except `Continue`, with
-    /// its time. `happens` says which event is new at which wake-up.
+    /// Wakes the policy of a ten-second capture every 100 ms, and compares each decision except `Continue`,
+    /// with its time. `happens` lists the events with their wake-ups.
     fn check(command: Command, happens: &[(u64, Happening)], expected: &[(u64, Decision)]) {
         let policy = StopPolicy::new(Some(Timestamp(10_000 * MS)));
         let mut policy = match command {
@@ -214,7 +215,7 @@ mod tests {
     fn the_end_of_the_command_ends_the_capture() {
         for command in [Command::Beside, Command::Apart] {
             check(command, &[(300, COMMAND_ENDS)], &[(300, stop(StopReason::CommandEnded))]);
-            // A command that ends at the same moment as Ctrl-C has ended by itself.
+            // A command that ends at the same time as Ctrl-C ended by itself.
             check(
                 command,
                 &[(300, COMMAND_ENDS), (300, INTERRUPT)],

@@ -1,5 +1,5 @@
-//! Names the parties that cause requests or wait for them: units, programs without a unit, and threads of the
-//! kernel.
+//! Names the parties that cause requests or wait for them: units, programs without a unit, and kernel
+//! threads.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,21 +10,21 @@ use rustc_hash::FxHashMap;
 
 use super::{Party, PartyId, PartyKind};
 
-/// Maximum number of threads that are kept, and of parties. A machine has tens of units.
+/// Maximum number of threads, and of parties. A machine has tens of units.
 const THREADS_MAX: usize = 4096;
 const PARTIES_MAX: usize = 1000;
-/// Control groups are listed again at most this often.
+/// Minimum time between two listings of the control groups.
 const LIST_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of control groups in the list.
 const GROUPS_MAX: usize = 10_000;
-/// The common name of the parties beyond the limit.
+/// The common name of all parties beyond the limit.
 const OTHERS: &str = "others";
 
-/// A thread as the kernel showed it.
+/// A thread as shown by the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub tid: u32,
-    /// 0 if it is not known.
+    /// 0 if unknown.
     pub pid: u32,
     pub comm: [u8; 16],
     /// The number of its control group.
@@ -76,7 +76,7 @@ impl Identities {
         self.threads.get(&tid)
     }
 
-    /// The party of a thread. A number that another thread had before is noticed by the name.
+    /// Returns the party of a thread. A changed name reveals that the number was reused.
     pub(super) fn of(&mut self, shown: &Shown) -> PartyId {
         if let Some(known) = self.threads.get(&shown.tid)
             && known.shown == shown.comm
@@ -100,7 +100,7 @@ impl Identities {
 
     fn look_up(&mut self, shown: &Shown, comm: &str) -> (PartyId, Option<String>) {
         let task = self.machine.task(shown.tid);
-        // A process that has ended meanwhile is not there any more, but its control group mostly is.
+        // The process may have ended by now, but its control group mostly still exists.
         let cgroup = task.cgroups().and_then(|groups| groups.telling().map(str::to_owned));
         let cgroup = cgroup.or_else(|| self.group(shown.cgroup?));
         let user = task.owner().and_then(|owner| owner.user);
@@ -111,7 +111,7 @@ impl Identities {
         (self.number(party), cgroup)
     }
 
-    /// The name of a program: that of its process, since threads have names of their own.
+    /// Returns the name of a program: the name of its process, because threads have their own names.
     fn program(&self, pid: u32, comm: &str) -> String {
         let process = (pid != 0).then(|| self.machine.task(pid).name()).flatten();
         process.filter(|name| !name.is_empty()).unwrap_or_else(|| comm.to_owned())
@@ -130,7 +130,7 @@ impl Identities {
         id
     }
 
-    /// The path of a control group by its number, which is the inode number of its folder.
+    /// Returns the path of a control group by its number, the inode number of its folder.
     fn group(&mut self, number: u64) -> Option<String> {
         if let Some(path) = self.groups.get(&number) {
             return Some(path.clone());
@@ -167,7 +167,7 @@ fn text(comm: &[u8; 16]) -> String {
     String::from_utf8_lossy(&comm[..length]).into_owned()
 }
 
-/// The kind of a kernel thread: `kworker/u8:3-ext4` is one of many.
+/// Returns the kind of a kernel thread: `kworker/u8:3-ext4` is one of many.
 fn kernel_name(comm: &str) -> &str {
     let name = comm.split(['/', ':']).next().unwrap_or(comm);
     name.trim_end_matches(|c: char| c.is_ascii_digit())
@@ -203,7 +203,7 @@ mod tests {
             &Party { name: "mosquitto.service".into(), kind: PartyKind::Unit }
         );
         assert_eq!(identities.of(&shown(7, "worker")), unit);
-        // Another thread has the number now, and has ended.
+        // Another thread got the number, and has ended.
         let gone = identities.of(&shown(8, "sync"));
         assert_eq!(identities.party(gone), &Party { name: "sync".into(), kind: PartyKind::Program });
         let kernel = identities.of(&Shown { is_kernel: true, ..shown(9, "kworker/u8:3-e") });

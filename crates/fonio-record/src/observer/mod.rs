@@ -1,11 +1,11 @@
-//! Observes the machine all the time at little cost: each request when it has completed, each long wait of a
-//! thread, and sums of the short ones, with the unit or program of each.
+//! Observes the machine continuously at little cost: each completed request, each long wait of a thread, and
+//! sums of short waits, with the unit or program of each.
 //!
-//! With BPF (Linux 5.15 or later, root), two programs give this (`requests`, `blocked/always.rs`). Without
+//! With BPF (Linux 5.15 or later, root), two programs report this (`requests`, `blocked/always.rs`). Without
 //! BPF, an observer samples procfs about twice a second: it sees only long waits, and no requests.
-//! [`Observer::limited_because`] says why.
+//! [`Observer::limited_because`] explains why.
 //!
-//! An observer holds no history. Its tables are bounded, so it can run for years.
+//! An observer keeps no history, and its tables are bounded, so it can run for years.
 
 mod identities;
 
@@ -28,21 +28,22 @@ use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
 use identities::{Identities, Shown};
 
-/// The shortest time between two samples of procfs, and the pause after a sample in multiples of the time
-/// that it took: sampling uses at most 0.25 % of one processor.
+/// Minimum time between two samples of procfs, and the pause after a sample as a multiple of its duration:
+/// sampling uses at most 0.25 % of one processor.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 400;
-/// Maximum number of files whose paths are kept, and the time for which they are kept: a number can be used
-/// again for another file.
+/// Maximum number of kept file paths, and how long they are kept: the inode number can be reused for another
+/// file.
 const PATHS_MAX: usize = 2048;
 const PATH_HOLDS: Duration = Duration::from_secs(600);
-/// How often the places of swap are read.
+/// How often the swap areas are read.
 const SWAP_EVERY: Duration = Duration::from_secs(60);
 
 /// A unit, a program without one, or a kind of kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
-    /// The name of the unit, container or package; else of the program, or of the kernel's thread without its number.
+    /// The name of the unit, container or package; otherwise of the program, or of the kernel thread without
+    /// its number.
     pub name: String,
     /// The kind of the party.
     pub kind: PartyKind,
@@ -54,65 +55,65 @@ pub struct Party {
 pub enum PartyKind {
     /// A systemd unit, a container, an add-on or an Android package.
     Unit,
-    /// A program that belongs to none of these.
+    /// A program outside of these.
     Program,
     /// A thread of the kernel.
     Kernel,
 }
 
-/// The number of a [`Party`] of one observer.
+/// The number of a [`Party`] within one observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartyId(pub u32);
 
-/// A completed request, and the party for which it was made.
+/// A completed request, and the party that caused it.
 ///
-/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is when its first bio was queued; of a flush, the
-/// first that it served. It has no `file_id`.
+/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is when its first bio was queued;
+/// for a flush, when the first flush that it served was queued. It has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
     /// The request.
     pub row: Request,
-    /// The party for which it was made.
+    /// The party that caused it.
     pub party: Option<PartyId>,
-    /// `None` also for direct I/O, whose pages do not show the file.
+    /// `None` also for direct I/O, because its pages do not show the file.
     pub file: Option<Inode>,
 }
 
 impl ObservedRequest {
-    /// When it was queued, and when it completed.
+    /// Returns when it was queued, and when it completed.
     ///
     /// # Panics
-    /// If one is missing: an observer sees requests that have completed.
+    /// If one is missing. An observer sees only completed requests.
     pub fn span(&self) -> (Timestamp, Timestamp) {
         self.row.queued.zip(self.row.completed).expect("an observed request was queued and has completed")
     }
 }
 
-/// A wait of a thread that lasted long. The row has no `file_id`.
+/// A long wait of a thread. The row has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedWait {
     /// The wait.
     pub row: Wait,
-    /// The party of the thread that waited.
+    /// The party of the waiting thread.
     pub party: PartyId,
     /// The file of the operation.
     pub file: Option<Inode>,
 }
 
 impl ObservedWait {
-    /// Whether it is a wait for storage of a program, and not of a kernel thread.
+    /// Whether it is a program's wait for storage, not a kernel thread's.
     pub fn is_for_storage(&self) -> bool {
         let blocked_in = self.row.blocked_in.unwrap_or(BlockedIn::Unknown);
         blocked_in != BlockedIn::KernelThread && blocked_in.is_for_storage(self.row.reason)
     }
 }
 
-/// Short waits of one thread, counted together.
+/// Counts of short waits of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedCount {
     /// The counts.
     pub row: BlockedCount,
-    /// The party of the thread that waited.
+    /// The party of the waiting thread.
     pub party: PartyId,
 }
 
@@ -129,19 +130,19 @@ pub enum Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ObservedThread {
-    /// `None` if it is not known.
+    /// `None` if unknown.
     pub pid: Option<u32>,
     pub comm: String,
     pub cgroup: Option<String>,
     pub party: PartyId,
 }
 
-/// The number of requests and waits that the observer missed.
+/// Numbers of requests and waits that the observer missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unobserved {
-    /// Requests since the beginning, because the kernel's buffer was full.
+    /// Requests missed since the beginning, because the kernel's buffer was full.
     pub requests: u64,
-    /// Waits since the beginning, because the kernel's tables were full.
+    /// Waits missed since the beginning, because the kernel's tables were full.
     pub waits: u64,
 }
 
@@ -154,9 +155,9 @@ pub struct Observer {
     paths: FxHashMap<Inode, (Instant, Option<(String, Content)>)>,
     swap: Vec<(DeviceId, std::ops::Range<u64>)>,
     swap_read: Instant,
-    /// The threads that were blocked when the observer began. Only their waits can have begun before.
+    /// The threads that were blocked when the observer began. Only their waits can have begun earlier.
     blocked_before: FxHashSet<u32>,
-    /// When short waits were counted last.
+    /// When short waits were last counted.
     counted: Timestamp,
 }
 
@@ -166,12 +167,12 @@ enum Source {
     Procfs { looker: Looker, tally: Box<Tally>, pause: Duration, because: String },
 }
 
-/// Has the C library give large blocks of memory back to the kernel as soon as they are freed.
+/// Makes the C library return large freed blocks of memory to the kernel immediately.
 ///
-/// glibc does so at first, and then keeps ever larger ones: after the kernel's types have been read, 16 MiB for as long as the
-/// process lives. musl always gives them back.
+/// glibc does so at first, but then keeps ever larger blocks: after reading the kernel's types, it keeps 16
+/// MiB until the process ends. musl always returns them.
 fn return_large_blocks() {
-    // SAFETY: it only sets a number of the allocator, under the allocator's own lock.
+    // SAFETY: it only sets a parameter of the allocator, under the allocator's own lock.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
@@ -204,7 +205,7 @@ impl Observer {
         }
     }
 
-    /// The reason why only long waits are seen, and no requests; `None` if everything is seen.
+    /// Returns why only long waits are seen, and no requests; `None` if everything is seen.
     pub fn limited_because(&self) -> Option<&str> {
         match &self.source {
             Source::Bpf { .. } => None,
@@ -212,7 +213,7 @@ impl Observer {
         }
     }
 
-    /// Sleeps for `longest`, or less if there is something to take before, or if a signal comes.
+    /// Sleeps for `longest`. Data to take, or a signal, ends the sleep early.
     pub fn sleep(&self, longest: Duration) {
         let longest = match &self.source {
             Source::Bpf { .. } => longest,
@@ -224,7 +225,7 @@ impl Observer {
         };
         let filling = self.filling();
         let mut polled: Vec<PollFd<'_>> = filling.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        // An interrupted sleep is as good as a short one.
+        // An interrupted sleep is just a shorter one.
         let _ = poll(&mut polled, Some(&time));
     }
 
@@ -235,7 +236,7 @@ impl Observer {
         }
     }
 
-    /// Passes all observations since the last call to `give`, and returns the present instant.
+    /// Passes all observations since the last call to `give`, and returns the current time.
     pub fn drain(&mut self, give: &mut dyn FnMut(Observed)) -> Timestamp {
         if self.swap_read.elapsed() > SWAP_EVERY {
             self.swap = swap::areas(&self.machine);
@@ -269,7 +270,7 @@ impl Observer {
         at
     }
 
-    /// The waits that have lasted for at least `least` and have not ended. Costs some milliseconds.
+    /// Returns the open waits that have lasted at least `least`. Takes some milliseconds.
     pub fn open_waits(&mut self, least: Duration) -> Vec<ObservedWait> {
         let at = now();
         let is_long = |began: &Timestamp| {
@@ -281,14 +282,14 @@ impl Observer {
                 let open: Vec<(u32, Timestamp)> = open.collect();
                 open.into_iter().filter_map(|(tid, began)| self.open_wait(tid, began)).collect()
             }
-            // A long wait has ended there once it is seen.
+            // This source reports a long wait only after its end.
             Source::Procfs { .. } => Vec::new(),
         }
     }
 
     fn open_wait(&mut self, tid: u32, began: Timestamp) -> Option<ObservedWait> {
         let task = self.machine.task(tid);
-        // Numbers stay in the kernel's table if the end of a wait was not seen.
+        // The kernel's table keeps the thread if the end of its wait was not seen.
         if task.stat()?.state != 'D' {
             return None;
         }
@@ -319,12 +320,12 @@ impl Observer {
         }
     }
 
-    /// A party by its number.
+    /// Returns a party by its number.
     pub fn party(&self, id: PartyId) -> &Party {
         self.identities.party(id)
     }
 
-    /// Returns the known facts about a thread that was seen lately.
+    /// Returns the known facts about a recently seen thread.
     pub fn thread(&self, tid: u32) -> Option<ObservedThread> {
         let known = self.identities.thread(tid)?;
         Some(ObservedThread {
@@ -335,8 +336,8 @@ impl Observer {
         })
     }
 
-    /// The paths of files and the kinds of their data; `None` for a file that was deleted, or whose file system does not find
-    /// files by their numbers.
+    /// Returns the path and data kind of each file; `None` if the file was deleted or its file system cannot
+    /// find files by inode number.
     pub fn paths(&mut self, files: &[Inode]) -> Vec<Option<(String, Content)>> {
         let mut roots = Roots::new(&self.machine);
         let mut found = Vec::with_capacity(files.len());
@@ -361,7 +362,7 @@ impl Observer {
         found
     }
 
-    /// The disk on which a file system is; `None` if its device has no number of its own, as with btrfs.
+    /// Returns the disk of a file system; `None` if its device has no number of its own, as with btrfs.
     pub fn disk_of(&self, file_system: DeviceId) -> Option<DeviceId> {
         (file_system.major() != 0).then(|| self.machine.disk_of(file_system))
     }

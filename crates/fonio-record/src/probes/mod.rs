@@ -1,4 +1,4 @@
-//! The probes: BPF programs in the kernel, and their replacements without BPF.
+//! Records through probes: BPF programs in the kernel, or replacements without BPF.
 
 pub(crate) mod blocked;
 pub(crate) mod bpf;

@@ -1,5 +1,4 @@
-//! Takes one sample of procfs: the threads that are blocked uninterruptibly now, and the operations in which
-//! they are blocked.
+//! Takes one sample of procfs: the threads that are blocked uninterruptibly, and their operations.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -15,8 +14,8 @@ use crate::probes::blocked::judged_in_procfs;
 pub(crate) struct Blocked {
     pub tid: u32,
     pub pid: u32,
-    /// How often it had left a processor. While this stays the same, it is the same wait. `None` if the kernel does not
-    /// count it (`CONFIG_SCHED_INFO`).
+    /// How often it has left a processor. Looks with the same number show the same wait. `None` if the kernel
+    /// does not count it (`CONFIG_SCHED_INFO`).
     pub switches: Option<u64>,
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
@@ -31,7 +30,7 @@ pub(crate) struct OpenFile {
     pub path: PathBuf,
 }
 
-/// Looks at the threads of the machine.
+/// Samples the threads of the machine.
 #[derive(Debug)]
 pub(crate) struct Looker {
     machine: Machine,
@@ -43,18 +42,17 @@ impl Looker {
         Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
-    /// The threads that wait for I/O now, as the kernel counts them (`procs_blocked`). Threads that wait for
-    /// other threads, for example for a commit of the journal, are not among them. `None` if the kernel does
-    /// not show it.
+    /// Number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). It excludes threads
+    /// that wait for other threads, for example for a journal commit. `None` if the kernel does not show it.
     fn waiting_for_io(&self) -> Option<u64> {
         let text = read_text(&self.machine.proc("stat"))?;
         text.lines().rev().find_map(|line| line.strip_prefix("procs_blocked "))?.trim().parse().ok()
     }
 
-    /// The threads of all processes but this one that are blocked now.
+    /// Returns the threads of other processes that are blocked now.
     ///
-    /// Do not check beforehand whether any thread is blocked: this would change before the thread is reached,
-    /// and short waits would hardly ever be seen.
+    /// Checking first whether any thread is blocked would miss most short waits: the state changes before the
+    /// thread is reached.
     pub(crate) fn blocked(&self) -> Vec<Blocked> {
         let mut found = Vec::new();
         for pid in Task::all_below(&self.machine.proc("")) {
@@ -72,12 +70,12 @@ impl Looker {
         found
     }
 
-    /// Reads the state of a thread. A thread that ended meanwhile is not blocked.
+    /// Reads the state of a thread. A thread that has ended is not blocked.
     fn is_blocked(&self, pid: u32, tid: u32) -> bool {
         let Ok(stat) = std::fs::read(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
             return false;
         };
-        // The name can contain anything; the state is the first letter after its end.
+        // The name can contain any byte; the state is the first letter after it.
         let after_name = stat.iter().rposition(|byte| *byte == b')');
         after_name.is_some_and(|at| stat.get(at + 2) == Some(&b'D'))
     }
@@ -102,8 +100,8 @@ impl Looker {
             file,
         };
         if !self.is_blocked(pid, tid) || switches() != began {
-            // The wait was over before all files were read, so they show the thread's next activity. Most
-            // waits that are this short are for I/O.
+            // The wait ended before all files were read, so they show the thread's next activity. Most waits
+            // this short are for I/O.
             return Blocked {
                 blocked_in: BlockedIn::Unknown,
                 reason: WaitReason::Storage,
@@ -111,8 +109,8 @@ impl Looker {
                 ..blocked
             };
         }
-        // Only root may see what the threads of other users wait for. All users may see whether any thread
-        // waits for I/O.
+        // Only root can see the causes of other users' waits. All users can see whether any thread waits for
+        // I/O.
         let is_hidden = judgement.reason == WaitReason::Unknown && judgement.blocked_in == BlockedIn::Unknown;
         let is_io = is_hidden && self.waiting_for_io().is_some_and(|threads| threads > 0);
         Blocked { reason: if is_io { WaitReason::Storage } else { judgement.reason }, ..blocked }

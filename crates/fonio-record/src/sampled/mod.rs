@@ -1,8 +1,8 @@
-//! Records waiting threads if the kernel gives no events: samples procfs repeatedly for blocked threads.
+//! Records waiting threads if there are no kernel events: repeatedly samples procfs for blocked threads.
 //!
-//! Sampling needs neither tracefs nor BPF nor privileges, but only root sees what other users' threads wait
-//! for. It shows no requests, no waits for other threads, and not behind whose requests a thread waits. The
-//! lengths of waits are estimated ([`tally`]).
+//! Sampling needs neither tracefs, BPF nor privileges, but only root sees the causes of other users' waits.
+//! It shows no requests, no waits for other threads, and not whose requests delay a thread. The lengths of
+//! waits are estimates ([`tally`]).
 
 mod look;
 mod tally;
@@ -28,14 +28,14 @@ use crate::write::writer::{RecordingWriter, check_place, not_written};
 pub(crate) use look::Looker;
 pub(crate) use tally::Tally;
 
-/// The shortest time between two looks.
+/// Minimum time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The pause after a look, in multiples of the time that the look took: sampling uses at most 2 % of one processor.
+/// The pause after a look, as a multiple of the look's duration: sampling uses at most 2 % of one processor.
 const PAUSE_PER_LOOK: u32 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl RecordError {
-    /// Whether the kernel cannot trace, or this user may not. [`record_sampled`] is possible then.
+    /// Whether the kernel cannot trace, or this user must not. Then [`record_sampled`] is possible.
     pub fn is_about_tracing(&self) -> bool {
         matches!(
             self,
@@ -51,9 +51,9 @@ impl RecordError {
     }
 }
 
-/// Records blocked threads by sampling procfs up to fifty times a second, for the time in `options` or until
-/// Ctrl-C, and writes a recording without requests. `instead` is the reason why tracing was not possible; the
-/// recording includes it. The options that concern traces have no effect, and no command is started.
+/// Records blocked threads by sampling procfs up to fifty times a second, for the duration in `options` or
+/// until Ctrl-C. Writes a recording without requests. `instead` is why tracing was impossible; the recording
+/// includes it. Options for traces have no effect, and no command is started.
 ///
 /// # Errors
 /// [`RecordError`], if the recording cannot be written or the named device does not exist.
@@ -73,14 +73,14 @@ pub fn record_sampled(
         doing: "setting",
         source,
     })?;
-    let note = format!("who waits is sampled from /proc, because {instead}");
+    let note = format!("waits are sampled from /proc, because {instead}");
     progress(Progress::Note(&note));
     let mut sampled = Sampled::begin(machine, options);
     let stopped_by = sampled.watch(&signals, progress)?;
     sampled.write(options, stopped_by, (devices, note), progress)
 }
 
-/// A recording that runs.
+/// A running recording.
 struct Sampled {
     machine: Machine,
     looker: Looker,
@@ -110,7 +110,7 @@ impl Sampled {
         }
     }
 
-    /// Looks until there is a reason to stop.
+    /// Samples until there is a reason to stop.
     fn watch(
         &mut self,
         signals: &Listener,
@@ -154,7 +154,7 @@ impl Sampled {
         }
     }
 
-    /// Looks once. Returns how long that took.
+    /// Takes one look. Returns how long it took.
     fn look(&mut self) -> Duration {
         let at = now();
         let blocked = self.looker.blocked();
@@ -167,7 +167,7 @@ impl Sampled {
         until(at, now())
     }
 
-    /// Ends, and writes the recording.
+    /// Ends the capture, and writes the recording.
     fn write(
         mut self,
         options: &RecordOptions,
@@ -185,8 +185,7 @@ impl Sampled {
         let mut out = RecordingWriter::create(options)?;
         let rate =
             self.tally.looks as f64 / ended.since(self.began).unwrap_or_default().as_secs_f64().max(1e-9);
-        let message =
-            format!("{note}; {rate:.0} looks a second show who was blocked, and estimate for how long");
+        let message = format!("{note}; the lengths of waits are estimates from {rate:.0} samples a second");
         self.rows(ended, &message, &mut out).map_err(|source| not_written(&options.out, source))?;
         let mut notes = vec![note];
         let finished = out.install(self.meta(ended, &devices), &options.out, &mut |note| {

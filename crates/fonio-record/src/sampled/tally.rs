@@ -1,10 +1,9 @@
-//! Makes waits from looks (samples of procfs). Contains decisions only: no clock and no procfs.
+//! Derives waits from looks (samples of procfs). Contains decisions only: no clock and no procfs.
 //!
-//! A thread that is blocked at two looks and left no processor in between was blocked all the time between
-//! them. Its wait has a row: from half an interval before the first look until half an interval after the
-//! last one, which on average is the length of the wait. A thread that is blocked at a single look is counted
-//! for one interval, because nothing more is known. Both together give an unbiased estimate of the time: each
-//! blocked thread at a look counts for one interval.
+//! A thread that is blocked at two looks and did not run between them was blocked throughout. Its wait has a
+//! row, from half an interval before the first look until half an interval after the last one. On average,
+//! this is the length of the wait. A thread that is blocked at a single look is counted for one interval. So
+//! each blocked thread at a look counts for one interval, which makes the estimated time unbiased.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
@@ -12,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::look::{Blocked, OpenFile};
 use crate::probes::blocked::ShortWaits;
 
-/// Maximum number of waits with rows of their own.
+/// Maximum number of waits with their own rows.
 const WAITS_MAX: usize = 1 << 18;
 /// Maximum number of files.
 const FILES_MAX: usize = 1 << 16;
@@ -24,7 +23,7 @@ const PERIOD: Nanos = Nanos(1_000_000_000);
 #[derive(Clone, Copy, Debug)]
 struct Open {
     switches: Option<u64>,
-    /// The beginning of the first look's interval, in the middle between it and the previous look.
+    /// The beginning of the first look's interval: halfway between it and the previous look.
     began: Timestamp,
     /// The last look at which it was seen.
     last: Timestamp,
@@ -42,11 +41,11 @@ pub(crate) struct Tally {
     open: FxHashMap<u32, Open>,
     pub waits: Vec<Wait>,
     pub counts: ShortWaits,
-    /// The files, each at the place of its number.
+    /// The files, indexed by number.
     pub files: Vec<(OpenFile, Timestamp)>,
     numbers: FxHashMap<OpenFile, u32>,
     pub looks: u64,
-    /// The instant of the last look.
+    /// When the last look was.
     last: Option<Timestamp>,
     period: u32,
     period_began: Timestamp,
@@ -60,7 +59,7 @@ impl Tally {
         tally
     }
 
-    /// Takes the threads that are blocked at `at`.
+    /// Processes the threads blocked at `at`.
     pub(crate) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
         let before = self.last.replace(at).unwrap_or(at);
         let interval = at.since(before).unwrap_or_default();
@@ -99,7 +98,7 @@ impl Tally {
         }
     }
 
-    /// Ends at `ended`. A wait that was seen at the last look continues.
+    /// Ends at `ended`. Waits seen at the last look are still open.
     pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
             self.close(tid, &open, ended);
@@ -159,8 +158,8 @@ mod tests {
     #[test]
     fn looks_become_waits() {
         let mut tally = Tally::new(Timestamp(0));
-        // At 20 ms no thread is blocked; then one long wait of 7, two short ones of 9, and 7 again at the
-        // end.
+        // At 20 ms no thread is blocked; then 7 has one long wait, 9 has two short ones, and 7 waits again at
+        // the end.
         let looks: [&[(u32, u64)]; 7] =
             [&[], &[(7, 1)], &[(7, 1), (9, 5)], &[(7, 1), (9, 6)], &[], &[], &[(7, 2)]];
         for (step, seen) in looks.iter().enumerate() {
@@ -189,7 +188,7 @@ mod tests {
         assert_eq!((tally.waits.len(), tally.counts.sum_of(7)), (0, (3, 150 * MS)));
     }
 
-    /// On average, the time is right: here of waits of all lengths and distances, against their true sum.
+    /// Compares the estimate with the true sum, for waits of many lengths and distances.
     #[test]
     fn the_time_is_estimated_without_bias() {
         let mut random = fonio_core::Random::new(7);

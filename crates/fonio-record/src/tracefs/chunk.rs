@@ -17,26 +17,26 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk with this much memory, a multiple of [`ALIGNMENT`].
+    /// Creates an empty chunk of `bytes` bytes, a multiple of [`ALIGNMENT`].
     pub(crate) fn new(bytes: usize) -> Chunk {
         Chunk { memory: vec![Aligned([0; ALIGNMENT]); bytes / ALIGNMENT], ends: Vec::new() }
     }
 
-    /// All of its memory, used or not.
+    /// Returns all of its memory, including the unused part.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Aligned` is nothing but its bytes (size and alignment are both ALIGNMENT), so the vector's elements
-        // are that many initialised bytes in a row; the borrow of `self` keeps them in place.
+        // SAFETY: `Aligned` is only bytes (size and alignment are both ALIGNMENT), so the elements are
+        // contiguous initialised bytes. The borrow of `self` keeps them valid.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.memory.len() * ALIGNMENT) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`; any byte is a valid `Aligned`, and the mutable borrow keeps others away.
+        // SAFETY: as in `bytes`; any byte is a valid `Aligned`, and the mutable borrow is exclusive.
         unsafe {
             std::slice::from_raw_parts_mut(self.memory.as_mut_ptr().cast(), self.memory.len() * ALIGNMENT)
         }
     }
 
-    /// The bytes that pages fill.
+    /// Number of bytes filled with pages.
     pub(crate) fn used(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }

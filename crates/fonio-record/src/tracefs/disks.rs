@@ -1,4 +1,4 @@
-//! Finds the device numbers of the devices and paths that the user named.
+//! Finds the device numbers of the devices and paths named by the user.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::options::Selector;
 /// The disks to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// These disks, the disks that they map to, and the devices that are mapped to any of them, in order of number. The
-    /// bios of a device above show whose data it is: dm-crypt's workers pass on encrypted data of any process.
+    /// These disks, the disks below them, and the mapped devices above any of them, sorted by number. The
+    /// bios of an upper device show whose data it is: dm-crypt's workers issue encrypted data of any process.
     Only(Vec<DeviceId>),
-    /// Every disk but these: loop devices over a file on another disk, where the same I/O is seen again.
+    /// Every disk except these: loop devices over a file on another disk, where the same I/O appears again.
     AllBut(Vec<DeviceId>),
 }
 
@@ -42,10 +42,10 @@ impl Watched {
     }
 }
 
-/// Resolves the selectors. Without any, chooses disks so that each I/O is seen once.
+/// Resolves the selectors. If there are none, chooses disks that show each I/O once.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
     if selectors.is_empty() {
-        // A mapped device (dm, md) makes no requests of its own; a loop device does.
+        // A mapped device (dm, md) has no requests of its own; a loop device has.
         let is_copy =
             |id: &DeviceId| machine.device_dir(*id).join("loop").exists() && !machine.below(*id).is_empty();
         let disks = machine.devices().into_iter().map(|device| device.id);

@@ -1,4 +1,4 @@
-//! Chooses the file systems whose files are followed: those on the watched disks.
+//! Selects the file systems on the watched disks; only their files are followed.
 
 use fonio_core::DeviceId;
 use fonio_machine::{Machine, mounts};
@@ -14,12 +14,12 @@ pub(crate) struct FileScope {
     filesystems: Option<Vec<DeviceId>>,
     /// Each partition with its disk.
     pub partitions: Vec<(DeviceId, DeviceId)>,
-    /// The file systems of kind btrfs among them.
+    /// The btrfs file systems among them.
     pub btrfs: Vec<Btrfs>,
 }
 
 impl FileScope {
-    /// The file systems on the watched disks, also through device mapper or RAID.
+    /// Returns the file systems on the watched disks, including those on device mapper or RAID.
     pub(crate) fn of(machine: &Machine, watched: &Watched) -> FileScope {
         let mut partitions = Vec::new();
         for disk in machine.devices() {
@@ -58,14 +58,14 @@ impl FileScope {
         self.filesystems.as_ref().is_none_or(|filesystems| filesystems.contains(&fs))
     }
 
-    /// The kernel's filter for an event, by the name of the event; `None` if every event passes.
+    /// Returns the kernel's filter for the named event; `None` if every event passes.
     pub(crate) fn event_filter(&self, event: &str) -> Option<String> {
         let any = |terms: Vec<String>| (!terms.is_empty()).then(|| terms.join("||"));
         let of_device = |field: &str| {
             any(self.filesystems.iter().flatten().map(|fs| format!("{field}=={}", fs.0)).collect())
         };
         match event {
-            // The events of btrfs show no device.
+            // btrfs events show no device.
             "sched_process_exit" | "task_rename" | "extent_writepage" | "__extent_writepage"
             | "btrfs_sync_file" => None,
             "writeback_dirty_folio" | "writeback_dirty_page" => {

@@ -1,9 +1,9 @@
-//! Finds or mounts tracefs, makes our instance, and removes the instances of killed runs.
+//! Finds or mounts tracefs, creates our instance, and removes the instances of killed runs.
 //!
-//! An instance is a directory under `instances/` with its own buffers and switches. Using one changes neither
-//! the machine's settings nor those of other tracers. The kernel keeps an instance until it is removed, even
-//! if its maker is killed. Its name therefore contains the maker's process id and start time, and the next
-//! run removes the instances whose maker is gone.
+//! An instance is a directory under `instances/` with its own buffers and switches. Using one does not change
+//! the settings of the machine or of other tracers. The kernel keeps an instance until it is removed, even if
+//! its creator is killed. So its name contains the creator's process id and start time, and the next run
+//! removes instances whose creator is gone.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -31,9 +31,9 @@ use crate::tracefs::filesystems::FileScope;
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
 const INSTANCE_PREFIX: &str = "fonio-";
 
-/// The events that are switched on. `block_getrq`, `block_io_start` and `block_io_done` are left out: they come with
-/// the queueing, insertion and completion of the same request and would increase the cost by half. `block_plug` and
-/// `block_unplug` are left out because they say nothing about a request.
+/// The enabled events. `block_getrq`, `block_io_start` and `block_io_done` are left out: they accompany the
+/// queueing, insertion and completion of the same request and would raise the cost by half. `block_plug` and
+/// `block_unplug` do not describe a request.
 const EVENTS: [&str; 12] = [
     "block_bio_queue",
     "block_bio_backmerge",
@@ -51,7 +51,7 @@ const EVENTS: [&str; 12] = [
 /// Without these events there are no requests.
 const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// The filter for threads that leave their processor blocked uninterruptibly.
+/// Selects threads that leave their processor blocked uninterruptibly.
 const LEFT_BLOCKED: &str = "prev_state & 2";
 
 /// A usable tracefs.
@@ -65,7 +65,7 @@ pub(crate) struct Tracefs {
 enum Held {
     /// Another process's mount.
     Found,
-    /// A mount that only this process sees, and that ends with it.
+    /// A mount that only this process sees and that ends with it.
     Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),
     /// A public mount of ours: kernels before 5.2 have no private ones.
     Mounted,
@@ -74,7 +74,7 @@ enum Held {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if matches!(self.held, Held::Mounted) {
-            // EBUSY means that another tracer is using it by now: it stays.
+            // EBUSY means that another tracer now uses the mount, so it stays.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }
@@ -86,8 +86,8 @@ pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Er
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it for this process alone. Calls `note` if it had to be mounted for the
-    /// complete machine.
+    /// Finds tracefs, or mounts it for this process only. Calls `note` if it had to be mounted for the whole
+    /// machine.
     pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let tracefs = Tracefs::find_or_mount(machine, note)?;
         let instances = tracefs.root.join("instances");
@@ -106,7 +106,7 @@ impl Tracefs {
     fn find_or_mount(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let found = |root: PathBuf| Ok(Tracefs { root, held: Held::Found });
         let mounts = machine.mounts();
-        // A later mount at the same place hides an earlier one.
+        // A later mount on the same directory hides an earlier one.
         let mounted = |filesystem: &str| Some(mounts.of_kind(filesystem).next_back()?.dir.clone());
         if let Some(root) = mounted("tracefs") {
             return found(root);
@@ -153,8 +153,8 @@ impl Tracefs {
             if id.runs() {
                 continue;
             }
-            // The kernel refuses this while a process reads the buffers. That can be a recorder in another
-            // process namespace, whose process id differs here. That recorder switches its events off itself.
+            // The kernel refuses this while a process reads the buffers. That may be a recorder in another
+            // process namespace, whose process id differs here. It disables its events itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
             }
@@ -162,7 +162,7 @@ impl Tracefs {
         removed
     }
 
-    /// Makes an instance with the clock, the block events and the file events of a recording, switched off.
+    /// Creates a disabled instance with the clock, block events and file events of a recording.
     pub(crate) fn instance(
         &self,
         machine: &Machine,
@@ -179,10 +179,10 @@ impl Tracefs {
         Ok(instance)
     }
 
-    /// Makes an instance with the scheduler events of the threads to follow, switched off.
+    /// Creates a disabled instance with the scheduler events of the followed threads.
     ///
-    /// A separate instance is needed, because following threads filters all events of an instance, and a request may
-    /// complete while any thread runs.
+    /// It is separate because following threads filters all events of an instance, but a request may complete
+    /// while any thread runs.
     pub(crate) fn waits_instance(
         &self,
         machine: &Machine,
@@ -194,7 +194,7 @@ impl Tracefs {
         Ok(instance)
     }
 
-    /// Makes an instance with the events that show which threads are blocked uninterruptibly, switched off.
+    /// Creates a disabled instance with the events of uninterruptibly blocked threads.
     pub(crate) fn blocked_instance(
         &self,
         machine: &Machine,
@@ -213,7 +213,7 @@ impl Tracefs {
             doing: "reading",
             source: io::ErrorKind::InvalidData.into(),
         })?;
-        // One process may make two recordings at the same time, at least in tests.
+        // A process may run two recordings at once, at least in tests.
         let name = format!(
             "{INSTANCE_PREFIX}{}-{}-{}",
             maker.pid,
@@ -234,12 +234,12 @@ impl Tracefs {
             other => other,
         })?;
         instance.write("buffer_size_kb", &kib_per_cpu.to_string())?;
-        // A page states how many events were overwritten before it, but not how many were refused.
+        // A page header counts overwritten events, but not refused ones.
         instance.write("options/overwrite", "1")?;
         Ok(instance)
     }
 
-    /// The layouts of pages and block events in this kernel.
+    /// Reads this kernel's layouts of pages and block events.
     pub(crate) fn layouts(&self) -> Result<(PageLayout, BlockDecoder), RecordError> {
         let order = ByteOrder::NATIVE;
         let path = self.root.join("events/header_page");
@@ -250,7 +250,8 @@ impl Tracefs {
         Ok((layout, decoder.ok_or(RecordError::NoBlockEvents)?))
     }
 
-    /// The layouts of the events that show whose data bios carry; `None` if this kernel has none of them.
+    /// Reads the layouts of the events that show whose data bios carry; `None` if this kernel has none of
+    /// them.
     pub(crate) fn file_layouts(&self) -> Result<Option<FileDecoder>, RecordError> {
         let mut formats = Vec::new();
         for (system, event) in FILE_EVENTS {
@@ -274,7 +275,7 @@ impl Tracefs {
         SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSwitchEvents)
     }
 
-    /// The formats of those of `events` that this kernel has.
+    /// Reads the formats of the `events` that this kernel has.
     fn formats(&self, system: &str, events: &[&str]) -> Result<Vec<EventFormat>, RecordError> {
         let mut formats = Vec::new();
         for name in events {
@@ -289,8 +290,7 @@ impl Tracefs {
     }
 }
 
-/// Reads a text with one call: the kernel returns `header_page` only to the first read, even if that read is
-/// short.
+/// Reads a text with one call: only the first read of `header_page` returns data, even if it is short.
 fn read_whole(path: &Path) -> Result<String, RecordError> {
     let mut file = File::open(path).map_err(file_error(path, "opening"))?;
     let mut text = vec![0; 64 << 10];
@@ -310,7 +310,7 @@ fn mount_private() -> Result<OwnedFd, Errno> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
-/// Explains why the kernel did not let us write, or look, at `path`.
+/// Explains why the kernel refused access to `path`.
 fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str) -> RecordError {
     match Errno::from_io_error(&error) {
         Some(Errno::ROFS) => {
@@ -333,8 +333,8 @@ fn lockdown(machine: &Machine) -> Option<String> {
     (mode != "none").then(|| mode.to_owned())
 }
 
-/// The maker of an instance, by its name without the prefix, such as `4711-123456-0`: process id and start time come
-/// first.
+/// Parses the creator from an instance name without its prefix, such as `4711-123456-0`: process id, then
+/// start time.
 fn maker(name: &str) -> Option<ProcessId> {
     let mut parts = name.split('-');
     Some(ProcessId { pid: parts.next()?.parse().ok()?, started_ticks: parts.next()?.parse().ok()? })
@@ -343,9 +343,9 @@ fn maker(name: &str) -> Option<ProcessId> {
 /// The kernel's statistics of one processor's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuStats {
-    /// Events that were overwritten before they were read.
+    /// Number of events overwritten before they were read.
     pub overrun: u64,
-    /// Events that were refused: the writer was interrupted too often, or overtook itself.
+    /// Number of refused events: the writer was interrupted too often, or overtook itself.
     pub refused: u64,
 }
 
@@ -398,15 +398,15 @@ impl Instance {
     }
 
     fn enable_waits(&self) -> Result<(), RecordError> {
-        // Threads that a followed thread creates are followed too.
+        // Also follows threads that a followed thread creates.
         self.write("options/event-fork", "1")?;
         for name in SCHED_EVENTS {
             let dir = format!("events/sched/{name}");
             if !self.dir.join(&dir).exists() {
                 return Err(RecordError::NoSchedulerEvents);
             }
-            // A stack is taken only when a thread blocks or is woken. Without stacks some reasons stay unknown; the
-            // reader notices that.
+            // Stacks are recorded only when a thread blocks or is woken. Without them, some wait reasons stay
+            // unknown; the reader detects that.
             let stack = match name {
                 "sched_switch" => Some("stacktrace if prev_state & 255"),
                 "sched_waking" => Some("stacktrace"),
@@ -417,7 +417,7 @@ impl Instance {
             }
             self.write(&format!("{dir}/enable"), "1")?;
         }
-        // Without this event, nothing shows when a thread came onto a processor whose idle thread is not traced.
+        // Without this event, the time at which a thread replaces an untraced idle thread is unknown.
         let runtime = format!("events/sched/{RUNTIME_EVENT}");
         if self.dir.join(&runtime).exists() {
             self.write(&format!("{runtime}/enable"), "1")?;
@@ -429,8 +429,8 @@ impl Instance {
         for name in BLOCKED_EVENTS {
             let dir = format!("events/sched/{name}");
             if !self.dir.join(&dir).exists() {
-                // Without the second event, the thread that ended a wait is unknown; only some kernels have
-                // the last.
+                // Without the second event, the waking thread is unknown. Only some kernels have the last
+                // one.
                 if matches!(name, "sched_switch" | "sched_wakeup") {
                     return Err(RecordError::NoSwitchEvents);
                 }
@@ -444,22 +444,21 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes the kernel add the stack to the next `count` events by which a thread leaves its processor
+    /// Makes the kernel record the stack for the next `count` events in which a thread leaves its processor
     /// blocked.
     pub(crate) fn take_stacks(&self, count: u64) -> Result<(), RecordError> {
         let trigger = "events/sched/sched_switch/trigger";
-        // The first time, there is nothing to remove.
+        // Fails at the first call: there is no trigger yet.
         let _ = self.write(trigger, "!stacktrace");
         self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
     }
 
-    /// Follows the thread `tid` and all threads that it creates. Threads that were followed before are no
-    /// longer followed.
+    /// Follows the thread `tid` and all threads that it creates, instead of those followed before.
     pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
         self.write("set_event_pid", &tid.to_string())
     }
 
-    /// The living threads that are followed.
+    /// Returns the followed threads that are alive.
     pub(crate) fn followed(&self) -> Vec<u32> {
         let text = read_text(&self.dir.join("set_event_pid")).unwrap_or_default();
         text.split_whitespace().filter_map(|tid| tid.parse().ok()).collect()
@@ -486,8 +485,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Takes each processor's `trace_pipe_raw`, opened without blocking. The instance can be removed only after they
-    /// are closed.
+    /// Takes each processor's `trace_pipe_raw`, opened without blocking. They must be closed before the
+    /// instance is removed.
     pub(crate) fn take_buffers(&mut self) -> Vec<(u32, File)> {
         std::mem::take(&mut self.buffers)
     }
@@ -503,7 +502,7 @@ impl Instance {
         Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
     }
 
-    /// The kernel's losses on one processor; `None` where it does not count them.
+    /// Reads the kernel's losses on one processor; `None` if it does not count them.
     pub(crate) fn stats(&self, cpu: u32) -> Option<CpuStats> {
         CpuStats::parse(&read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?)
     }

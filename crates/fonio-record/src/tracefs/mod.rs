@@ -1,4 +1,5 @@
-//! The recorder's own instance of tracefs: which disks and file systems it traces, and the pages of its ring buffers.
+//! Manages the recorder's own tracefs instance: the traced disks and file systems, and the pages of its ring
+//! buffers.
 
 mod chunk;
 pub(crate) mod disks;

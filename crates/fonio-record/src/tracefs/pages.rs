@@ -1,7 +1,7 @@
 //! Stores raw ring-buffer pages until the recording is written.
 //!
-//! The used parts of each processor's pages are packed into chunks. Full chunks stay in memory, or go to the spill
-//! file. At the end, each processor's pages are read back in their order.
+//! The used parts of each processor's pages are packed into chunks. Full chunks stay in memory, or go to the
+//! spill file. At the end, each processor's pages are read back in order.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,18 +16,18 @@ use fonio_tracefs::ring_buffer::{PageLayout, PageSource};
 use crate::tracefs::chunk::{ALIGNMENT, Chunk};
 use crate::tracefs::spill::Spill;
 
-/// Largest size of a chunk. Small buffers have smaller chunks.
+/// Maximum size of a chunk. Small buffers have smaller chunks.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
-/// The place of a chunk.
+/// The location of a chunk.
 enum Segment {
     Held(Chunk),
-    /// At this offset of the spill file.
+    /// In the spill file, at this offset.
     Spilled {
         offset: u64,
         ends: Vec<u32>,
     },
-    /// On its way to the spill file.
+    /// Being written to the spill file.
     Leaving,
 }
 
@@ -35,17 +35,17 @@ struct CpuPages {
     cpu: u32,
     file: File,
     segments: VecDeque<Segment>,
-    /// The segments before this one are on disk, or on their way there.
+    /// The segments before this one are in the spill file or being written to it.
     first_held: usize,
     /// The chunk that is being filled.
     chunk: Chunk,
-    /// Time of the last event before those of `chunk`.
-    until: Option<u64>,
+    /// Time of the last event before `chunk`.
+    until: Option<Timestamp>,
 }
 
 impl CpuPages {
     /// The time of the last kept event.
-    fn kept_until(&self, layout: &PageLayout) -> Option<u64> {
+    fn kept_until(&self, layout: &PageLayout) -> Option<Timestamp> {
         let Some(&end) = self.chunk.ends.last() else { return self.until };
         let begin = self.chunk.ends.iter().rev().nth(1).map_or(0, |&end| end as usize);
         let page = &self.chunk.bytes()[begin..end as usize];
@@ -64,7 +64,7 @@ pub(crate) struct PageStore {
     cpus: Vec<CpuPages>,
     chunk_bytes: usize,
     limit: usize,
-    /// Chunks in memory, including those on their way to the spill file.
+    /// Chunks in memory, including those being written to the spill file.
     chunks: usize,
     spill: Option<Spill>,
     /// The error after which the spill file is no longer used.
@@ -73,13 +73,13 @@ pub(crate) struct PageStore {
     trace_bytes: ByteCount,
 }
 
-/// The events for which a full store had no room.
+/// The events that did not fit into the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// Up to this instant, all processors' events are kept; `None` if one processor has no kept events. Events kept
-    /// after it cannot be used, because their issues or completions may be missing.
+    /// The time up to which all processors' events are kept; `None` if one processor has none. Later events
+    /// are useless, because their issue or completion may be missing.
     pub complete_until: Option<Timestamp>,
-    /// The events found in each processor's buffer after the store was full, with an entry for every processor.
+    /// For every processor, the events in its buffer after the store was full.
     pub cpus: Vec<LeftOnCpu>,
 }
 
@@ -88,16 +88,16 @@ pub(crate) struct LeftOut {
 pub(crate) struct LeftOnCpu {
     pub cpu: u32,
     pub events: u64,
-    /// How many of them the kernel had overwritten, as far as it counted.
+    /// How many of them the kernel had overwritten, if it counted them.
     pub overwritten: u64,
-    /// A page could not be read, so there were more events.
+    /// A page could not be read, so the count is a lower bound.
     pub uncounted: bool,
 }
 
 /// The result of one round of reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Drained {
-    /// The largest amount that one processor had, in the kernel's pages.
+    /// The largest amount read from one processor, in the kernel's pages.
     pub most: ByteCount,
     /// The store is full and keeps no more pages.
     pub full: bool,
@@ -142,11 +142,11 @@ impl PageStore {
         }
     }
 
-    /// Reads the kernel's pages, and shows each one to `look`. Stops when the store is full; after that it keeps no
-    /// page of any processor.
+    /// Reads the kernel's pages, and passes each one to `look`. Stops when the store is full; then it keeps
+    /// no more pages of any processor.
     ///
-    /// The processors take turns page by page, so that their kept events end at about the same instant when memory is
-    /// full. Events of one processor after that instant are useless.
+    /// The processors take turns page by page, so their kept events end at about the same time when memory is
+    /// full. Later events of one processor are useless.
     pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
         self.collect_spilled()?;
         let mut bytes = vec![ByteCount(0); self.cpus.len()];
@@ -168,7 +168,7 @@ impl PageStore {
         Ok(Drained { most: bytes.into_iter().max().unwrap_or_default(), full: self.full })
     }
 
-    /// Reads one page of a processor into its chunk; `false` where it has none.
+    /// Reads one page of a processor into its chunk; `false` if there is none.
     fn read_page(&mut self, index: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let cpu = &mut self.cpus[index];
         let used = cpu.chunk.used();
@@ -184,10 +184,10 @@ impl PageStore {
         Ok(true)
     }
 
-    /// Reads and counts the events for which a full store has no room. The events must be switched off.
+    /// Reads and counts the events that do not fit into a full store. The events must be disabled.
     pub(crate) fn leave_out_rest(&self) -> io::Result<LeftOut> {
         let mut cpus = Vec::new();
-        let mut complete_until = Some(u64::MAX);
+        let mut complete_until = Some(Timestamp(u64::MAX));
         let mut page = vec![0; self.layout.page_bytes()];
         for cpu in &self.cpus {
             let mut left = LeftOnCpu { cpu: cpu.cpu, ..LeftOnCpu::default() };
@@ -210,10 +210,10 @@ impl PageStore {
             }
             cpus.push(left);
         }
-        Ok(LeftOut { complete_until: complete_until.map(Timestamp), cpus })
+        Ok(LeftOut { complete_until, cpus })
     }
 
-    /// Makes room for one more page in the chunk of a processor; `false` if memory is full.
+    /// Makes room for another page in a processor's chunk; `false` if memory is full.
     fn make_room(&mut self, index: usize) -> io::Result<bool> {
         let page_bytes = self.layout.page_bytes();
         if self.cpus[index].chunk.used() + page_bytes <= self.chunk_bytes {
@@ -247,7 +247,7 @@ impl PageStore {
         Ok(())
     }
 
-    /// Notes where the written chunks are.
+    /// Notes the offsets of written chunks.
     fn collect_spilled(&mut self) -> io::Result<()> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while let Some(((index, at), written, chunk)) = spill.written()? {
@@ -267,12 +267,12 @@ impl PageStore {
         Ok(())
     }
 
-    /// Whether it had no room for a page.
+    /// Whether a page did not fit.
     pub(crate) fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Raw trace kept so far.
+    /// Amount of raw trace kept so far.
     pub(crate) fn trace_bytes(&self) -> ByteCount {
         self.trace_bytes
     }
@@ -282,8 +282,7 @@ impl PageStore {
         ByteCount((self.chunks * self.chunk_bytes) as u64)
     }
 
-    /// Ends the capture. Returns each processor's pages, the thread that wrote the spill file, and the spill file's
-    /// place.
+    /// Ends the capture. Returns each processor's pages, and the thread that wrote the spill file.
     pub(crate) fn finish(mut self) -> io::Result<Pages> {
         let mut own_tid = None;
         let mut file = None;
@@ -339,7 +338,7 @@ pub(crate) struct Pages {
     pub sources: Vec<(u32, CpuSource)>,
     /// The thread that wrote the spill file.
     pub own_tid: Option<u32>,
-    /// The error that ended the use of the spill file; chunks that it did not take stayed in memory.
+    /// The error that ended the use of the spill file; unwritten chunks stayed in memory.
     pub spill_failed: Option<io::Error>,
     /// Bytes read back so far.
     pub read: Arc<AtomicU64>,
@@ -409,7 +408,7 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
 
-    /// A processor with an empty buffer is complete, and keeps its number.
+    /// A processor with an empty buffer counts as complete and keeps its number.
     #[test]
     fn nothing_is_left_out_where_nothing_is_left() {
         let layout = PageLayout::parse(HEADER, ByteOrder::NATIVE).unwrap();

@@ -1,10 +1,9 @@
-//! The spill file: raw pages for which memory has no room.
+//! Stores raw pages that do not fit into memory in a spill file.
 //!
-//! A separate thread writes them. A slow disk then does not delay reading the kernel's buffers, and the
-//! thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
-//! allows it; otherwise kernel threads would write the pages back later, in their own name. Writes that the
-//! file system itself adds (its journal, the extents of the file) cannot be identified. It is best to spill
-//! to a disk that is not watched.
+//! A separate thread writes them. So a slow disk does not delay reading the kernel's buffers, and the thread
+//! id identifies the bios of these writes. The thread bypasses the page cache if the file system allows it;
+//! otherwise kernel threads would write the pages back under their own ids. Extra writes of the file system
+//! (journal, extents) cannot be identified. So prefer to spill to a disk that is not watched.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::tracefs::chunk::Chunk;
 
-/// Identifies a chunk: the index of its processor, and its index there.
+/// Identifies a chunk: the index of its processor, and its index within that processor.
 type Key = (usize, usize);
 /// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its pages.
 type Written = (Key, io::Result<u64>, Chunk);
@@ -36,7 +35,7 @@ pub(crate) struct Done {
 }
 
 impl Spill {
-    /// Creates a nameless file in `dir`, which disappears when the recorder ends for any reason.
+    /// Creates an unnamed file in `dir`, which disappears when the recorder ends for any reason.
     pub(crate) fn create(dir: &Path) -> io::Result<Spill> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
@@ -81,7 +80,7 @@ fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) ->
     let mut offset = 0;
     let mut failed = None;
     for (key, chunk) in chunks {
-        // After a failure the thread writes no more. It sends each chunk back, so that no page is lost.
+        // After a failure, the thread stops writing and sends each chunk back, so that no page is lost.
         let written = match failed {
             None => file.write_all_at(chunk.bytes(), offset).map(|()| offset),
             Some(kind) => Err(io::Error::from(kind)),
@@ -90,7 +89,7 @@ fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) ->
             Ok(_) => offset += chunk.bytes().len() as u64,
             Err(error) => failed = Some(error.kind()),
         }
-        // The receiver has been dropped only if the capture was given up.
+        // The receiver is dropped early only if the capture was aborted.
         if done.send((key, written, chunk)).is_err() {
             break;
         }

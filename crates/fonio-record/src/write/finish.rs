@@ -30,7 +30,7 @@ use crate::write::reader::{CaptureReader, WithoutOwn};
 use crate::write::waits;
 use crate::write::writer::{self, RecordingWriter};
 
-/// The counter in `meta.json` of requests that carry bios of several files, or for several threads.
+/// The counter in `meta.json` of requests with bios of several files or threads.
 const MIXED_REQUESTS: &str = "mixed_requests";
 
 /// The data of a finished capture except the pages of block events.
@@ -39,7 +39,7 @@ pub(crate) struct FinishedCapture<'a> {
     pub captured: Captured,
     /// The pages of scheduler events, if waits were recorded.
     pub waits: Option<Pages>,
-    /// The areas to which the kernel swapped at the beginning.
+    /// The swap areas at the beginning.
     pub swap: Vec<(DeviceId, Range<u64>)>,
 }
 
@@ -80,7 +80,7 @@ impl FinishedCapture<'_> {
         remarks.extend(losses.into_iter().map(|(code, message)| (code, message, 1)));
         if let Some(reason) = spill_failed {
             let message = format!(
-                "the spill file could not be written ({reason}), so memory alone took the rest; no event was lost by that"
+                "the spill file could not be written ({reason}), so the rest stayed in memory; this lost no event"
             );
             remarks.push(("spill-failed", message, 1));
         }
@@ -128,7 +128,7 @@ impl FinishedCapture<'_> {
         writer::not_written(&self.capture.options.out, source)
     }
 
-    /// Writes the rows that do not come from the trace: the monitor's samples, the command's mark, and the caller's
+    /// Writes the rows without trace events: the monitor's samples, the command's mark, and the caller's
     /// rows.
     fn write_non_trace_rows(
         &self,
@@ -148,8 +148,8 @@ impl FinishedCapture<'_> {
         other_rows(writer)
     }
 
-    /// Turns the block events into requests and writes them, then the waits of blocked threads, whose files share the table
-    /// of files. Notes in `completions` which requests completed when.
+    /// Writes the requests assembled from block events, then the waits of blocked threads, which use the same
+    /// table of files. Notes the completion of each request in `completions`.
     fn write_requests(
         &self,
         pages: Pages,
@@ -161,7 +161,7 @@ impl FinishedCapture<'_> {
         let (layout, decoder) = (self.capture.layout.clone(), self.capture.decoder.clone());
         let partitions = self.capture.files.iter().flat_map(|(scope, _)| scope.partitions.iter().copied());
         let btrfs = self.capture.files.iter().flat_map(|(scope, _)| &scope.btrfs);
-        // Swap areas from the beginning may be switched off by now, and others switched on.
+        // Swap areas may have been disabled or enabled during the capture.
         let swap = self.swap.iter().cloned().chain(swap::areas(&self.capture.machine));
         let attribution = Attribution::new(partitions).with_btrfs(btrfs).with_swap(swap);
         let attribution = attribution.with_mapped(self.capture.machine.mapped());
@@ -213,7 +213,7 @@ impl FinishedCapture<'_> {
         Ok(Assembled { meta, events, own_rows, losses: reader.into_losses(), remarks })
     }
 
-    /// The rows of `files` of the waits, in their order.
+    /// Returns each wait's row in `files`, in order.
     fn files_of_waits(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
         let Some(Ok(blocked)) = &self.captured.blocked else { return Ok(Vec::new()) };
         let file_id =
@@ -221,7 +221,7 @@ impl FinishedCapture<'_> {
         blocked.waits.iter().map(file_id).map(|id| id.map(Option::flatten)).collect()
     }
 
-    /// The rows of `files` of the calls, in their order.
+    /// Returns each call's row in `files`, in order.
     fn files_of_calls(&self, sink: &mut WithFiles<'_>) -> io::Result<Vec<Option<u32>>> {
         let Some(Ok(calls)) = &self.captured.calls else { return Ok(Vec::new()) };
         let file_id =
@@ -234,7 +234,7 @@ impl FinishedCapture<'_> {
         let mut remarks = match &self.captured.blocked {
             Some(Ok(blocked)) => blocked.remarks(),
             Some(Err(unavailable)) => {
-                let message = format!("who waits for storage is not recorded: {unavailable}");
+                let message = format!("waits for storage are not recorded: {unavailable}");
                 vec![("no-blocked-waits", message, 1)]
             }
             None => Vec::new(),
@@ -250,7 +250,7 @@ impl FinishedCapture<'_> {
         remarks
     }
 
-    /// Containers that are shown by their id.
+    /// Returns a remark on containers shown by id.
     fn unnamed_containers(&self) -> Option<Remark> {
         let unnamed = self.captured.threads.unnamed_containers();
         (unnamed > 0).then(|| {
@@ -262,8 +262,8 @@ impl FinishedCapture<'_> {
         })
     }
 
-    /// A recording of a machine should cover a cycle of write-back: data is written after it has been dirty for
-    /// `dirty_expire_centisecs`, at the next wake-up of the flusher.
+    /// Remarks on a machine recording that is shorter than a write-back cycle: data is written after it has
+    /// been dirty for `dirty_expire_centisecs`, at the next wake-up of the flusher.
     fn short_of_write_back(&self) -> Option<Remark> {
         if self.capture.options.command.is_some() {
             return None;
@@ -277,14 +277,14 @@ impl FinishedCapture<'_> {
         let recorded_ms = self.captured.ended.since(self.captured.began)?.0 / 1_000_000;
         (recorded_ms < cycle_ms).then(|| {
             let message = format!(
-                "the kernel writes changed data back up to {} s later, and the recording is shorter: some of the write-back may be missing",
+                "the kernel writes changed data back up to {} s later, but the recording is shorter: some write-back may be missing",
                 cycle_ms.div_ceil(1000)
             );
             ("short-of-write-back", message, 1)
         })
     }
 
-    /// Writes why threads waited, if that was recorded. Returns remarks on missing waits.
+    /// Writes why threads waited, if recorded. Returns remarks on missing waits.
     fn write_waits(
         &mut self,
         completions: Option<RefCell<Completions>>,
@@ -319,7 +319,7 @@ impl FinishedCapture<'_> {
     }
 }
 
-/// Adds the facts to the metadata that only this machine knows.
+/// Adds the facts about this machine to the metadata.
 fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, captured: &Captured) {
     if let Some(Ok(blocked)) = &captured.blocked {
         meta.source.shows.push(SHOWS_BLOCKED.to_owned());
@@ -338,7 +338,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     let ran = options.command.as_ref();
     let ran = ran.map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
     meta.command = options.told_command.clone().or(ran);
-    // A command that represents another one, such as the prepared process of a workload, is not its parent.
+    // A command that stands for another one, such as a prepared process of a workload, is not its parent.
     let own = captured.command.as_ref().filter(|_| options.told_command.is_none());
     meta.command_pid = own.map(|command| command.pid());
     meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());
@@ -347,7 +347,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.command_user_ns = cpu.map(|(user, _)| nanos(user));
     meta.command_system_ns = cpu.map(|(_, system)| nanos(system));
     meta.host = machine.host();
-    // The devices with events, the devices that the user named, and the devices below them.
+    // The devices with events, the devices named by the user, and the devices below them.
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
     if let Ok(watched) = disks::resolve(machine, &options.select) {
         ids.extend(watched.named());
@@ -358,7 +358,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.devices = ids.into_iter().filter_map(|id| machine.device(id).or_else(|| known(id))).collect();
 }
 
-/// Waits for the command of a capture that ended because its buffer was full; the command runs on undisturbed.
+/// Waits for the command if the capture ended because the buffer was full; the command continues undisturbed.
 fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
     if captured.stopped_by != StopReason::BufferFull {
         return Ok(());

@@ -1,10 +1,10 @@
-//! Counts and places the events that a capture lost: from the kernel's counts, from the pages, and from the events for
-//! which the store had no room.
+//! Counts and locates the lost events of a capture, from the kernel's statistics, the pages, and the events
+//! that did not fit into the store.
 //!
-//! Each page says how many events the kernel had overwritten before it, which gives the place of the losses.
-//! The kernel's statistics say how many events each processor lost in all. If only the statistics count an
-//! event, its place is the complete capture. A full store keeps the events of all processors up to one
-//! instant; each processor has a gap from there to the end of the capture.
+//! Each page states how many events the kernel overwrote before it, which locates the loss. The kernel's
+//! statistics count all events that each processor lost. An event counted only there may have been lost at
+//! any time of the capture. A full store keeps the events of all processors up to one time; then each
+//! processor has a gap until the end of the capture.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use fonio_core::{Batch, BlockEvent, LostEvents, Timestamp};
 
 use crate::capture::{Captured, Missed};
 
-/// Follows a capture's batches, removes the events after the instant at which the store was full, and counts.
+/// Counts the losses in a capture's batches, and removes events after the store was full.
 pub(crate) struct Losses {
     missed: Missed,
     began: Timestamp,
@@ -24,7 +24,7 @@ pub(crate) struct Losses {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
-    /// Overwritten events that the pages count, and gaps whose size the pages do not give.
+    /// Overwritten events counted by pages, and gaps of unknown size in the pages.
     placed: u64,
     unnumbered: u64,
     /// Kept events after the end.
@@ -40,12 +40,12 @@ impl Losses {
         Losses { missed, began, ended, counts: BTreeMap::new() }
     }
 
-    /// The last instant up to which the events of every processor are kept.
+    /// The time up to which the events of every processor are kept.
     fn end(&self) -> Option<Timestamp> {
         self.missed.left_out.as_ref().map(|left| left.complete_until.unwrap_or(self.began))
     }
 
-    /// Takes a batch of the capture, in order; `last` marks the last batch.
+    /// Processes the next batch of the capture; `last` marks the last one.
     pub(crate) fn batch(&mut self, batch: &mut Batch, last: bool) {
         for gap in &batch.lost {
             let count = self.counts.entry(gap.cpu.unwrap_or_default()).or_default();
@@ -72,8 +72,8 @@ impl Losses {
         }
     }
 
-    /// Adds to the losses of the batches those that only the kernel's statistics know. Returns sentences about the
-    /// losses, each with a stable name.
+    /// Adds the losses that only the kernel's statistics know. Returns remarks on the losses, each with a
+    /// stable name.
     pub(crate) fn finish(&self, lost: &mut Lost) -> Vec<(&'static str, String)> {
         let mut said = Vec::new();
         let (mut overwritten, mut refused, mut silent) = (0, 0, 0);
@@ -109,11 +109,11 @@ impl Losses {
         if overwritten > 0 {
             let gaps =
                 self.counts.values().map(|count| u64::from(count.placed > 0) + count.unnumbered).sum::<u64>();
-            let place = if gaps > 0 { "the recording says where" } else { "it is not known where" };
+            let place = if gaps > 0 { "the recording shows when" } else { "it is unknown when" };
             said.push((
                 "lost-events",
                 format!(
-                    "{overwritten} events were lost because the kernel's buffer was too small for this load; {place}; give more with `--kernel-buffer`"
+                    "{overwritten} events were lost because the kernel's buffer was too small for this load; {place}; use a larger `--kernel-buffer`"
                 ),
             ));
         }
@@ -126,7 +126,7 @@ impl Losses {
         if silent > 0 {
             said.push((
                 "unknown-loss",
-                format!("the kernel does not say how many events {silent} processors lost"),
+                format!("the kernel does not report how many events {silent} processors lost"),
             ));
         }
         if let (Some(left_out), Some(end)) = (&self.missed.left_out, self.end()) {
@@ -136,7 +136,7 @@ impl Losses {
             said.push((
                 "buffer-full",
                 format!(
-                    "the recorder's memory was full, so the recording is complete for the first {after:.3} s only and {number} later events were lost; give more with `--buffer`, or a directory with `--spill-to`"
+                    "the recorder's memory was full, so the recording is complete for the first {after:.3} s only and {number} later events were lost; use a larger `--buffer`, or a directory with `--spill-to`"
                 ),
             ));
         }
@@ -156,7 +156,7 @@ mod tests {
         LostEvents { cpu: Some(cpu), count, after: Timestamp(3), before: Timestamp(4) }
     }
 
-    /// Takes the batches' gaps and then the kernel's statistics.
+    /// Processes the batches' gaps, then the kernel's statistics.
     fn settle(gaps: &[LostEvents], missed: Missed) -> (Lost, Vec<&'static str>) {
         let mut losses = Losses::of(missed, Timestamp(0), Timestamp(100));
         let mut batch = Batch { lost: gaps.to_vec(), ..Batch::default() };
@@ -191,13 +191,13 @@ mod tests {
 
     #[test]
     fn what_nobody_counted_is_unknown() {
-        // A page reports a gap without its size; the statistics know it.
+        // A page reports a gap without its size; the statistics have it.
         let (lost, _) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), Some(7)));
-        // With two gaps without a size, the size of each is unknown.
+        // With two gaps of unknown size, only their sum is known.
         let (lost, _) = settle(&[gap(0, None), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.total(), lost.gaps[0].count, lost.gaps[1].count), (Some(9), None, None));
-        // Here the statistics do not know it either.
+        // Here the statistics do not have it either.
         let (lost, said) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[None]));
         assert_eq!((lost.events, lost.total(), said), (2, None, vec!["unknown-loss"]));
         assert!(!lost.is_nothing());
@@ -224,7 +224,7 @@ mod tests {
         let mut lost = Lost::default();
         batch.lost.iter().for_each(|gap| lost.add(*gap));
         let said = losses.finish(&mut lost);
-        assert_eq!(lost.total(), Some(36), "what the kernel overwrote is not counted twice");
+        assert_eq!(lost.total(), Some(36), "overwritten events are not counted twice");
         assert_eq!(said.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["lost-events", "buffer-full"]);
         assert!(said[1].1.contains("and 32 later events were lost"), "{}", said[1].1);
     }

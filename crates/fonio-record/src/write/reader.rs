@@ -22,7 +22,7 @@ use crate::write::losses::Losses;
 /// Number of events between two progress messages.
 const PROGRESS_EVENTS: u64 = 200_000;
 
-/// The reader of a capture: ring-buffer events, with the facts about threads from procfs.
+/// Reads a capture: ring-buffer events, with thread facts from procfs.
 pub(crate) struct CaptureReader<'a> {
     inner: RingBufferReader<CpuSource>,
     threads: &'a Threads,
@@ -31,9 +31,9 @@ pub(crate) struct CaptureReader<'a> {
     read: Arc<AtomicU64>,
     trace_bytes: ByteCount,
     told: u64,
-    /// Takes the completions, if waits are recorded.
+    /// Collects the completions, if waits are recorded.
     completions: Option<&'a RefCell<Completions>>,
-    /// Follows the events of files, if files are recorded.
+    /// Follows file events, if files are recorded.
     follower: Option<Follower<'a>>,
     losses: Losses,
     /// Events read so far.
@@ -75,12 +75,12 @@ impl<'a> CaptureReader<'a> {
         CaptureReader { completions, ..self }
     }
 
-    /// Shows each record to `follower`.
+    /// Passes each record to `follower`.
     pub(crate) fn followed_by(self, follower: Option<Follower<'a>>) -> CaptureReader<'a> {
         CaptureReader { follower, ..self }
     }
 
-    /// The losses, once all has been read.
+    /// Returns the losses after everything has been read.
     pub(crate) fn into_losses(self) -> Losses {
         self.losses
     }
@@ -129,7 +129,7 @@ impl TraceReader for CaptureReader<'_> {
     }
 }
 
-/// Passes on all rows except the requests and bios that the recorder's own thread queued.
+/// Passes on all rows except requests and bios queued by the recorder's own thread.
 pub(crate) struct WithoutOwn<'a> {
     pub inner: &'a mut dyn RowSink,
     pub own_tid: Option<u32>,
@@ -150,7 +150,7 @@ impl WithoutOwn<'_> {
 
 impl RowSink for WithoutOwn<'_> {
     fn began(&mut self, _at: Timestamp) -> io::Result<()> {
-        // The writer was given `began` when the capture began, before the first event.
+        // The writer already got `began`, which is before the first event.
         Ok(())
     }
     fn request(&mut self, row: &Request) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Makes the rows of `waits` and the span of the command from the scheduler's pages.
+//! Derives the rows of `waits` and the span of the command from the scheduler's pages.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,13 +11,13 @@ use fonio_tracefs::waits::{Completions, Reasons, WaitTree};
 use crate::capture::Captured;
 use crate::tracefs::pages::Pages;
 
-/// The mark from the creation of the command to its end, or to when it became quiet.
+/// The mark from the creation of the command until it ended or became quiet.
 const LAUNCH: &str = "launch";
 
-/// Missing information: a stable name, a sentence, and how often.
+/// Missing information: a stable name, a sentence, and the count.
 type Missing = (&'static str, String, u64);
 
-/// Writes the rows to `sink`; the requests must have been written. Returns the losses.
+/// Writes the rows to `sink` after the requests. Returns the losses.
 pub(crate) fn write(
     (layout, decoder): (PageLayout, &SchedDecoder),
     pages: Pages,
@@ -30,26 +30,26 @@ pub(crate) fn write(
     let Some(command) = &captured.command else { return Ok(missing) };
     let reasons = Reasons::from_kallsyms(&read_text(&machine.proc("kallsyms")).unwrap_or_default());
     if reasons.is_empty() {
-        let message = "the kernel hides its symbols, so that why a thread was blocked is mostly unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
+        let message = "the kernel hides its symbols, so the cause of most waits is unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
         missing.push(("no-symbols", message.to_owned(), 1));
     }
     let mut tree = WaitTree::new(command.pid(), reasons);
     let streams = pages.sources.into_iter().map(|(cpu, source)| (cpu, format!("per_cpu/cpu{cpu}"), source));
     let mut records = MergedRecords::new(layout, streams, captured.began);
     let (mut named, mut stacks) = (Vec::new(), 0_u64);
-    // After this instant, events of some processors are missing.
+    // After this time, events of some processors are missing.
     let left_out = captured.waits_missed.left_out.as_ref();
     let end = left_out.map_or(Timestamp(u64::MAX), |left| left.complete_until.unwrap_or(captured.began));
     let mut behind = 0;
     loop {
         let more = records.next(|cpu, record| {
-            if record.time > end.0 {
+            if record.time > end {
                 behind += 1;
                 return;
             }
             let Some(event) = decoder.decode(record.data) else { return };
             stacks += u64::from(matches!(event.event, SchedEvent::Stack(_)));
-            tree.event(record.time, cpu, &event, &mut named);
+            tree.event(record.time.0, cpu, &event, &mut named);
         })?;
         for mut thread in named.drain(..) {
             captured.threads.complete(&mut thread);
@@ -62,7 +62,7 @@ pub(crate) fn write(
     let trouble = records.take_trouble();
     trouble.diagnostics.iter().try_for_each(|diagnostic| sink.diagnostic(diagnostic))?;
     if stacks == 0 {
-        let message = "this kernel takes no stacks (it needs CONFIG_STACKTRACE=y), so that why a thread was blocked is mostly unknown";
+        let message = "this kernel cannot record stacks (it needs CONFIG_STACKTRACE=y), so the cause of most waits is unknown";
         missing.push(("no-stacks", message.to_owned(), 1));
     }
     let lost = captured.waits_missed.total().map(|lost| lost + behind);
@@ -70,13 +70,13 @@ pub(crate) fn write(
         let number = lost.map_or_else(|| "an unknown number of".to_owned(), |lost| lost.to_string());
         let way_out = if left_out.is_some() { "`--buffer`" } else { "`--kernel-buffer`" };
         let message = format!(
-            "{number} events of the scheduler were lost because the buffer was too small; what the threads waited for is incomplete, give more with {way_out}"
+            "{number} scheduler events were lost because the buffer was too small, so the causes of waits are incomplete; use a larger {way_out}"
         );
         missing.push(("lost-waits", message, lost.unwrap_or(1)));
     }
     if tree.beyond() > 0 {
         let message =
-            format!("{} intervals came after the most that is kept, and were left out", tree.beyond());
+            format!("{} intervals were left out, because the maximum number was reached", tree.beyond());
         missing.push(("waits-beyond", message, tree.beyond()));
     }
     let span = tree.span();
@@ -91,7 +91,8 @@ pub(crate) fn write(
     Ok(missing)
 }
 
-/// The end of the command, or when it became quiet if that was earlier. A quiet command is ended afterwards.
+/// Returns when the command ended or became quiet, whichever was earlier. A quiet command is ended
+/// afterwards.
 fn ended_before(ended: Option<Timestamp>, quiet: Timestamp) -> Timestamp {
     ended.map_or(quiet, |ended| ended.min(quiet))
 }

@@ -1,4 +1,4 @@
-//! Writes a recording, with names or with tokens in their place.
+//! Writes a recording, with names or tokens instead of names.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) enum RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Begins a recording. It keeps the rows that fit, because the captured data cannot be recorded again.
+    /// Begins a recording. On a full disk it keeps the rows that fit, because the capture cannot be repeated.
     pub(crate) fn create(options: &RecordOptions) -> Result<RecordingWriter, RecordError> {
         let settings = WriterOptions {
             overwrite: options.overwrite,
@@ -34,7 +34,7 @@ impl RecordingWriter {
         })
     }
 
-    /// Finishes the recording that was planned as `out`. Calls `note` if it has another name.
+    /// Finishes the recording. Calls `note` if its name is not `out`.
     pub(crate) fn install(
         self,
         meta: Meta,
@@ -50,7 +50,7 @@ impl RecordingWriter {
         let finished = installed.map_err(|error| not_finished(out, error))?;
         if finished.path != out {
             let (named, path) = (out.display(), finished.path.display());
-            note(format!("{named} was made by another program meanwhile, so this recording is {path}"));
+            note(format!("another program created {named} meanwhile, so this recording is {path}"));
         }
         if !finished.incomplete.is_empty() {
             let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();
@@ -81,8 +81,8 @@ pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
     }
 }
 
-/// The error for a recording that could not be finished. The path in the system's error is of a file that is removed with
-/// the recording.
+/// The error for a recording that could not be finished. The file in the system's error is removed with the
+/// recording.
 fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     match error {
         RecordingError::Io { source, .. } => RecordError::Write { out: out.to_owned(), source },
@@ -90,7 +90,7 @@ fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     }
 }
 
-/// Fails before the capture if the recording could not be written after it.
+/// Checks before the capture that the recording can be written afterwards.
 pub(crate) fn check_place(out: &Path, overwrite: bool) -> Result<(), RecordError> {
     let is_empty = |dir: &Path| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
     if !overwrite && out.symlink_metadata().is_ok() && !is_empty(out) {

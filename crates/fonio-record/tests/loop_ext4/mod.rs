@@ -1,4 +1,4 @@
-//! A file system on a loop device, for tests.
+//! Provides a file system on a loop device for tests.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
@@ -14,18 +14,18 @@ use fonio_testing::{Need, has, skip};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// How long a file system may be busy after its test.
+/// How long unmounting is retried while the file system is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A loop device over a file, detached when dropped.
+/// A loop device over a file. Dropping this detaches it.
 pub struct LoopDevice(pub String);
 
 impl LoopDevice {
-    /// Makes the device, or reports why this machine cannot.
+    /// Creates the device, or skips the test with a reason.
     pub fn over(file: &Path, options: &[&str]) -> Option<LoopDevice> {
         let made = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
         let Some(made) = made.ok().filter(|made| made.status.success()) else {
-            skip(Need::Loop, "losetup makes no loop device here");
+            skip(Need::Loop, "losetup cannot create a loop device here");
             return None;
         };
         Some(LoopDevice(String::from_utf8(made.stdout).unwrap().trim_end().to_owned()))
@@ -38,14 +38,14 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A file system on a loop device; unmounted when dropped.
+/// A file system on a loop device. Dropping this unmounts it.
 pub struct FileSystem {
     pub dir: tempfile::TempDir,
     pub device: LoopDevice,
 }
 
 impl FileSystem {
-    /// Makes an ext4, or reports why this machine cannot.
+    /// Creates an ext4 file system, or skips the test with a reason.
     pub fn ext4(image: &Path) -> Option<FileSystem> {
         if !has(&[Need::Root]) {
             return None;
@@ -66,7 +66,7 @@ impl FileSystem {
     }
 }
 
-/// Makes options that record this file system's device and a command.
+/// Returns options to record this file system's device and a command.
 pub fn options_of(system: &FileSystem, out: &Path, command: &[&str]) -> RecordOptions {
     RecordOptions {
         select: vec![Selector::Device(system.device.0.clone().into())],
@@ -101,7 +101,8 @@ impl Recorded {
         Recorded { meta: recording.meta().clone(), command_pid: 0, rows }
     }
 
-    /// Records; or reports why this machine cannot. A diagnostic with the code `lacks` means that the kernel lacks BPF.
+    /// Records, or skips the test with a reason. A diagnostic with the code `lacks` means that the kernel
+    /// lacks BPF.
     pub fn record(options: &RecordOptions, lacks: &str) -> Option<Recorded> {
         let mut command_pid = 0;
         let outcome = record(options, &mut |progress| {
@@ -112,7 +113,7 @@ impl Recorded {
         match outcome {
             Ok(_) => {}
             Err(RecordError::NoTracefs | RecordError::NoBlockEvents | RecordError::Lockdown { .. }) => {
-                skip(Need::Tracefs, "this kernel does not trace");
+                skip(Need::Tracefs, "this kernel cannot trace");
                 return None;
             }
             Err(error) => panic!("{error:?}"),
@@ -145,7 +146,7 @@ impl Recorded {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        // Another recorder on this machine can be looking for the names of its files.
+        // Another recorder on this machine may be looking up names of its files.
         let began = Instant::now();
         while unmount(self.dir.path(), UnmountFlags::empty()) == Err(Errno::BUSY) {
             if began.elapsed() > PATIENCE {

@@ -20,7 +20,7 @@ use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
 use table_file::{Rows, TableFile};
 
 /// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may
-/// still be damaged.
+/// be damaged.
 pub fn is_recording(path: &Path) -> bool {
     path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }
@@ -59,7 +59,7 @@ impl Recording {
     /// Opens a recording: reads `meta.json` and each table's footer.
     ///
     /// # Errors
-    /// Each error names the file and says what to do.
+    /// Each error names the file and the remedy.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let meta = read_meta(dir)?;
         Ok(Recording { tables: TableFiles::open(dir, &meta)?, dir: dir.to_owned(), meta })
@@ -75,14 +75,15 @@ impl Recording {
         &self.dir
     }
 
-    /// The number of rows of a table; 0 if the table is missing.
+    /// The number of rows in a table; 0 if the table is missing.
     pub fn rows(&self, table: Table) -> u64 {
         self.tables.rows(table).unwrap_or(0)
     }
 
-    /// Gives the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls,
-    /// statements, waits, blocked counts; then requests and bios interleaved by time (a bio before a request of the same instant), with `settled`
-    /// marks; then links; then diagnostics. Bios and links are left out if the sink does not want them.
+    /// Passes the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls,
+    /// statements, waits, blocked counts. Then come requests and bios, interleaved by time (a bio before a
+    /// request of the same time), with `settled` marks; then links; then diagnostics. Bios and links are left
+    /// out if the sink does not want them.
     ///
     /// Memory is bounded for a recording of any size.
     ///
@@ -99,12 +100,11 @@ impl Recording {
         each(files.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(files.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
         each(files.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
-        // These come before waits and requests, so that a sink can find the call to which they belong.
+        // Calls come before waits and requests, so that a sink can find the call of each.
         each(files.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         let statements = files.statements.as_ref().filter(|_| wanted(Table::Statements));
         each(statements, |row| sink.statement(row))?;
-        // These come before the requests, so that a sink can count the requests that were outstanding during
-        // a wait.
+        // Waits come before requests, so that a sink can count the requests outstanding during a wait.
         each(files.waits.as_ref().filter(|_| wanted(Table::Waits)), |row| sink.wait(row))?;
         let counts = files.blocked_counts.as_ref().filter(|_| wanted(Table::BlockedCounts));
         each(counts, |row| sink.blocked_count(row))?;
@@ -153,7 +153,7 @@ fn read_meta(dir: &Path) -> Result<Meta, RecordingError> {
         }
         Err(error) => return Err(RecordingError::io("read", &path)(error)),
     };
-    /// The fields that every version of `meta.json` has.
+    /// The fields in every version of `meta.json`.
     #[derive(serde::Deserialize)]
     struct Version {
         schema_version: u32,
@@ -226,7 +226,7 @@ fn interleaved(
     }
 }
 
-/// Reads rows and checks their order: consumers rely on it, and other tools can rewrite a table.
+/// Reads rows and checks their order: consumers rely on it, but other tools can rewrite a table.
 struct InOrder<'t, R> {
     rows: Rows<'t, R>,
     last: (u64, u64),

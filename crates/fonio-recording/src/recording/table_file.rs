@@ -25,9 +25,9 @@ const BATCH_ROWS: usize = 4096;
 pub(super) struct TableFile<R> {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
-    /// The columns of the file to read.
+    /// The columns to read from the file.
     mask: ProjectionMask,
-    /// The index of each schema column among the columns that are read; `None` if the file lacks it.
+    /// The index of each schema column among the read columns; `None` if the file lacks it.
     order: Vec<Option<usize>>,
     _row: PhantomData<R>,
 }
@@ -51,7 +51,7 @@ impl<R: Row> TableFile<R> {
             return Err(RecordingError::Parts { path });
         }
         let damaged = |source: ParquetError| RecordingError::Damaged { path: path.clone(), source };
-        // Arrow types in the file are ignored: the schema defines the types.
+        // Ignores Arrow types in the file: the schema defines the types.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, options)).map_err(damaged)?;
         let length = file.metadata().map_err(RecordingError::io("read", &path))?.len();
@@ -82,7 +82,7 @@ impl<R: Row> TableFile<R> {
         &self.path
     }
 
-    /// Reads the rows from the first on.
+    /// Reads the rows from the beginning.
     pub(super) fn read(&self) -> Result<Rows<'_, R>, RecordingError> {
         let file = File::open(&self.path).map_err(RecordingError::io("read", &self.path))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -94,7 +94,8 @@ impl<R: Row> TableFile<R> {
     }
 }
 
-/// Checks the places of columns in the footer. The Parquet library trusts them, and panics if they are impossible.
+/// Checks the column offsets in the footer. The Parquet library trusts them, and panics if they are
+/// impossible.
 fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
     for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
         for column in group.columns() {
@@ -106,7 +107,7 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
                 && group.num_rows() >= 0;
             if !inside {
                 return Err(ParquetError::General(format!(
-                    "row group {place}, column {}: it is not within the file",
+                    "row group {place}, column {}: it is outside the file",
                     column.column_path()
                 )));
             }
@@ -115,11 +116,11 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
     Ok(())
 }
 
-/// Checks the name and the version in the metadata. Without this check, a table under a wrong name would be read as
-/// nonsense, and one of a later version wrongly.
+/// Checks the table name and version in the metadata. Otherwise a renamed table or one of a later version
+/// would give wrong rows.
 fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
-    // Other tools drop these when they rewrite a table; then only the columns are checked.
+    // Other tools drop these pairs when they rewrite a table; then only the columns are checked.
     let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
     if let Some(name) = value(TABLE_KEY)
         && name != R::TABLE.name()
@@ -148,7 +149,7 @@ pub(super) struct Rows<'t, R> {
     batches: ParquetRecordBatchReader,
     decoded: Vec<R>,
     at: usize,
-    /// Number of rows in the batches before this one.
+    /// Number of rows in earlier batches.
     decoded_before: u64,
 }
 
@@ -202,8 +203,8 @@ impl<R: Row> Rows<'_, R> {
     }
 }
 
-/// Calls the Parquet library and turns a panic into an error. The library has no checksums by default, and panics on
-/// some damage that its checks miss. After a panic, the objects of the call must not be used any more.
+/// Calls the Parquet library and turns a panic into an error. The library has no checksums by default, and
+/// panics on some damage that its checks miss. After a panic, the objects of the call must no longer be used.
 fn guarded<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let message = panic.downcast::<String>().map(|message| *message);

@@ -1,8 +1,8 @@
-//! Replaces names by tokens, so that a recording can be passed on.
+//! Replaces names by tokens, so that a recording can be shared.
 //!
-//! A token is a keyed hash (HMAC-SHA-256) of a name: the same name gives the same token everywhere in a recording, and in
-//! all recordings that are redacted with the same key. Without the key, a token's name cannot be found by
-//! trying names. Numbers, times, sizes, places on devices and the models of devices stay.
+//! A token is a keyed hash (HMAC-SHA-256) of a name. A name gets the same token in all recordings that are
+//! redacted with the same key. Without the key, nobody can find a token's name by trying names. Numbers,
+//! times, sizes, device offsets and device models stay.
 
 mod names;
 
@@ -16,7 +16,7 @@ use fonio_core::{
 use names::Names;
 pub use names::{Key, KeyError};
 
-/// The diagnostics whose messages consist of words of fonio and of numbers. The messages of others can quote input.
+/// The diagnostics whose messages contain only fonio's words and numbers. Other messages may quote input.
 const HARMLESS: [&str; 25] = [
     "buffer-full",
     "disk-full",
@@ -46,13 +46,14 @@ const HARMLESS: [&str; 25] = [
 ];
 /// The marks that fonio sets itself.
 const OWN_MARKS: [&str; 2] = ["command", "launch"];
-/// Replaces a message that can have names.
-const REDACTED: &str = "the message is left out, because it can have names";
+/// Replaces a message that may contain names.
+const REDACTED: &str = "the message is left out, because it may contain names";
 
 /// Passes rows on with tokens instead of names.
 ///
-/// It replaces paths, names in SQL statements, names of threads, units, containers, packages and control groups, users, marks of programs, names of
-/// network interfaces, and messages that can quote one of these. [`redacted_meta`] does the same in the metadata.
+/// It replaces paths; users; marks of programs; names in SQL statements; names of threads, units, containers,
+/// packages, control groups and network interfaces; and messages that may quote one of these.
+/// [`redacted_meta`] does the same in the metadata.
 #[derive(Debug)]
 pub struct Redactor<S> {
     names: Names,
@@ -65,13 +66,13 @@ impl<S> Redactor<S> {
         Redactor { names: Names::new(key), next }
     }
 
-    /// The sink to which the redactor passes rows.
+    /// Returns the sink behind the redactor.
     pub fn into_inner(self) -> S {
         self.next
     }
 }
 
-/// The metadata with tokens instead of names: of the machine, of the command, of files and mounts.
+/// Returns the metadata with tokens instead of names of the machine, the command, files and mounts.
 pub fn redacted_meta(key: &Key, meta: &Meta) -> Meta {
     let names = Names::new(key);
     let mut meta = meta.clone();
@@ -106,7 +107,7 @@ impl<S: RowSink> RowSink for Redactor<S> {
             comm: row.comm.as_ref().map(|comm| self.names.comm(comm)),
             cgroup: row.cgroup.as_ref().map(|cgroup| self.names.cgroup(cgroup)),
             unit: row.unit.as_ref().map(|unit| self.names.unit(unit)),
-            // On Android, the number of a user is that of an app.
+            // On Android, a user id identifies an app.
             uid: None,
             ..row.clone()
         })

@@ -1,4 +1,4 @@
-//! Tokens for names. Pure functions of a key and a name.
+//! Computes tokens for names, as pure functions of a key and a name.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use fonio_core::{Engine, sql};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// The hexadecimal digits of a token: with a million names, the chance that two have the same token is one in 500.
+/// Number of hexadecimal digits in a token: among a million names, a collision has a probability of 1 in 500.
 const DIGITS: usize = 12;
-/// The minimum length of a key in bytes. A shorter one can be found by trying.
+/// Minimum length of a key in bytes. Shorter keys can be found by trying.
 const KEY_BYTES_MIN: usize = 16;
 
-/// Ends of the names of files that say what kind of file it is.
+/// File-name suffixes that show the kind of file.
 const SUFFIXES: [&str; 10] =
     [".db", ".sqlite", ".sqlite3", ".db3", ".wal", ".journal", ".log", ".tmp", ".sst", ".ldb"];
-/// Ends that SQLite adds to the name of a database.
+/// Suffixes that SQLite appends to the name of a database.
 const BESIDE: [&str; 3] = ["-wal", "-journal", "-shm"];
 /// Kinds of units of systemd.
 const KINDS: [&str; 8] = [".service", ".scope", ".slice", ".socket", ".mount", ".swap", ".timer", ".target"];
-/// Parts of paths of control groups that every machine has.
+/// Path components of control groups that exist on every machine.
 const COMMON: [&str; 10] = [
     "system.slice",
     "user.slice",
@@ -31,9 +31,9 @@ const COMMON: [&str; 10] = [
     "kubepods.slice",
     "lxc",
 ];
-/// Words before the name of a container or add-on.
+/// Words that precede the name of a container or add-on.
 const UNIT_KINDS: [&str; 4] = ["nerdctl", "pod", "add-on", "Home Assistant"];
-/// The threads of the kernel that matter for I/O. The number of a processor or device follows the name.
+/// The kernel threads that matter for I/O. The number of a processor or device follows the name.
 const KERNEL_THREADS: [&str; 13] = [
     "kworker",
     "jbd2",
@@ -85,10 +85,10 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    /// A secret key from the system's random numbers.
+    /// Creates a secret key from the system's random numbers.
     ///
     /// # Errors
-    /// [`KeyError::Read`] if there are none.
+    /// [`KeyError::Read`] if they are not available.
     pub fn random() -> Result<Key, KeyError> {
         let path = Path::new("/dev/urandom");
         let mut bytes = [0; 32];
@@ -98,10 +98,11 @@ impl Key {
         Ok(Key(bytes.to_vec()))
     }
 
-    /// The content of a file. Recordings that are redacted with the same key have the same tokens for the same names.
+    /// Reads a key from a file. Recordings redacted with the same key have the same tokens for the same
+    /// names.
     ///
     /// # Errors
-    /// If the file cannot be read, or is too short.
+    /// If the file is unreadable or too short.
     pub fn from_file(path: &Path) -> Result<Key, KeyError> {
         let bytes = std::fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
         if bytes.len() < KEY_BYTES_MIN {
@@ -116,7 +117,7 @@ impl Key {
     }
 }
 
-/// Makes tokens.
+/// Computes tokens.
 #[derive(Debug)]
 pub(super) struct Names {
     keyed: Hmac<Sha256>,
@@ -124,12 +125,12 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(key: &Key) -> Names {
-        // A key of any length is possible.
+        // HMAC accepts any key length.
         let keyed = Hmac::new_from_slice(&key.0).expect("HMAC takes keys of any length");
         Names { keyed }
     }
 
-    /// The token of a name: `KIND-0123456789ab`. The kind does not change the digits.
+    /// Returns the token of a name: `KIND-0123456789ab`. The digits do not depend on the kind.
     pub(super) fn token(&self, kind: &str, name: &str) -> String {
         let mut keyed = self.keyed.clone();
         keyed.update(name.as_bytes());
@@ -141,13 +142,13 @@ impl Names {
         token
     }
 
-    /// A path, part by part, so that files in one folder stay in one folder.
+    /// Redacts a path by component, so that files in one folder stay in one folder.
     pub(super) fn path(&self, path: &str) -> String {
         let part = |part: &str| if part.is_empty() { String::new() } else { self.file_name(part) };
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
-    /// The name of a file, with the end that says its kind: a database and its journal have the same token.
+    /// Redacts a file name but keeps its suffix: a database and its journal have the same token.
     fn file_name(&self, name: &str) -> String {
         if matches!(name, "." | "..") {
             return name.to_owned();
@@ -160,7 +161,7 @@ impl Names {
         format!("{token}{suffix}{beside}")
     }
 
-    /// The name of a thread. Threads of the kernel keep theirs, without what follows.
+    /// Redacts the name of a thread. Kernel threads keep their name, without the rest.
     pub(super) fn comm(&self, comm: &str) -> String {
         let rest = |name: &&&str| {
             let rest = comm.strip_prefix(**name);
@@ -174,7 +175,7 @@ impl Names {
         }
     }
 
-    /// The path of a control group.
+    /// Redacts the path of a control group.
     pub(super) fn cgroup(&self, cgroup: &str) -> String {
         let part = |part: &str| if part.is_empty() { String::new() } else { self.group(part) };
         cgroup.split('/').map(part).collect::<Vec<_>>().join("/")
@@ -188,7 +189,7 @@ impl Names {
         format!("{}{kind}", self.token("u", &part[..part.len() - kind.len()]))
     }
 
-    /// A unit, container, add-on or package, with its kind.
+    /// Redacts a unit, container, add-on or package, with its kind.
     pub(super) fn unit(&self, unit: &str) -> String {
         let engines = [
             Engine::Docker,
@@ -211,12 +212,12 @@ impl Names {
         }
     }
 
-    /// An SQL statement: every word that is not a keyword of SQL becomes a token, without regard to its case.
+    /// Redacts an SQL statement: every word that is not an SQL keyword becomes a token, case-insensitively.
     pub(super) fn statement(&self, text: &str) -> String {
         sql::with_names(text, |name| self.token("n", &name.to_ascii_lowercase()))
     }
 
-    /// An option of a mount: a value that is a path or a name becomes a token, a number stays.
+    /// Redacts a mount option: a path or name becomes a token, a number stays.
     pub(super) fn option(&self, option: &str) -> String {
         match option.split_once('=') {
             Some((name, value)) if !is_number(value) => format!("{name}={}", self.path(value)),
@@ -233,7 +234,7 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Replaces the digits of tokens, so that the rest can be compared.
+    /// Replaces the digits of tokens, so that the rest is comparable.
     fn shape(text: &str) -> String {
         let mut shape = String::new();
         let mut rest = text;

@@ -30,7 +30,7 @@ fn meta() -> Meta {
     }
 }
 
-/// Gives a row of each kind, each with the secret wherever a row can have a name.
+/// Writes a row of each kind, with the secret wherever a row can have a name.
 fn pour(sink: &mut dyn RowSink) {
     let name = || Some(SECRET.to_owned());
     let thread = |tid, comm: &str| Thread {
@@ -117,7 +117,7 @@ fn text_of(dir: &Path) -> String {
     format!("{rows:?}{:?}", recording.meta())
 }
 
-/// Counts the occurrences of a word in the bytes of the files of a folder.
+/// Counts the occurrences of a word in the bytes of a folder's files.
 fn found_in_bytes(dir: &Path, word: &str) -> usize {
     let files = fs::read_dir(dir).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
     files.map(|bytes| bytes.windows(word.len()).filter(|part| *part == word.as_bytes()).count()).sum()
@@ -130,12 +130,12 @@ fn no_name_is_left_in_any_byte() {
     let [plain, redacted] = ["plain", "redacted"].map(|name| folder.path().join(name));
     written(&plain, None);
     written(&redacted, Some(&key));
-    // The tables can be compressed, so the rows are read back too.
+    // The tables may be compressed, so the rows are read back too.
     assert!(found_in_bytes(&plain, SECRET) > 0 && text_of(&plain).matches(SECRET).count() >= 25);
     assert_eq!(found_in_bytes(&redacted, SECRET), 0);
     let text = text_of(&redacted);
     assert!(!text.contains(SECRET) && !text.contains("10123"), "{text}");
-    // Values that a reader needs stay.
+    // Values that readers need stay.
     for kept in [
         "kworker/0:0",
         "jbd2",

@@ -1,9 +1,9 @@
-//! The types of columns, and their conversion to Arrow arrays and back.
+//! Defines the column types, and their conversion to and from Arrow arrays.
 //!
-//! 64-bit quantities are stored in signed columns although the rows hold `u64`: SQL and pandas subtract
-//! instants, sectors and sizes, and an unsigned difference below zero is an error there. The bits are kept. A
-//! number from 2^63 on (only a damaged trace has one) therefore reads as negative elsewhere and comes back
-//! exactly here.
+//! 64-bit quantities are stored in signed columns although the rows have `u64`: SQL and pandas subtract
+//! times, sectors and sizes, and fail if an unsigned difference is negative. The bits are kept. So a number
+//! from 2^63 on, which occurs only in damaged traces, is negative for other tools but is read back exactly
+//! here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) trait Cell: Sized {
         <Self::Value as Value>::data_type()
     }
     fn get(&self) -> Option<&Self::Value>;
-    /// `None` if the cell cannot be null and `value` is.
+    /// Returns `None` if `value` is null but the cell cannot be.
     fn from_value(value: Option<Self::Value>) -> Option<Self>;
 }
 
@@ -60,7 +60,7 @@ impl<V: Value> Cell for Option<V> {
 
 /// A type that can be stored in a column.
 pub(crate) trait Value: Sized {
-    /// The values of a column that is being read.
+    /// The values of a column during reading.
     type Column;
 
     fn data_type() -> DataType;
@@ -68,23 +68,23 @@ pub(crate) trait Value: Sized {
     where
         Self: 'r;
     fn open(array: &ArrayRef) -> Self::Column;
-    /// Reads the value at `row`, which is not null. The error is the value found, if it is not of this type.
+    /// Reads the value at `row`, which is not null. The error is the invalid value.
     fn read(column: &Self::Column, row: usize) -> Result<Self, String>;
 }
 
-/// Makes the column of `field` in `rows`.
+/// Builds the column of `field` from `rows`.
 pub(crate) fn encode<R, C: Cell>(rows: &[R], field: impl Fn(&R) -> &C) -> ArrayRef {
     C::Value::encode(rows.iter().map(|row| field(row).get()))
 }
 
-/// A column that is being converted from Arrow to rows.
+/// A column during conversion from Arrow to rows.
 pub(crate) struct Cells<C: Cell> {
     name: &'static str,
     nulls: Option<NullBuffer>,
     column: <C::Value as Value>::Column,
 }
 
-/// Opens a column of a batch that was read with the schema of [`super::arrow_schema`].
+/// Opens a column of a batch read with [`super::arrow_schema`].
 pub(crate) fn open<C: Cell>(name: &'static str, array: Option<&ArrayRef>) -> Cells<C> {
     let array = array.expect("a batch has every column of its schema");
     // `logical_nulls` also sees a null among a dictionary's values.
@@ -164,13 +164,13 @@ impl Value for String {
     }
 }
 
-/// A column of names: the index of each row into the batch's dictionary, and the meaning of each dictionary entry.
+/// A column of names: each row's index into the batch's dictionary, and the meaning of each dictionary entry.
 pub(crate) struct Names<V> {
     keys: ScalarBuffer<i32>,
     values: Vec<Result<V, String>>,
 }
 
-/// Signed 32-bit keys, because pandas categories cannot have unsigned ones.
+/// Signed 32-bit keys, because pandas categories do not support unsigned ones.
 fn dictionary_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
@@ -187,7 +187,7 @@ fn open_names<V>(array: &ArrayRef, parse: impl Fn(&str) -> Option<V>) -> Names<V
 
 #[inline]
 fn read_name<V: Copy>(names: &Names<V>, row: usize) -> Result<V, String> {
-    // A damaged file can have any key.
+    // In a damaged file, the key can have any value.
     let key = names.keys[row];
     match usize::try_from(key).ok().and_then(|key| names.values.get(key)) {
         Some(Ok(value)) => Ok(*value),
@@ -229,7 +229,7 @@ impl Value for DeviceId {
         dictionary_type()
     }
     fn encode<'r>(cells: impl ExactSizeIterator<Item = Option<&'r DeviceId>>) -> ArrayRef {
-        // Most rows have the same device as the row before.
+        // Most rows have the same device as the previous row.
         let mut seen: Vec<DeviceId> = Vec::new();
         let mut places = BTreeMap::new();
         let mut last = 0;
@@ -257,7 +257,7 @@ impl Value for DeviceId {
     }
 }
 
-/// Parses `major:minor` in decimal; each must fit into the bits that [`DeviceId`] has for it.
+/// Parses decimal `major:minor`; both must fit into a [`DeviceId`].
 fn parse_device(text: &str) -> Option<DeviceId> {
     let (major, minor) = text.split_once(':')?;
     let device = DeviceId::new(major.parse().ok()?, minor.parse().ok()?);

@@ -1,7 +1,7 @@
-//! Converts columns that another tool wrote in other types: Spark has no unsigned integers and uses wider signed ones,
-//! pandas turns integers with nulls into floating-point numbers.
+//! Converts columns that other tools wrote with other types: Spark replaces unsigned integers by wider signed
+//! ones, and pandas turns integers with nulls into floating-point numbers.
 //!
-//! A value is accepted only without loss: it must be an integer within the range of the column's type.
+//! The conversion is lossless: a value must be an integer within the range of the column's type.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use arrow::datatypes::{
 
 use super::{BadCell, Column};
 
-/// Up to here, `f64` represents every integer exactly.
+/// `f64` represents every integer up to this one exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Returns whether a column of the schema holds integers.
@@ -45,8 +45,8 @@ pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, Bad
     })
 }
 
-/// The values of a column of numbers, in the widest type; the error is the row and the text of a value that is not an
-/// integer.
+/// Returns the values of a numeric column in the widest type. The error is the row and text of a non-integer
+/// value.
 fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &ArrayRef) -> Vec<Option<i128>> {
         array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()
@@ -63,7 +63,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
         _ => {
             let values = array.as_primitive::<Float64Type>().iter().enumerate();
             let to_whole = |(row, value): (usize, Option<f64>)| match value {
-                // pandas has no other null for a column of floating-point numbers.
+                // pandas has no other null for floating-point columns.
                 Some(value) if value.is_nan() => Ok(None),
                 Some(value) if value.trunc() == value && value.abs() <= EXACT_MAX => Ok(Some(value as i128)),
                 Some(value) => Err((row, value.to_string())),
@@ -74,7 +74,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     })
 }
 
-/// Converts the values to a narrower type; the error is the row of a value out of range.
+/// Converts the values to a narrower type. The error is the row of a value out of range.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(values: &[Option<i128>]) -> Result<ArrayRef, usize> {
     let narrowed = values.iter().enumerate().map(|(row, value)| match value {
         Some(value) => T::Native::try_from(*value).map(Some).map_err(|_| row),

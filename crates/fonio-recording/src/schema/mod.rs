@@ -1,4 +1,4 @@
-//! The tables' columns: one line per column in [`tables`], the types that a column can have in [`cell`].
+//! Defines the tables' columns: [`tables`] has one line per column, [`cell`] the column types.
 
 pub(crate) mod cell;
 mod convert;
@@ -23,14 +23,14 @@ pub(crate) const TABLE_KEY: &str = "fonio.table";
 /// Key of the schema version, a decimal number.
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
-/// Rows in a row group. With larger groups, the footer is smaller (at 10^9 rows it has 4000 groups) and the encoder
-/// needs more memory (about 60 bytes a row).
+/// Rows in a row group. Larger groups make the footer smaller (4000 groups at 10^9 rows), but need more
+/// memory for encoding (about 60 bytes per row).
 pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
 
 /// How a column's values are laid out in Parquet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Each value is close to the one before it; Parquet stores packed differences.
+    /// Each value is close to the previous one; Parquet stores packed differences.
     Near,
     /// Few distinct values; Parquet stores a dictionary.
     Few,
@@ -43,7 +43,7 @@ pub(crate) struct Column {
     pub data_type: DataType,
     pub nullable: bool,
     pub layout: Layout,
-    /// Recordings of older versions lack it; there, it is null.
+    /// Whether recordings of older versions lack it. Then it is null.
     pub is_added: bool,
 }
 
@@ -53,14 +53,14 @@ pub(crate) trait Row: Clone {
 
     fn columns() -> Vec<Column>;
 
-    /// Makes one array per column, in the order of [`columns`](Row::columns).
+    /// Builds one array per column, in the order of [`columns`](Row::columns).
     fn encode(rows: &[Self]) -> Vec<ArrayRef>;
 
-    /// Appends `count` rows, whose columns are as in [`columns`](Row::columns), to `rows`.
+    /// Appends `count` rows to `rows`, from arrays in the order of [`columns`](Row::columns).
     fn decode(columns: &[ArrayRef], count: usize, rows: &mut Vec<Self>) -> Result<(), BadCell>;
 }
 
-/// A value that its column cannot hold; `row` counts within the batch.
+/// A value that is invalid in its column; `row` counts within the batch.
 #[derive(Debug)]
 pub(crate) struct BadCell {
     pub column: &'static str,
@@ -83,9 +83,8 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
             KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         ]))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        // With the minimum and maximum of a row group, a reader can skip it. Statistics of every page and page offsets
-        // would stay in memory until the file is closed, and would save little, because the rows are small and of fixed
-        // width.
+        // The minimum and maximum let a reader skip a row group. Page statistics and offsets would stay in
+        // memory until the file is closed, and save little for small rows of fixed width.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for column in R::columns() {
@@ -100,8 +99,8 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
     properties.build()
 }
 
-/// Appends the rows of a batch to `rows`. `places` gives the index of each column of the schema in the batch; a column
-/// without one is null.
+/// Appends the rows of a batch to `rows`. `places` has the index of each schema column in the batch; a column
+/// without an index is null.
 pub(crate) fn decode<R: Row>(
     batch: &RecordBatch,
     places: &[Option<usize>],
@@ -116,9 +115,9 @@ pub(crate) fn decode<R: Row>(
     R::decode(&columns, batch.num_rows(), rows)
 }
 
-/// Finds this build's columns in a file's schema, in any order and among any other columns. Returns the schema with
-/// which to read the file and, for each of our columns, its index in the file; `None` for an added column that the file
-/// lacks.
+/// Finds this build's columns in a file's schema, in any order and among any others. Returns the schema for
+/// reading the file, and the index of each of our columns in the file. The index is `None` for an added
+/// column that the file lacks.
 pub(crate) fn match_columns<R: Row>(
     file_schema: &Schema,
     path: &Path,
@@ -153,7 +152,7 @@ pub(crate) fn match_columns<R: Row>(
     Ok((Arc::new(Schema::new(fields)), places))
 }
 
-/// The type that Parquet stores; the reader chooses whether strings come as a dictionary.
+/// The type that Parquet stores. The reader chooses whether to read strings as a dictionary.
 fn stored_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, value) => stored_type(value),
@@ -166,7 +165,8 @@ fn stored_type(data_type: &DataType) -> &DataType {
 mod tests {
     use super::*;
 
-    /// The columns of a table in `docs/recording-reference.md`: name, SQL type, and whether a column can be null.
+    /// Reads the columns of a table from `docs/recording-reference.md`: name, SQL type, and whether it can be
+    /// null.
     fn documented(document: &str, table: Table) -> Vec<(String, String, bool)> {
         let (_, section) =
             document.split_once(&format!("\n### {table}\n")).expect("each table has a section");

@@ -1,5 +1,5 @@
-//! Every table of a recording, one line per column: the row's field, its type, the column's name, its layout. A column
-//! marked `added` is missing in recordings of older versions; it can be null, and is null in them.
+//! Defines every table of a recording with one line per column: the row's field, its type, the column's name,
+//! its layout. A column marked `added` is missing in recordings of older versions and is then null.
 //!
 //! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION` and
 //! describe the change in `docs/recording-reference.md`. Text and a dictionary of text are the same stored type.

@@ -1,14 +1,14 @@
-//! Puts the rows of one table in order, in bounded memory.
+//! Sorts the rows of one table in bounded memory.
 //!
-//! Producers give a request when it is complete, but the table is ordered by issue. The rows therefore arrive *nearly*
-//! sorted: out of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has
-//! passed them. The sequence looks at the waiting rows only when their number has doubled, and then moves only keys: it
-//! sorts the new keys, and merges them with the last of the older ones. A row stays at its place until it is
-//! emitted; then its place is reused.
+//! Producers emit a request on completion, but the table is ordered by issue. So rows arrive *nearly* sorted:
+//! out of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has
+//! passed them. The sequence looks at the waiting rows only when their number has doubled. It then moves only
+//! keys: it sorts the new keys, and merges them with the last of the older ones. A row stays in its slot
+//! until it is emitted; then the slot is reused.
 //!
-//! If the mark stands still (a request that never completes holds it until the end of the trace) and memory is full,
-//! the lower half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no emitted row is later in
-//! the order than a waiting row, in memory or in runs.
+//! A request that never completes stops the mark until the end of the trace. If memory is full, the lower
+//! half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no emitted row is later in the order
+//! than a waiting row, in memory or in runs.
 
 mod encoded;
 pub(crate) mod ordered;
@@ -21,10 +21,10 @@ use fonio_core::{Bio, Request};
 
 use runs::Runs;
 
-/// The order of a table: an instant, then an id.
+/// The sort key of a table: a time, then an id.
 pub(crate) type Key = (u64, u64);
 
-/// A row that has an order, and a fixed-size encoding for the spill file.
+/// A row with a sort key and a fixed-size encoding for spill files.
 pub(crate) trait Sequenced: Clone {
     /// The name of the row type in messages.
     const NAME: &'static str;
@@ -33,23 +33,23 @@ pub(crate) trait Sequenced: Clone {
 
     fn key(&self) -> Key;
     fn encode(&self, out: &mut Vec<u8>);
-    /// Decodes a row that [`encode`](Sequenced::encode) wrote, from exactly that many bytes.
+    /// Decodes a row from exactly the bytes that [`encode`](Sequenced::encode) wrote.
     fn decode(bytes: &[u8]) -> Self;
 }
 
-/// New rows between two looks: enough to make a look cheap, few enough to stay in the processor's cache.
+/// New rows between two looks: enough to keep looks cheap, few enough for the processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
-/// Rows fetched at once: their number is limited to half of the first-level cache.
+/// Rows fetched at once: at most half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
 /// Up to this many moves per key, insertion sort is cheaper than the standard sort.
 const MOVES_PER_KEY: usize = 16;
 
-/// The key of a waiting row, and the row's place in `rows`.
+/// The key of a waiting row, and the row's slot in `rows`.
 type Waiting = (u64, u64, u32);
 
-/// Sorts keys that are nearly in order, at most a few places off. If they are not, falls back to the standard sort.
+/// Sorts keys that are at most a few positions out of order. Falls back to the standard sort for others.
 fn sort(keys: &mut [Waiting]) {
     let mut moves = 0;
     for at in 1..keys.len() {
@@ -67,37 +67,37 @@ fn sort(keys: &mut [Waiting]) {
     }
 }
 
-/// The key as one number. Sorting and merging are stable, so rows with the same key stay in order of arrival.
+/// The key as one number. Sorting and merging are stable, so rows with equal keys stay in order of arrival.
 fn order(&(time, id, _): &Waiting) -> u128 {
     u128::from(time) << 64 | u128::from(id)
 }
 
 pub(crate) struct Sequence<T: Sequenced> {
-    /// The waiting rows. A place in `free` holds a row that was emitted.
+    /// The waiting rows. A slot in `free` has an emitted row.
     rows: Vec<T>,
-    /// Free places in `rows`; the last one is used first. Rows were emitted in the opposite order, so new
-    /// rows are stored as they lay before, one behind the other. The processor's prefetching needs that.
+    /// Free slots in `rows`; the last one is used first. Rows were emitted in the opposite order, so new rows
+    /// are stored consecutively, as the processor's prefetching needs.
     free: Vec<u32>,
-    /// From `given` on, the keys of the waiting rows; before, those of rows that have been emitted.
+    /// The keys of emitted rows, then, from `given` on, of waiting rows.
     keys: Vec<Waiting>,
     given: usize,
-    /// The number of keys at the start that are in order.
+    /// Number of keys at the start that are in order.
     sorted: usize,
     /// Memory for merging.
     before: Vec<Waiting>,
-    /// Copies of the next rows to emit, starting at the value of `given` at that time. The rows left the
-    /// cache long ago. Fetching several at once takes about as long as fetching one.
+    /// Copies of the next rows to emit, starting at the value of `given` at that time. The rows are no longer
+    /// in the cache, and fetching several takes about as long as fetching one.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
-    /// The number of keys at which the next look is due.
+    /// The number of keys that triggers the next look.
     look_at: usize,
     runs: Runs<T>,
 }
 
 impl<T: Sequenced> Sequence<T> {
-    /// Creates a sequence that holds up to `rows_in_memory` rows (at least about two thousand) and spills into unlinked
-    /// files in `spill_dir`.
+    /// Creates a sequence with up to `rows_in_memory` rows in memory (at least about two thousand), which
+    /// spills into unlinked files in `spill_dir`.
     pub(crate) fn new(rows_in_memory: usize, spill_dir: &Path) -> Sequence<T> {
         let rows_in_memory = rows_in_memory.clamp(2 * ROWS_PER_LOOK, u32::MAX as usize / 2);
         Sequence {
@@ -115,7 +115,7 @@ impl<T: Sequenced> Sequence<T> {
         }
     }
 
-    /// Takes a row, in any order that the settled mark allows.
+    /// Adds a row, in any order that the settled mark allows.
     #[inline]
     pub(crate) fn push(&mut self, row: &T) {
         let (time, id) = row.key();
@@ -138,7 +138,7 @@ impl<T: Sequenced> Sequence<T> {
         self.keys.len() >= self.look_at
     }
 
-    /// Puts the waiting rows in order, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
+    /// Sorts the waiting rows, so that [`head`](Sequence::head) and [`pop`](Sequence::pop) can be used.
     pub(crate) fn look(&mut self) {
         self.forget_near();
         assert!(self.given <= self.sorted && self.sorted <= self.keys.len(), "only sorted rows are emitted");
@@ -151,13 +151,13 @@ impl<T: Sequenced> Sequence<T> {
         self.sorted = self.keys.len();
     }
 
-    /// Drops the copies of the next rows, because other rows may come next now.
+    /// Drops the copies of the next rows, because the order may have changed.
     fn forget_near(&mut self) {
         self.near.clear();
         self.near_from = self.given;
     }
 
-    /// Merges the keys from `place` to `sorted` with those after them; both parts are in order.
+    /// Merges the keys from `place` to `sorted` with the later keys; both parts are sorted.
     fn merge(&mut self, place: usize) {
         self.before.clear();
         self.before.extend_from_slice(&self.keys[place..self.sorted]);
@@ -187,8 +187,8 @@ impl<T: Sequenced> Sequence<T> {
         }
     }
 
-    /// Takes the first waiting row. Allowed only between [`look`](Sequence::look) and [`end_look`](Sequence::end_look),
-    /// and only if [`head`](Sequence::head) is `Some`.
+    /// Removes the first waiting row. Allowed only between [`look`](Sequence::look) and
+    /// [`end_look`](Sequence::end_look), and only if [`head`](Sequence::head) is `Some`.
     #[inline]
     pub(crate) fn pop(&mut self) -> io::Result<&T> {
         let memory = self.keys.get(self.given).map(|&(time, id, _)| (time, id));
@@ -209,7 +209,7 @@ impl<T: Sequenced> Sequence<T> {
         Ok(&self.near[self.given - 1 - self.near_from])
     }
 
-    /// Ends a look: spills if too many rows wait, and drops the keys of rows that were emitted.
+    /// Ends a look: spills if too many rows wait, and drops the keys of emitted rows.
     pub(crate) fn end_look(&mut self) -> io::Result<()> {
         let waiting = self.keys.len() - self.given;
         if waiting > self.rows_in_memory / 2 {

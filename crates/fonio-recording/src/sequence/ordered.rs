@@ -1,4 +1,4 @@
-//! Requests and bios in order, interleaved by time: the common part of a sequencer and a writer.
+//! Sorts requests and bios and interleaves them by time: the common part of a sequencer and a writer.
 
 use std::io;
 use std::path::Path;
@@ -12,9 +12,9 @@ pub(crate) struct Ordered {
     bios: Sequence<Bio>,
     /// The producer's last settled mark.
     settled: Timestamp,
-    /// All rows before this instant have been emitted, and the sink was told this instant.
+    /// All rows before this time have been emitted, and the sink got this mark.
     given: Timestamp,
-    /// Rows before the producer's settled mark, and the first of them.
+    /// Number of rows before the producer's settled mark, and the first of them.
     late: u64,
     first_late: Option<String>,
 }
@@ -50,8 +50,8 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Notes the mark only. Rows are emitted about a thousand at a time, however often the producer gives a
-    /// mark.
+    /// Only notes the mark. Rows are emitted about a thousand at a time, independently of the number of
+    /// marks.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
         self.settled = self.settled.max(before);
@@ -62,7 +62,7 @@ impl Ordered {
             sink.diagnostic(&Diagnostic {
                 severity: Severity::Warning,
                 code: "row-too-late".to_owned(),
-                message: format!("{first}; such rows, in damaged traces, are left out."),
+                message: format!("{first}; such rows occur in damaged traces and are left out."),
                 file: None,
                 record: None,
                 offset: None,
@@ -72,8 +72,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Returns whether the row comes before the producer's settled mark. The mark decides, not the rows
-    /// emitted so far, so that a report and an import leave out the same rows.
+    /// Returns whether the row is before the producer's settled mark. The mark decides, not the emitted rows,
+    /// so that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();
@@ -89,12 +89,12 @@ impl Ordered {
         self.late += 1;
         let settled = self.settled.0;
         self.first_late.get_or_insert_with(|| {
-            format!("{name} {id} at {time} ns came when all before {settled} ns was said to be there")
+            format!("{name} {id} at {time} ns came after the settled mark {settled} ns")
         });
     }
 
-    /// Gives out the rows before the mark, or all rows without a mark. At the same instant bios come first, because a
-    /// request consists of bios.
+    /// Emits the rows before the mark, or all rows if there is no mark. At equal times, bios come first,
+    /// because a request consists of bios.
     fn give(&mut self, mark: Option<Timestamp>, sink: &mut dyn RowSink) -> io::Result<()> {
         if mark != Some(self.given) {
             self.requests.look();

@@ -1,10 +1,10 @@
-//! Sorted runs on disk, and their merging.
+//! Stores sorted runs on disk, and merges them.
 //!
-//! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Spilled rows extend
-//! the run that ends nearest before them, so that nearly sorted input of any length makes one run. A run that was read
-//! to its end is reused from its start. Input in reverse order makes a new run every time: when a level has
-//! [`FAN_IN`] runs, they are merged into one run of the next level. This bounds the open files and the read buffers,
-//! and moves a row at most `log(runs) / log(FAN_IN)` times.
+//! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Spilled
+//! rows extend the run that ends closest before them, so nearly sorted input of any length forms one run. A
+//! fully read run is reused from its start. Input in reverse order creates a new run at each spill. When a
+//! level has [`FAN_IN`] runs, they are merged into one run of the next level. This bounds the open files and
+//! the read buffers, and moves a row at most `log(runs) / log(FAN_IN)` times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,9 +27,9 @@ const WRITE_BYTES: usize = 1024 * 1024;
 pub(super) struct Runs<T> {
     dir: PathBuf,
     runs: Vec<Run<T>>,
-    /// The key of each run's head, and the run's index. A run that was read to its end has no entry.
+    /// The key of each run's head, and the run's index. A fully read run has no entry.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
-    /// The row that was popped last, kept so that a reference can be returned.
+    /// The last popped row, kept so that a reference can be returned.
     popped: Option<T>,
 }
 
@@ -43,7 +43,7 @@ impl<T: Sequenced> Runs<T> {
         self.heads.peek().map(|Reverse((key, _))| *key)
     }
 
-    /// Takes the first row of all runs; there must be one.
+    /// Removes the first row of all runs; there must be one.
     pub(super) fn pop(&mut self) -> io::Result<&T> {
         let mut top = self.heads.peek_mut().expect("pop follows head");
         let run = &mut self.runs[top.0.1];
@@ -59,7 +59,7 @@ impl<T: Sequenced> Runs<T> {
         Ok(self.popped.as_ref().expect("a run in the heap has a head"))
     }
 
-    /// Takes `rows`, at least one, in order.
+    /// Appends `rows` to a run; they must be sorted and not empty.
     pub(super) fn spill<'r>(&mut self, rows: impl Iterator<Item = &'r T>) -> io::Result<()>
     where
         T: 'r,
@@ -96,8 +96,8 @@ impl<T: Sequenced> Runs<T> {
         Ok(())
     }
 
-    /// The run to extend with rows from `first` on. Of the runs that end before it, this is the one that ends last; if
-    /// there is none, a run that was read to its end.
+    /// Returns the run to extend with rows from `first` on: the last-ending run that ends before it,
+    /// otherwise a fully read run.
     fn place_for(&self, first: Key) -> Option<usize> {
         let live = |run: &Run<T>| run.head.is_some();
         let (extended, _) = self
@@ -110,7 +110,7 @@ impl<T: Sequenced> Runs<T> {
         extended.or_else(|| self.runs.iter().position(|run| !live(run)))
     }
 
-    /// Merges the runs of full levels, from the lowest level up.
+    /// Merges the runs of full levels, starting at the lowest level.
     fn make_room(&mut self) -> io::Result<()> {
         let mut level = 0;
         while self.runs.iter().filter(|run| run.level == level).count() >= FAN_IN {
@@ -174,7 +174,7 @@ impl<T: Sequenced> Run<T> {
         Ok(Run { file, level, written: 0, read: 0, buffer, next: 0, head: None, last })
     }
 
-    /// Frees the disk space of a run that was read to its end.
+    /// Frees the disk space of a fully read run.
     fn restart(&mut self) -> io::Result<()> {
         assert_eq!(self.read, self.written, "a run without a head was read to its end");
         self.file.set_len(0)?;

@@ -18,21 +18,20 @@ use tables::TableSet;
 
 pub(crate) use tables::{DIAGNOSTICS_FILE, META_FILE};
 
-/// How a recording is written.
+/// Options for writing a recording.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Replace an existing recording. Anything else is never replaced.
+    /// Replace an existing recording, but nothing else.
     pub overwrite: bool,
-    /// Memory for requests and bios that wait for their order, in bytes. Encoding needs up to about 60 MB more.
+    /// Memory for unsorted requests and bios, in bytes. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
-    /// Directory of the rows beyond `memory_bytes`, which are stored in unlinked files. `None` is the recording's own
-    /// directory, which must have room for them anyway.
+    /// Directory for rows that exceed `memory_bytes`, in unlinked files. `None` for the recording's own
+    /// directory, which needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
-    /// If the file system fills up, stop in time and keep a recording of the rows that fit. Without this option,
-    /// nothing is left.
+    /// If the file system fills up, keep a recording of the rows that fit. Otherwise nothing remains.
     pub keep_what_fits: bool,
-    /// If the recording's name is taken by the time it is finished, use `NAME-2`, or the first free number after it.
-    /// Without this option, a taken name is an error, and nothing is left.
+    /// If the recording's name is in use when it is finished, use `NAME-2`, or the next free number.
+    /// Otherwise this is an error, and nothing remains.
     pub other_name_if_taken: bool,
 }
 
@@ -40,11 +39,12 @@ pub struct WriterOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FinishedRecording {
-    /// Its path: the one asked for, unless [`WriterOptions::other_name_if_taken`] gave it another name.
+    /// Its path: the requested one, or another one because of [`WriterOptions::other_name_if_taken`].
     pub path: PathBuf,
     /// Its `meta.json`.
     pub meta: Meta,
-    /// The tables that lack rows because the file system was full. Empty without [`WriterOptions::keep_what_fits`].
+    /// The tables that lack rows because the file system was full; always empty without
+    /// [`WriterOptions::keep_what_fits`].
     pub incomplete: Vec<Incomplete>,
 }
 
@@ -56,7 +56,7 @@ pub struct Incomplete {
     pub table: Table,
     /// Number of rows that it has.
     pub kept: u64,
-    /// Number of rows for which there was no room.
+    /// Number of rows that did not fit.
     pub missing: u64,
 }
 
@@ -80,11 +80,11 @@ impl Default for WriterOptions {
 
 /// A [`RowSink`] that writes a recording.
 ///
-/// Requests and bios may come in any order that the producer's `settled` marks allow; rows of other tables are written
-/// in the order in which they come. All files are written into a directory `.NAME.partial-PID` next to the final place.
-/// [`finish`](Writer::finish) renames this directory: if the run stops before that, nothing is left that looks like a
-/// recording. Dropping a writer removes the directory. If the process was killed, the next writer of a recording with
-/// the same name there removes it.
+/// Requests and bios may come in any order that the producer's `settled` marks allow; other rows are written
+/// in order of arrival. All files are written into a directory `.NAME.partial-PID` next to the final path.
+/// [`finish`](Writer::finish) renames this directory, so an unfinished run leaves nothing that looks like a
+/// recording. Dropping a writer removes the directory. If the process was killed, the next writer of a
+/// recording with the same path removes it.
 pub struct Writer {
     ordered: Ordered,
     tables: TableSet,
@@ -93,35 +93,36 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a recording that will be at `dir`. The parent directory must exist.
+    /// Begins a recording with the final path `dir`. The parent directory must exist.
     ///
     /// # Errors
-    /// [`RecordingError::Exists`] if there is a recording and `overwrite` is not set, [`RecordingError::NotOurs`] if
-    /// there is anything else except an empty directory, [`RecordingError::Io`].
+    /// [`RecordingError::Exists`] if there is a recording and `overwrite` is not set;
+    /// [`RecordingError::NotOurs`] if there is something else, except an empty directory;
+    /// [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
         let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
-        // Two tables share the memory. A waiting row is stored with its key, and twice while rows are moved together.
+        // Two tables share the memory. A waiting row is stored with its key, and temporarily twice.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
         let tables = TableSet::create(staging.path(), options.keep_what_fits)?;
         Ok(Writer { ordered, tables, staging, began: None })
     }
 
-    /// Writes the last rows and `meta.json`, makes all files durable and moves the recording to its place. Returns
-    /// `meta` as it was written: with `schema_version` and `rows` filled in, and also `writer` and `began` if they were
-    /// missing.
+    /// Writes the last rows and `meta.json`, makes all files durable and renames the recording to its final
+    /// path. Returns the written `meta`, with `schema_version` and `rows` filled in, and `writer` and `began`
+    /// if they were missing.
     ///
     /// # Errors
-    /// [`RecordingError::Io`] and others; after an error nothing is left behind.
+    /// [`RecordingError::Io`] and others. After an error, nothing remains.
     pub fn finish(self, meta: Meta) -> Result<Meta, RecordingError> {
         Ok(self.install(meta)?.meta)
     }
 
-    /// Does the same as [`finish`](Writer::finish), and also returns where the recording is and which rows it lacks.
+    /// Does the same as [`finish`](Writer::finish), and also returns the path and the missing rows.
     ///
     /// # Errors
-    /// Those of [`finish`](Writer::finish).
+    /// The same as for [`finish`](Writer::finish).
     pub fn install(mut self, mut meta: Meta) -> Result<FinishedRecording, RecordingError> {
         let ordered = self.ordered.finish(&mut self.tables);
         ordered.map_err(|error| RecordingError::from_sink(error, self.staging.path()))?;

@@ -1,24 +1,24 @@
-//! Measures how much room the file system of a recording has left.
+//! Measures the free space in the file system of a recording.
 //!
-//! A table is useless without its end, which is written last. Its writer must therefore stop before the file system is
-//! full: when the free space is just enough for the rows taken so far and the ends of all tables.
+//! A table is useless without its footer, which is written last. So the writer must stop before the file
+//! system is full: while there is still space for the accepted rows and the footers of all tables.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::RecordingError;
 
-/// Room for the ends of the event tables, and for everything that is written after them.
+/// Space for the footers of the event tables, and for everything written after them.
 const EVENTS_MARGIN: u64 = 256 << 10;
-/// Room for the ends of the other tables (a few KiB each), for `meta.json` and for diagnostics.
+/// Space for the footers of other tables (a few KiB each), `meta.json` and diagnostics.
 const REST_MARGIN: u64 = 128 << 10;
 
-/// The file system to which a recording is written.
+/// The file system of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     dir: PathBuf,
 }
 
-/// The rows for which a file system still has room.
+/// The rows that still fit into a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Takes {
     /// No rows.
@@ -34,18 +34,18 @@ impl Room {
         Room { dir: dir.to_owned() }
     }
 
-    /// Returns what it still takes in addition to `unwritten` bytes of rows that were taken before.
+    /// Returns which rows still fit in addition to `unwritten` bytes of accepted rows.
     pub(super) fn takes(&self, unwritten: u64) -> Result<Takes, RecordingError> {
         let stat = rustix::fs::statvfs(&self.dir);
-        let stat = stat.map_err(|errno| RecordingError::io("find the room in", &self.dir)(errno.into()))?;
-        // Root may use the blocks reserved for root.
+        let stat = stat.map_err(|errno| RecordingError::io("check space in", &self.dir)(errno.into()))?;
+        // Only root may use the reserved blocks.
         let blocks = if rustix::process::geteuid().is_root() { stat.f_bfree } else { stat.f_bavail };
         Ok(takes(blocks.saturating_mul(stat.f_frsize), unwritten))
     }
 }
 
 fn takes(free: u64, unwritten: u64) -> Takes {
-    // The size of encoded rows is an estimate until they are written, hence the eighth.
+    // The size of unwritten rows is an estimate, so add an eighth.
     match free.saturating_sub(unwritten + unwritten / 8) {
         EVENTS_MARGIN.. => Takes::All,
         REST_MARGIN.. => Takes::NoEvents,

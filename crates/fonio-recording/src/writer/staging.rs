@@ -1,10 +1,10 @@
-//! The directory in which a recording is written, next to its final place.
+//! Manages the directory in which a recording is written, next to its final path.
 //!
 //! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to
-//! NAME. To replace a recording, the two directories exchange their names in one step; on file systems without this
-//! operation, the old recording is called `.NAME.replaced-PID` in between. A directory with such a name is a leftover
-//! if its process is gone *and* no process holds its lock. The process id alone is not enough, because containers use
-//! the same few ids again and again.
+//! NAME. To replace a recording, the two directories exchange names atomically. On file systems without this
+//! operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with such a name
+//! is a leftover if its process is gone *and* no process holds its lock. The process id alone is not enough,
+//! because containers reuse a few ids.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -21,18 +21,18 @@ use crate::error::RecordingError;
 use crate::table::Table;
 
 pub(super) struct Staging {
-    /// The path that the caller gave, which may be a symbolic link.
+    /// The caller's path, which may be a symbolic link.
     asked: PathBuf,
     target: PathBuf,
     partial: PathBuf,
     overwrite: bool,
     other_name_if_taken: bool,
-    /// Held while this process works in the directory. `None` on file systems without locks.
+    /// Held while this process uses the directory. `None` on file systems without locks.
     _lock: Option<File>,
 }
 
-/// Held from the creation of a directory to its locking, so that another writer of this process does not take it for a
-/// leftover.
+/// Held between creating and locking a directory, so that another writer in this process does not remove it
+/// as a leftover.
 static CREATION: Mutex<()> = Mutex::new(());
 
 impl Staging {
@@ -49,7 +49,7 @@ impl Staging {
             _ => dir.to_owned(),
         };
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
-            let why = "a recording needs a name of its own".to_owned();
+            let why = "the path does not end in a name".to_owned();
             return Err(RecordingError::NotOurs { path: dir.to_owned(), why });
         };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
@@ -74,7 +74,7 @@ impl Staging {
                         _lock: lock,
                     });
                 }
-                // Another writer of this process, or a directory that may not be a leftover.
+                // Another writer of this process has it, or it is perhaps not a leftover.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {}
                 Err(error) => return Err(RecordingError::io("create", &partial)(error)),
             }
@@ -86,8 +86,8 @@ impl Staging {
         &self.partial
     }
 
-    /// Makes the directory durable, gives it its final name and returns the path, in the caller's form if possible. The
-    /// files in the directory must be durable already.
+    /// Makes the directory durable, renames it to its final name and returns the path, in the caller's form
+    /// if possible. Its files must already be durable.
     pub(super) fn install(mut self) -> Result<PathBuf, RecordingError> {
         sync_dir(&self.partial).map_err(RecordingError::io("write", &self.partial))?;
         let named = self.target.clone();
@@ -111,10 +111,10 @@ impl Staging {
         Ok(std::mem::take(&mut self.asked))
     }
 
-    /// Renames the directory. If two writers do this at once for the same name, only one succeeds: the kernel does not
-    /// rename a directory over one that is not empty.
+    /// Renames the directory. If two writers do this at once for the same name, only one succeeds: the kernel
+    /// does not replace a non-empty directory by renaming.
     fn take_name(&self) -> Result<(), RecordingError> {
-        // Check again, because time has passed since `create`.
+        // Check again: the target may have changed since `create`.
         check_target(&self.target, self.overwrite)?;
         self.rename().map_err(RecordingError::io("create", &self.target))
     }
@@ -124,7 +124,7 @@ impl Staging {
             Err(error) if self.overwrite && error.kind() == ErrorKind::DirectoryNotEmpty => {}
             done => return done,
         }
-        // The old recording now has the partial directory's name and is removed with it.
+        // The old recording now has the name of the partial directory, and is removed as such.
         if renameat_with(CWD, &self.partial, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
             return Ok(());
         }
@@ -155,13 +155,13 @@ fn beside(name: &OsStr, what: &str, suffix: &str) -> std::ffi::OsString {
 
 fn sync_dir(dir: &Path) -> io::Result<()> {
     match File::open(dir)?.sync_all() {
-        // Some file systems do not support syncing a directory.
+        // Some file systems cannot sync a directory.
         Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         done => done,
     }
 }
 
-/// Returns whether the error means that the name is taken.
+/// Returns whether the error means that the name is in use.
 fn is_taken(error: &RecordingError) -> bool {
     match error {
         RecordingError::Exists { .. } | RecordingError::NotOurs { .. } => true,
@@ -172,7 +172,7 @@ fn is_taken(error: &RecordingError) -> bool {
     }
 }
 
-/// Checks that a recording can be put at `target`.
+/// Checks that `target` may become a recording.
 fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     let entries = match fs::read_dir(target) {
         Ok(entries) => entries,
@@ -207,8 +207,8 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     }
 }
 
-/// Removes the leftovers of killed writers of the same recording. If a writer was killed while the recording had the
-/// name `.NAME.replaced-PID`, puts the recording back. Errors are ignored.
+/// Removes the leftovers of killed writers of the same recording. If one was killed while the recording was
+/// named `.NAME.replaced-PID`, restores the recording. Errors are ignored.
 fn clear_leftovers(parent: &Path, name: &OsStr, target: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -241,7 +241,7 @@ fn is_gone(pid: i32, dir: &Path) -> bool {
     let locked = || match File::open(dir).map(|file| file.try_lock()) {
         Ok(Ok(())) => false,
         Ok(Err(TryLockError::WouldBlock)) => true,
-        // Without locks, only directories of other processes can be recognised as leftovers.
+        // On file systems without locks, only directories of other processes can be leftovers.
         Ok(Err(TryLockError::Error(_))) | Err(_) => pid as u32 == std::process::id(),
     };
     dir.is_dir() && !alive && !locked()

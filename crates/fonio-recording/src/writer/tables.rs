@@ -1,4 +1,4 @@
-//! Writes the files of a recording.
+//! Writes a recording's files.
 
 use std::collections::BTreeMap;
 use std::fs::File as OsFile;
@@ -23,9 +23,9 @@ use crate::table::{Table, with_tables};
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 
-/// Rows gathered before they are converted to columns: enough to spread the cost of a batch, few enough for the cache.
+/// Rows per conversion to columns: enough to amortise the cost of a batch, few enough for the cache.
 const BATCH_ROWS: usize = 4096;
-/// Estimated size of a row in the file before it is encoded; few rows take more.
+/// Estimated encoded size of a row; few rows take more.
 const GATHERED_ROW_BYTES: usize = 48;
 
 macro_rules! table_writers {
@@ -48,18 +48,18 @@ macro_rules! table_writers {
 }
 with_tables!(table_writers);
 
-/// The first tables have a row for each event; they are closed first when the file system fills up.
+/// Number of event tables, which come first. They are closed first when the file system fills up.
 const TABLES_OF_EVENTS: usize = 7;
 
-/// Takes rows in their tables' order.
+/// Writes rows that are in their tables' order.
 pub(super) struct TableSet {
     writers: TableWriters,
     diagnostics: BufWriter<OsFile>,
     diagnostics_path: PathBuf,
-    /// Measures the free space, if rows that do not fit must be left out.
+    /// Measures the free space if rows that do not fit must be left out.
     room: Option<Room>,
     takes: Takes,
-    /// The times of the first and the last request or bio that were left out.
+    /// The times of the first and last omitted request or bio.
     missing_events: Option<(Timestamp, Timestamp)>,
 }
 
@@ -78,7 +78,7 @@ impl TableSet {
         })
     }
 
-    /// Closes the tables that are still open. Returns those that lack rows, and reports them as diagnostics.
+    /// Closes all open tables. Returns the tables that lack rows, and reports them as diagnostics.
     pub(super) fn close(&mut self) -> Result<Vec<Incomplete>, RecordingError> {
         let mut tables = self.writers.all();
         tables.iter_mut().try_for_each(|table| table.close())?;
@@ -87,7 +87,7 @@ impl TableSet {
             let diagnostic = Diagnostic {
                 severity: Severity::Error,
                 code: "disk-full".to_owned(),
-                message: format!("the file system was full: {table}, the last ones, were left out"),
+                message: format!("the file system was full: the last {table} were left out"),
                 file: Some(table.table.file_name()),
                 record: Some(table.kept),
                 offset: None,
@@ -99,7 +99,7 @@ impl TableSet {
         Ok(incomplete)
     }
 
-    /// The first and last instant at which requests or bios were left out.
+    /// The times of the first and last omitted request or bio.
     pub(super) fn missing_events(&self) -> Option<(Timestamp, Timestamp)> {
         self.missing_events
     }
@@ -108,8 +108,8 @@ impl TableSet {
         self.writers.all().iter().map(|table| table.unwritten_bytes()).sum()
     }
 
-    /// Closes tables while there is room for their ends. Checks the room with every batch of rows, and with every row
-    /// once little room is left.
+    /// Closes tables while their footers still fit. Checks the space at every batch of rows, and at every row
+    /// once space is scarce.
     #[inline]
     fn look_at_room(&mut self, pushed: Pushed) -> io::Result<()> {
         let is_due = match self.takes {
@@ -126,7 +126,7 @@ impl TableSet {
         if room.takes(self.unwritten_bytes())? >= self.takes {
             return Ok(());
         }
-        // The size of rows is known only after they are written; it is mostly smaller than the estimate.
+        // The exact size is known only after writing; it is mostly smaller than the estimate.
         self.writers.all().iter_mut().try_for_each(|table| table.write_out())?;
         let takes = room.takes(self.unwritten_bytes())?.min(self.takes);
         let closed = match takes {
@@ -146,7 +146,8 @@ impl TableSet {
         }
     }
 
-    /// Makes the diagnostics durable, after the tables are closed. Returns the number of rows of each written table.
+    /// Makes the diagnostics durable after the tables are closed. Returns the row count of each written
+    /// table.
     pub(super) fn finish(&mut self) -> Result<BTreeMap<String, u64>, RecordingError> {
         let failed = RecordingError::io("write", &self.diagnostics_path);
         self.diagnostics.flush().and_then(|()| self.diagnostics.get_ref().sync_all()).map_err(failed)?;
@@ -192,7 +193,7 @@ impl RowSink for TableSet {
         let written = written.and_then(|()| self.diagnostics.write_all(b"\n"));
         Ok(written.map_err(RecordingError::io("write", &self.diagnostics_path))?)
     }
-    // `meta.json` states the beginning, and the rows are already in order.
+    // `meta.json` has the beginning, and the rows are already in order.
     ignore_rows!(began, settled);
 }
 
@@ -207,15 +208,15 @@ enum Pushed {
     LeftOut,
 }
 
-/// A file of rows of any type.
+/// A table file with rows of any type.
 trait OpenTable {
     /// Writes the gathered rows as a row group.
     fn write_out(&mut self) -> Result<(), RecordingError>;
-    /// An upper estimate of the bytes that the rows not yet written will take.
+    /// An upper estimate of the encoded size of unwritten rows, in bytes.
     fn unwritten_bytes(&self) -> u64;
     /// Closes the table and makes it durable; later rows are left out.
     fn close(&mut self) -> Result<(), RecordingError>;
-    /// The table, its rows and those that were left out, if there are any.
+    /// The table with its kept and omitted row counts, if it lacks rows.
     fn incomplete(&self) -> Option<Incomplete>;
     /// The table and its number of rows, if it was written.
     fn written(&self) -> Option<(Table, u64)>;
@@ -229,7 +230,7 @@ struct TableWriter<R> {
     parquet: Option<ArrowWriter<OsFile>>,
     rows: u64,
     is_closed: bool,
-    /// Number of rows that came after it was closed.
+    /// Number of rows that arrived after it was closed.
     left_out: u64,
 }
 
@@ -326,7 +327,7 @@ impl<R: Row> OpenTable for TableWriter<R> {
     }
 }
 
-/// Converts the error. The Parquet library wraps the system's error; a full disk must be recognisable.
+/// Converts the error, so that a full disk is recognisable: the Parquet library wraps the system's error.
 fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -1,4 +1,4 @@
-//! Generates rows as a producer would give them, from a seed; any number in little memory.
+//! Generates any number of rows from a seed, like a producer, in little memory.
 
 #![allow(dead_code, clippy::manual_is_multiple_of)]
 
@@ -35,9 +35,9 @@ pub struct Generated {
     pub requests: u64,
     /// Approximate number of requests in flight.
     pub depth: u64,
-    /// Give bios too, with their links; some requests merge two.
+    /// Also generate bios with links; some requests merge two bios.
     pub bios: bool,
-    /// The first request never completes and thus holds the settled mark until the end.
+    /// The first request never completes, so the settled mark does not advance until the end.
     pub stuck: bool,
 }
 
@@ -47,13 +47,13 @@ impl Default for Generated {
     }
 }
 
-/// Nanoseconds after which a request without a completion is given up.
+/// Nanoseconds until a request without a completion is abandoned.
 const HORIZON: u64 = 5_000_000;
 const THREADS: u64 = 12;
 const FILES: u64 = 40;
 
 impl Generated {
-    /// Gives the rows to `sink` as an assembler does: requests when they complete.
+    /// Passes the rows to `sink` like an assembler: requests on completion.
     pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.identities(sink)?;
         let mut random = Random::new(self.seed);
@@ -69,7 +69,7 @@ impl Generated {
             if self.bios {
                 self.give_bios(&row, &mut bio_id, &mut random, sink)?;
             }
-            // A request that never completes is given up after a while; the stuck one is given up at the end.
+            // Uncompleted requests are abandoned after a while, the stuck one at the end.
             let given = match row.completed {
                 _ if self.stuck && id == 0 => u64::MAX,
                 Some(time) => time.0,
@@ -128,7 +128,7 @@ impl Generated {
                 unit: (tid % 3 == 0).then(|| format!("app{tid}.service")),
             })?;
         }
-        // The first thread changes its name in the middle.
+        // The first thread changes its name halfway.
         let from = Timestamp(1_000_000_000 + self.requests * 5000);
         let comm = Some("renamed".to_owned());
         sink.thread(&Thread {

@@ -323,9 +323,9 @@ impl<'a> Rest<'a> {
 #[cfg(test)]
 mod tests {
     use expect_test::expect_file;
+    use fonio_testing::cases::lines;
 
     use super::*;
-    use crate::case_file::check_lines;
 
     fn show(line: &str) -> String {
         match parse(line.as_bytes()) {
@@ -353,7 +353,8 @@ mod tests {
 
     #[test]
     fn lines_of_every_action() {
-        check_lines(&expect_file!["lines.txt"], show);
+        let file = expect_file!["lines.txt"];
+        file.assert_eq(&lines(&file.data(), show));
         assert!(parse(b"").is_none());
     }
 }

@@ -131,8 +131,8 @@ impl Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub sequence: u32,
-    pub time: u64,
-    pub sector: u64,
+    pub time: Timestamp,
+    pub sector: Sector,
     pub bytes: u32,
     pub action: u64,
     pub pid: u32,
@@ -168,8 +168,8 @@ impl Header {
     fn narrow<const BIG: bool>(b: &[u8; 48]) -> Header {
         Header {
             sequence: u32_at::<BIG>(b, 4),
-            time: u64_at::<BIG>(b, 8),
-            sector: u64_at::<BIG>(b, 16),
+            time: Timestamp(u64_at::<BIG>(b, 8)),
+            sector: Sector(u64_at::<BIG>(b, 16)),
             bytes: u32_at::<BIG>(b, 24),
             action: u64::from(u32_at::<BIG>(b, 28)),
             pid: u32_at::<BIG>(b, 32),
@@ -184,8 +184,8 @@ impl Header {
     fn wide<const BIG: bool>(b: &[u8; 64]) -> Header {
         Header {
             sequence: u32_at::<BIG>(b, 4),
-            time: u64_at::<BIG>(b, 8),
-            sector: u64_at::<BIG>(b, 16),
+            time: Timestamp(u64_at::<BIG>(b, 8)),
+            sector: Sector(u64_at::<BIG>(b, 16)),
             bytes: u32_at::<BIG>(b, 24),
             pid: u32_at::<BIG>(b, 28),
             action: u64_at::<BIG>(b, 32),
@@ -244,10 +244,10 @@ impl Header {
     fn event_of_kind(&self, kind: EventKind, device: DeviceId, error: Option<i32>) -> BlockEvent {
         let (op, flags) = self.op();
         BlockEvent {
-            time: Timestamp(self.time),
+            time: self.time,
             kind,
             device,
-            sector: Sector(self.sector),
+            sector: self.sector,
             bytes: ByteCount(u64::from(self.bytes)),
             op,
             flags,

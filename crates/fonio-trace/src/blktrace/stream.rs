@@ -148,7 +148,7 @@ impl Stream {
                 && u32_at::<false>(next, 0) == self.word
             {
                 self.head = Some(Head { pdu, len });
-                return Ok(header.time.min(u64_at::<BIG>(next, 8)).min(u64::MAX - 1));
+                return Ok(header.time.0.min(u64_at::<BIG>(next, 8)).min(u64::MAX - 1));
             }
         }
         self.advance_carefully(others)
@@ -192,12 +192,12 @@ impl Stream {
             // stored in parts stalls.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
-                window.push_with(header.time, || header.plain_event());
+                window.push_with(header.time.0, || header.plain_event());
             } else {
                 self.take_with_payload(&header, pdu, len, window, others);
             }
             self.actions |= header.action;
-            match self.sequences.see(header.device, header.cpu, header.sequence, Timestamp(header.time)) {
+            match self.sequences.see(header.device, header.cpu, header.sequence, header.time) {
                 Verdict::Fine => {}
                 verdict => self.missing(verdict, header.cpu, others),
             }
@@ -318,9 +318,9 @@ impl Stream {
                 self.pos += len;
                 continue;
             }
-            self.first_event_after_notes(header.time, others);
+            self.first_event_after_notes(header.time.0, others);
             self.head = Some(Head { pdu, len });
-            return Ok(header.time.min(u64::MAX - 1));
+            return Ok(header.time.0.min(u64::MAX - 1));
         }
     }
 
@@ -331,9 +331,9 @@ impl Stream {
                 let mut comm = [0; 16];
                 let len = payload.len().min(16);
                 comm[..len].copy_from_slice(&payload[..len]);
-                self.held_notes.push(HeldNote { tid: header.pid, time: Timestamp(header.time), comm });
+                self.held_notes.push(HeldNote { tid: header.pid, time: header.time, comm });
                 if self.held_notes.len() >= ROWS_MAX {
-                    self.first_event_after_notes(header.time, others);
+                    self.first_event_after_notes(header.time.0, others);
                 }
             }
             TN_TIMESTAMP if payload.len() >= 8 => {
@@ -344,14 +344,14 @@ impl Stream {
                 };
                 let unix_ns = i64::from(seconds) * 1_000_000_000 + i64::from(nanos);
                 if self.clock_note.is_none() {
-                    self.clock_note = Some((unix_ns, header.time));
+                    self.clock_note = Some((unix_ns, header.time.0));
                 }
             }
             TN_MESSAGE => {
                 let text = payload.strip_suffix(b"\0").unwrap_or(payload);
                 let name = String::from_utf8_lossy(text).trim_end().to_owned();
                 others.marks.push(Mark {
-                    at: Timestamp(header.time),
+                    at: header.time,
                     until: None,
                     name,
                     tid: (header.pid != 0).then_some(header.pid),

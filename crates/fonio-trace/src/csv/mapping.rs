@@ -404,9 +404,9 @@ fn delimiter(text: &str) -> Result<Delimiter, MappingError> {
 #[cfg(test)]
 mod tests {
     use expect_test::expect_file;
+    use fonio_testing::cases::lines;
 
     use super::*;
-    use crate::case_file::check_lines;
 
     #[test]
     fn a_whole_mapping() {
@@ -424,6 +424,7 @@ mod tests {
     #[test]
     fn errors_name_key_value_and_what_is_allowed() {
         let error = |text: &str| text.parse::<Mapping>().expect_err("it is wrong").to_string();
-        check_lines(&expect_file!["mapping_errors.txt"], error);
+        let file = expect_file!["mapping_errors.txt"];
+        file.assert_eq(&lines(&file.data(), error));
     }
 }

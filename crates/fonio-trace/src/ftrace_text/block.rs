@@ -294,9 +294,9 @@ impl<'a> Text<'a> {
 #[cfg(test)]
 mod tests {
     use expect_test::expect_file;
+    use fonio_testing::cases::lines;
 
     use super::*;
-    use crate::case_file::check_lines;
 
     fn show(line: &str) -> String {
         let (event, payload) = line.split_once(' ').expect("an event has a text");
@@ -319,7 +319,8 @@ mod tests {
 
     #[test]
     fn texts_of_many_kernels() {
-        check_lines(&expect_file!["blocks.txt"], show);
+        let file = expect_file!["blocks.txt"];
+        file.assert_eq(&lines(&file.data(), show));
         for damaged in ["", "8,0 "] {
             assert_eq!(parse(b"block_rq_complete", damaged.as_bytes()), Parsed::Unreadable);
         }

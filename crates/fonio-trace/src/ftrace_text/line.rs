@@ -117,9 +117,9 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use expect_test::expect_file;
+    use fonio_testing::cases::lines;
 
     use super::*;
-    use crate::case_file::check_lines;
 
     fn show(line: &str) -> String {
         match parse(line.as_bytes()) {
@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn columns_of_many_kernels() {
-        check_lines(&expect_file!["lines.txt"], show);
+        let file = expect_file!["lines.txt"];
+        file.assert_eq(&lines(&file.data(), show));
         assert!(parse(b"").is_none());
     }
 }

@@ -1,16 +1,15 @@
-//! Decodes block tracepoints: turns a record's bytes into a [`BlockEvent`], by the offsets that the kernel states.
+//! Decodes block tracepoints: turns a record's bytes into a [`BlockEvent`], with the offsets from the kernel.
 
 use fonio_core::{
-    BlockEvent, ByteCount, DeviceId, EventKind, Flags, KindSet, Op, SECTOR_BYTES, Sector, Timestamp,
-    parse_rwbs,
+    BlockEvent, ByteCount, DeviceId, EventKind, Flags, KindSet, Op, SECTOR_BYTES, Sector, parse_rwbs,
 };
 
 use super::format::{EventFormat, FieldKind, until_nul};
 use super::page::Record;
 use super::{ByteOrder, Field};
 
-/// The tracepoints of the `block` system that the decoder supports. `block_rq_error` is left out: with it the kernel
-/// also emits `block_rq_complete`, which has the same error.
+/// The supported tracepoints of the `block` system. `block_rq_error` is left out: `block_rq_complete`
+/// accompanies it and has the same error.
 pub const BLOCK_EVENTS: [&str; 20] = [
     "block_bio_queue",
     "block_bio_backmerge",
@@ -69,7 +68,7 @@ fn shape(name: &str) -> Option<Shape> {
     })
 }
 
-/// The place of a number in a record.
+/// The position of a number in a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Number {
     offset: usize,
@@ -87,14 +86,14 @@ impl Number {
         order.unsigned(record, self.offset, self.size)
     }
 
-    /// A sector of -1 stays -1 if `sector_t` has 4 bytes.
+    /// Keeps a sector of -1 if `sector_t` has 4 bytes.
     fn sector(self, record: &[u8], order: ByteOrder) -> Option<Sector> {
         let value = self.get(record, order)?;
         Some(Sector(if self.size == 4 && value == u64::from(u32::MAX) { u64::MAX } else { value }))
     }
 }
 
-/// The place of each field of a [`BlockEvent`] in the records of one tracepoint; `None` if the tracepoint does not have
+/// The position of each [`BlockEvent`] field in the records of one tracepoint; `None` if the tracepoint lacks
 /// the field.
 #[derive(Clone, Debug)]
 struct Layout {
@@ -121,13 +120,13 @@ pub struct BlockDecoder {
     layouts: Vec<Layout>,
     /// Index into `layouts` by event id.
     by_id: Vec<Option<u8>>,
-    /// `common_type` and `common_pid`, which are at the same place in every event.
+    /// `common_type` and `common_pid`, which have the same offset in every event.
     id: Number,
     pid: Number,
 }
 
 impl BlockDecoder {
-    /// Creates a decoder for those of `formats` that are [`BLOCK_EVENTS`]; others are skipped. `None` if there are
+    /// Creates a decoder for the `formats` that are [`BLOCK_EVENTS`]; others are skipped. `None` if there are
     /// none.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
@@ -179,11 +178,11 @@ impl BlockDecoder {
         self.layouts.get(usize::from(index))
     }
 
-    /// The kinds of events that it decodes, for [`Source::shows`](fonio_core::meta::Source::shows).
+    /// Returns the decoded kinds of events, for [`Source::shows`](fonio_core::meta::Source::shows).
     pub fn shows(&self) -> Vec<String> {
         let mut kinds = KindSet::default();
         for layout in &self.layouts {
-            // The name of a kind does not depend on its fields.
+            // The name of a kind is independent of its fields.
             kinds.insert(match layout.shape {
                 Shape::Plain(kind) => kind,
                 Shape::Split => EventKind::Split { new_sector: Sector(0) },
@@ -197,12 +196,12 @@ impl BlockDecoder {
         kinds.names()
     }
 
-    /// The thread that was running, for any event.
+    /// Returns the thread that was running at any event.
     pub fn tid(&self, record: &[u8]) -> Option<u32> {
         self.pid.get(record, self.order).and_then(|pid| u32::try_from(pid).ok())
     }
 
-    /// The thread that was running, if it caused the event itself. `None` for a completion, which can interrupt any
+    /// Returns the running thread if it caused the event. `None` for a completion, which can interrupt any
     /// thread.
     pub fn causing_tid(&self, record: &[u8]) -> Option<u32> {
         match self.layout(record)?.shape {
@@ -211,12 +210,12 @@ impl BlockDecoder {
         }
     }
 
-    /// The name of the thread that was running, if the event contains it.
+    /// Returns the name of the running thread, if the event contains it.
     pub fn comm<'r>(&self, record: &'r [u8]) -> Option<&'r [u8]> {
         self.layout(record)?.comm.as_ref()?.text(record, self.order)
     }
 
-    /// Decodes one record; `None` if it is not a block event, or too short for one.
+    /// Decodes one record; `None` if it is not a block event, or too short.
     pub fn decode(&self, record: Record<'_>, cpu: Option<u32>) -> Option<BlockEvent> {
         let (data, order) = (record.data, self.order);
         let layout = self.layout(data)?;
@@ -241,7 +240,7 @@ impl BlockDecoder {
             }
             None => (Op::Other, Flags::NONE, Flags::NONE),
         };
-        // Passthrough commands have bytes but no sectors. Old kernels state bytes for these commands only.
+        // Passthrough commands have bytes but no sectors. Old kernels report bytes only for these commands.
         let mut bytes = match number(layout.sectors) {
             Some(sectors) if sectors > 0 => ByteCount::from_sectors(sectors),
             _ => ByteCount(number(layout.bytes).unwrap_or(0)),
@@ -264,7 +263,7 @@ impl BlockDecoder {
             Shape::Unplug => EventKind::Unplug { count: number(layout.count).unwrap_or(0) as u32 },
         };
         Some(BlockEvent {
-            time: Timestamp(record.time),
+            time: record.time,
             kind,
             device,
             sector: at,

@@ -1,25 +1,26 @@
-//! The file systems of kind btrfs, whose events name neither a device nor the unit of write-back.
+//! Describes btrfs file systems, whose events contain neither a device nor the write-back unit.
 
 use fonio_core::DeviceId;
 
 /// A mounted btrfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Btrfs {
-    /// Its id (`fsid`), which its own events show.
+    /// Its id (`fsid`), which btrfs events contain.
     pub id: [u8; 16],
-    /// The number that the kernel assigned to it, which the events of the page cache and of direct I/O show.
+    /// Its device number from the kernel, which events of the page cache and of direct I/O contain.
     pub fs: DeviceId,
-    /// The number of its unit of write-back: 1 for `btrfs-1`.
+    /// The number of its write-back unit: 1 for `btrfs-1`.
     pub unit: u32,
-    /// The subvolume of all its mounts. Files of other subvolumes can have the same inode numbers, and no event of the
-    /// page cache tells them apart; so files are followed only if this is known, and only in this subvolume.
+    /// The subvolume of all its mounts. Files of other subvolumes may have the same inode numbers, and
+    /// page-cache events do not distinguish them. So only files in this subvolume are followed, and none if
+    /// it is `None`.
     pub subvolume: Option<u64>,
-    /// The disks or partitions on which it lies.
+    /// Its disks or partitions.
     pub devices: Vec<DeviceId>,
 }
 
 impl Btrfs {
-    /// Reads an id as people and sysfs write it, 32 hexadecimal digits with hyphens.
+    /// Parses an id in the usual form of sysfs: 32 hexadecimal digits with hyphens.
     pub fn parse_id(text: &str) -> Option<[u8; 16]> {
         let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
         let mut id = [0; 16];

@@ -1,7 +1,7 @@
-//! Decodes the events of file systems, the page cache and write-back that show whose data a bio carries.
+//! Decodes the file-system, page-cache and write-back events that show whose data a bio carries.
 //!
-//! The kernels differ in the events that they have. A missing event, or one without a needed field, is left
-//! out; the facts that it would have shown stay unknown.
+//! Kernels have different events. An event that is missing or lacks a needed field is left out, and its facts
+//! stay unknown.
 
 use std::str;
 
@@ -10,7 +10,7 @@ use fonio_core::DeviceId;
 use super::block::Number;
 use super::{Btrfs, ByteOrder, EventFormat, Field};
 
-/// The tracepoints that the decoder supports: the system, and the event.
+/// The supported tracepoints: system and event.
 pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("writeback", "writeback_dirty_folio"),
     // The name before Linux 5.18.
@@ -45,11 +45,11 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("sched", "sched_process_exit"),
 ];
 
-/// Bits of `common_flags` (`include/linux/trace_events.h`): the event came from a hard interrupt, or from a soft one.
+/// Bits of `common_flags` (`include/linux/trace_events.h`) for events in a hard or soft interrupt.
 const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
-/// The size of a page of x86-64; on machines with larger pages, less of a read is attributed.
+/// The page size of x86-64. On machines with larger pages, a smaller part of a read is attributed.
 const PAGE_BYTES: u64 = 4096;
-/// The greatest order of a folio that any kernel makes (`MAX_PAGECACHE_ORDER`).
+/// The maximum order of a folio in any kernel (`MAX_PAGECACHE_ORDER`).
 const ORDER_MAX: u64 = 20;
 
 /// An event with the fields common to all events.
@@ -63,7 +63,7 @@ pub struct FileRecord<'r> {
     pub event: FileEvent<'r>,
 }
 
-/// A file by its number; later files can have the same number.
+/// A file by inode number. A later file can have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// The device of the file system, as in `st_dev` of its files.
@@ -72,43 +72,44 @@ pub struct Inode {
     pub number: u64,
 }
 
-/// The unit of write-back (`struct backing_dev_info`): a disk, with all file systems on its partitions.
+/// The write-back unit (`struct backing_dev_info`): a disk, with all file systems on its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WritebackUnit {
     /// `8:0`.
     Disk(DeviceId),
-    /// `btrfs-1`: a btrfs, which can be on several disks.
+    /// `btrfs-1`: a btrfs, possibly on several disks.
     Btrfs(u32),
 }
 
-/// The action of a file system, the page cache or write-back.
+/// An action of a file system, the page cache or write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FileEvent<'r> {
-    /// The thread made a folio dirty. The size of the folio is not shown. Metadata that a file system keeps in the page
-    /// cache of its device belongs to the inode that has the number of that device.
+    /// The thread made a folio of unknown size dirty. A file system's metadata in the page cache of its
+    /// device belongs to the inode with the number of that device.
     Dirtied {
         unit: WritebackUnit,
         number: u64,
         index: u64,
     },
-    /// The thread added pages to the page cache, to read them or to overwrite them.
+    /// The thread added pages to the page cache, for reading or overwriting.
     Cached {
         inode: Inode,
         bytes: u64,
     },
-    /// From here to [`WriteEnded`](FileEvent::WriteEnded), the thread writes dirty pages of this file.
+    /// Until [`WriteEnded`](FileEvent::WriteEnded), the thread writes dirty pages of this file.
     WriteBegan {
         inode: Inode,
     },
     WriteEnded {
         inode: Inode,
     },
-    /// The thread writes dirty pages of this file until it writes those of another one. xfs and btrfs show no end.
+    /// The thread writes dirty pages of this file until it writes another file's. xfs and btrfs do not show
+    /// the end.
     Writes {
         inode: Inode,
     },
-    /// The thread is in fsync or a similar call. xfs and btrfs show no end.
+    /// The thread is in fsync or a similar call. xfs and btrfs do not show the end.
     SyncBegan {
         inode: Inode,
     },
@@ -122,7 +123,7 @@ pub enum FileEvent<'r> {
     DirectEnded {
         inode: Inode,
     },
-    /// The thread begins to write a transaction into ext4's journal.
+    /// The thread begins to write a transaction to ext4's journal.
     CommitBegan {
         fs: DeviceId,
         transaction: u32,
@@ -130,7 +131,7 @@ pub enum FileEvent<'r> {
     CommitEnded {
         fs: DeviceId,
     },
-    /// The next write of the thread is of xfs's log.
+    /// The thread's next write is for xfs's log.
     WritesLog {
         fs: DeviceId,
     },
@@ -144,7 +145,7 @@ pub enum FileEvent<'r> {
     Freed {
         inode: Inode,
     },
-    /// A thread got another name: it runs another program, or named itself.
+    /// A thread changed its name: it executed another program, or renamed itself.
     Renamed {
         tid: u32,
         comm: &'r [u8],
@@ -204,7 +205,8 @@ impl Layout {
             "xfs_map_blocks_found" | "xfs_map_blocks_alloc" => of_inode(OfInode::Writes),
             "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
             "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
-            // xfs does it also when it forgets a file with blocks beyond its end. The next look-up finds that file again.
+            // xfs also does this when it evicts a file with blocks beyond its end. The next look-up finds
+            // that file again.
             "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
             "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
             "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
@@ -262,13 +264,13 @@ pub struct FileDecoder {
     id: Number,
     flags: Number,
     pid: Number,
-    /// The names of the events that it decodes.
+    /// The names of the decoded events.
     names: Vec<String>,
     btrfs: Vec<Btrfs>,
 }
 
 impl FileDecoder {
-    /// Creates a decoder for those of `formats` that it supports; others are skipped. `None` if there are none.
+    /// Creates a decoder for the supported `formats`; others are skipped. `None` if there are none.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -302,13 +304,13 @@ impl FileDecoder {
         decoder
     }
 
-    /// Decodes also the events of these file systems, which others do not know.
+    /// Also decodes the events of these btrfs file systems.
     #[must_use]
     pub fn with_btrfs(self, btrfs: Vec<Btrfs>) -> FileDecoder {
         FileDecoder { btrfs, ..self }
     }
 
-    /// Returns whether it decodes the event with this name.
+    /// Returns whether it decodes the named event.
     pub fn decodes(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
@@ -363,7 +365,8 @@ impl FileDecoder {
 }
 
 impl WritebackUnit {
-    /// Reads a name such as `8:0` or `btrfs-1`; `None` for units without a disk, such as those of network file systems.
+    /// Parses a name such as `8:0` or `btrfs-1`; `None` for units without a disk, such as network file
+    /// systems.
     fn parse(name: &[u8]) -> Option<WritebackUnit> {
         let name = str::from_utf8(name).ok()?;
         if let Some(number) = name.strip_prefix("btrfs-") {
@@ -380,7 +383,7 @@ mod tests {
 
     use super::*;
 
-    /// The formats of Linux 6.18 on x86-64, without the fields that are not read.
+    /// The formats of Linux 6.18 on x86-64, without unused fields.
     const FORMATS: [&str; 7] = [
         "name: writeback_dirty_folio\nID: 501\n\
          \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -403,7 +406,7 @@ mod tests {
         "name: extent_writepage\nID: 507\n\tfield:u8 fsid[16];\toffset:8;\tsize:16;\tsigned:0;\n\
          \tfield:u64 ino;\toffset:24;\tsize:8;\tsigned:0;\n\
          \tfield:u64 root_objectid;\toffset:32;\tsize:8;\tsigned:0;\n",
-        // Without a field that is needed.
+        // Lacks a needed field.
         "name: jbd2_start_commit\nID: 506\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n",
     ];
 
@@ -412,7 +415,8 @@ mod tests {
         FileDecoder::new(&formats, ByteOrder::Little).unwrap()
     }
 
-    /// Makes a record of event `id` by thread 7, with a text at offset 8 and 4-byte numbers at given offsets.
+    /// Builds a record of event `id` by thread 7, with a text at offset 8 and 4-byte numbers at the given
+    /// offsets.
     fn record(id: u16, flags: u8, text: &[u8], numbers: &[(usize, u32)]) -> Vec<u8> {
         let mut record = vec![0; 64];
         record[..2].copy_from_slice(&id.to_le_bytes());
@@ -473,7 +477,7 @@ mod tests {
         let inode = Inode { fs: volume.fs, number: 257 };
         for (id, subvolume, expected) in [
             (b"0123456789abcdef", 5, Some(FileEvent::Writes { inode })),
-            // Another subvolume can have a file with the same number.
+            // Another subvolume may have a file with the same number.
             (b"0123456789abcdef", 256, None),
             (b"another one     ", 5, None),
         ] {
@@ -490,7 +494,7 @@ mod tests {
         }
     }
 
-    /// Every event that Linux 6.18 has is understood.
+    /// All events of Linux 6.18 are supported.
     #[test]
     fn a_real_kernel() {
         let texts = include_str!("../../tests/data/linux-6.18-x86_64/file_formats");

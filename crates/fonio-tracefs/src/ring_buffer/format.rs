@@ -6,7 +6,7 @@ use super::ByteOrder;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A line that every format text must have is missing.
+    /// A required line is missing.
     #[error("there is no `{what}` line")]
     Missing {
         /// `name:`, `ID:`, or the name of a field.
@@ -39,7 +39,7 @@ pub enum FieldKind {
     Plain,
     /// An array inside the record: `char rwbs[8]`.
     Array,
-    /// Four bytes that hold the offset (low half) and the length (high half) of an array later in the record:
+    /// Four bytes with the offset (low half) and the length (high half) of an array later in the record:
     /// `__data_loc`.
     DataLoc,
     /// The same, but the offset counts from the end of this field: `__rel_loc`.
@@ -66,14 +66,14 @@ pub struct Field {
 pub struct EventFormat {
     /// The event's name, such as `block_rq_issue`.
     pub name: String,
-    /// The number in a record's `common_type`; it changes with each boot.
+    /// The number in a record's `common_type`. It changes at each boot.
     pub id: u16,
-    /// All fields; those common to every event first.
+    /// All fields; the common fields come first.
     pub fields: Vec<Field>,
 }
 
 impl EventFormat {
-    /// Reads the text of an `events/SYSTEM/EVENT/format` file.
+    /// Parses the text of an `events/SYSTEM/EVENT/format` file.
     ///
     /// # Errors
     /// A line is missing or cannot be understood. The `print fmt` is ignored.
@@ -102,8 +102,8 @@ impl EventFormat {
 }
 
 impl Field {
-    /// The field's number; a signed one is extended to 64 bits. `None` if the record is too short or a number cannot
-    /// have the field's size.
+    /// Returns the field's number; a signed one is extended to 64 bits. `None` if the record is too short, or
+    /// the field's size is not a number's.
     pub fn number(&self, record: &[u8], order: ByteOrder) -> Option<i64> {
         let raw = order.unsigned(record, self.offset, self.size)?;
         if !self.signed {
@@ -113,7 +113,7 @@ impl Field {
         Some((raw << unused) as i64 >> unused)
     }
 
-    /// The bytes of an array, in or after the field. `None` if it reaches beyond the record.
+    /// Returns the bytes of an array, in or after the field. `None` if it reaches beyond the record.
     pub fn bytes<'r>(&self, record: &'r [u8], order: ByteOrder) -> Option<&'r [u8]> {
         let (begin, length) = match self.kind {
             FieldKind::Plain | FieldKind::Array => (self.offset, self.size),
@@ -126,7 +126,7 @@ impl Field {
         record.get(begin..begin.checked_add(length)?)
     }
 
-    /// The bytes of a string, up to its first NUL.
+    /// Returns the bytes of a string, up to its first NUL.
     pub fn text<'r>(&self, record: &'r [u8], order: ByteOrder) -> Option<&'r [u8]> {
         self.bytes(record, order).map(until_nul)
     }
@@ -144,7 +144,7 @@ fn bad_line(line: usize, text: &str) -> FormatError {
     FormatError::Line { line, text: text.chars().take(80).collect() }
 }
 
-/// Parses the `field:` lines of a text, in their order.
+/// Parses the `field:` lines of a text, in order.
 pub(super) fn parse_fields(text: &str) -> Result<Vec<Field>, FormatError> {
     let mut fields = Vec::new();
     for (line, content) in lines(text) {

@@ -1,4 +1,4 @@
-//! Merges the records of all processors of a trace by time, whatever the records mean.
+//! Merges the records of all processors of a trace by time, independently of their meaning.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,16 +9,16 @@ use fonio_core::{Diagnostic, LostEvents, Severity, Timestamp};
 
 use super::page::{Cursor, Damage, PageLayout, Record};
 
-/// Number of damaged pages that are reported one by one; later ones are only counted.
+/// Number of damaged pages that are reported individually; others are only counted.
 const DAMAGE_REPORTED: u64 = 5;
 
 /// The pages of one processor, oldest first.
 pub trait PageSource {
-    /// Replaces the contents of `page` with the next page and returns that page's byte offset in the stream; `None` at
-    /// the end. The source may cut a page after its used bytes.
+    /// Replaces the contents of `page` with the next page and returns its byte offset in the stream; `None`
+    /// at the end. The source may truncate a page after its used bytes.
     ///
     /// # Errors
-    /// Those of the underlying file.
+    /// Errors of the underlying file.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
@@ -31,14 +31,14 @@ pub struct Trouble {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The records of all processors in order of time. Holds one page per processor.
+/// The records of all processors in order of time. Keeps one page per processor.
 pub struct MergedRecords<S> {
     layout: PageLayout,
     streams: Vec<Stream<S>>,
-    /// The streams that have a record, ordered by its time.
-    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The streams that have a record, ordered by the record's time.
+    waiting: BinaryHeap<Reverse<(Timestamp, u32)>>,
     started: bool,
-    /// Number of damaged pages so far, and the diagnostic for those that are only counted.
+    /// Number of damaged pages so far, and the diagnostic for pages that are only counted.
     damaged: u64,
     unreported: Option<Diagnostic>,
     trouble: Trouble,
@@ -54,14 +54,14 @@ struct Stream<S> {
     cursor: Option<Cursor>,
     /// The record whose time is in the heap, as a range of `page`.
     record: (usize, usize),
-    last_time: u64,
-    /// Whether a damaged page, or the rest of one, was skipped since the last record.
+    last_time: Timestamp,
+    /// Whether a damaged page or part of one was skipped since the last record.
     skipped: bool,
     name: String,
 }
 
 impl<S: PageSource> MergedRecords<S> {
-    /// Merges `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the first instant
+    /// Merges `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the time
     /// from which the trace is complete; a gap before a processor's first event begins there.
     pub fn new(
         layout: PageLayout,
@@ -78,7 +78,7 @@ impl<S: PageSource> MergedRecords<S> {
                 page_number: 0,
                 cursor: None,
                 record: (0, 0),
-                last_time: began.0,
+                last_time: began,
                 skipped: false,
                 name,
             })
@@ -97,7 +97,7 @@ impl<S: PageSource> MergedRecords<S> {
     /// Passes the next record and its processor to `look`; returns `false` at the end.
     ///
     /// # Errors
-    /// Those of a page source.
+    /// Errors of a page source.
     pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
         if !self.started {
             self.started = true;
@@ -132,8 +132,8 @@ impl<S: PageSource> MergedRecords<S> {
         std::mem::take(&mut self.trouble)
     }
 
-    /// Moves a stream to its next record and returns that record's time; `None` at the stream's end.
-    fn advance(&mut self, index: usize) -> io::Result<Option<u64>> {
+    /// Advances a stream to its next record and returns the record's time; `None` at the end of the stream.
+    fn advance(&mut self, index: usize) -> io::Result<Option<Timestamp>> {
         loop {
             let stream = &mut self.streams[index];
             let damage = if let Some(cursor) = &mut stream.cursor {
@@ -156,7 +156,7 @@ impl<S: PageSource> MergedRecords<S> {
             let stream = &mut self.streams[index];
             stream.cursor = None;
             let Some(offset) = stream.pages.next_page(&mut stream.page)? else {
-                let latest = self.streams.iter().map(|stream| stream.last_time).max().unwrap_or(0);
+                let latest = self.streams.iter().map(|stream| stream.last_time).max().unwrap_or_default();
                 self.gap(index, latest, None);
                 return Ok(None);
             };
@@ -173,7 +173,7 @@ impl<S: PageSource> MergedRecords<S> {
     }
 
     /// Notes the events lost before the page that begins at `until`. The number of events on a skipped page is unknown.
-    fn gap(&mut self, index: usize, until: u64, lost: Option<Option<u64>>) {
+    fn gap(&mut self, index: usize, until: Timestamp, lost: Option<Option<u64>>) {
         let stream = &mut self.streams[index];
         let skipped = std::mem::take(&mut stream.skipped);
         if !skipped && lost.is_none() {
@@ -182,8 +182,8 @@ impl<S: PageSource> MergedRecords<S> {
         self.trouble.lost.push(LostEvents {
             cpu: Some(stream.cpu),
             count: lost.flatten().filter(|_| !skipped),
-            after: Timestamp(stream.last_time.min(until)),
-            before: Timestamp(until),
+            after: stream.last_time.min(until),
+            before: until,
         });
     }
 

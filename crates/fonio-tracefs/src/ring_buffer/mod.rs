@@ -1,14 +1,15 @@
-//! ftrace's binary ring buffer: its pages, its records, and the `format` files that describe the records.
+//! Decodes ftrace's binary ring buffer: its pages, its records, and the `format` files that describe the
+//! records.
 //!
-//! The same decoder serves live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and files that hold pages of it. The
-//! caller supplies texts and pages:
+//! It decodes live tracefs (`per_cpu/cpuN/trace_pipe_raw`) and files with its pages. The caller supplies
+//! texts and pages:
 //!
 //! - [`PageLayout`] is parsed from `events/header_page`; [`PageLayout::open`] and [`Cursor`] then read one page.
-//! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; [`BlockDecoder`] then turns records into
-//!   [`BlockEvent`](fonio_core::BlockEvent)s by the offsets that the kernel states; [`FileDecoder`] and [`SchedDecoder`]
-//!   do the same for the events of file systems and of the scheduler.
-//! - [`MergedRecords`] merges the streams of all processors by time, and [`RingBufferReader`] decodes the block events
-//!   among them.
+//! - [`EventFormat`] is parsed from `events/SYSTEM/EVENT/format`; with its offsets, [`BlockDecoder`] turns
+//!   records into [`BlockEvent`](fonio_core::BlockEvent)s. [`FileDecoder`] and [`SchedDecoder`] do the same
+//!   for file events and scheduler events.
+//! - [`MergedRecords`] merges the streams of all processors by time; [`RingBufferReader`] decodes their block
+//!   events.
 //!
 //! Sources of the layout: `kernel/trace/ring_buffer.c` and `include/linux/ring_buffer.h` of Linux 3.4 to 6.18, and the
 //! texts in tracefs.
@@ -47,7 +48,8 @@ impl ByteOrder {
     pub const NATIVE: ByteOrder =
         if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-    /// An unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` for another size, or beyond `bytes`.
+    /// Reads an unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` for another size, or beyond
+    /// `bytes`.
     pub(crate) fn unsigned(self, bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
         let field = bytes.get(offset..offset.checked_add(size)?)?;
         Some(match (self, size) {
@@ -62,7 +64,7 @@ impl ByteOrder {
         })
     }
 
-    /// A `u32` at `offset`; `None` if it is beyond `bytes`.
+    /// Reads a `u32` at `offset`; `None` if it is beyond `bytes`.
     pub(crate) fn u32(self, bytes: &[u8], offset: usize) -> Option<u32> {
         let field = bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?;
         Some(match self {

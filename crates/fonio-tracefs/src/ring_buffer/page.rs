@@ -1,4 +1,4 @@
-//! One page of the ring buffer and the records in it.
+//! Decodes one page of the ring buffer and its records.
 //!
 //! ```text
 //! page:    u64 timestamp | long commit | records … | (long count of lost events, where bit 30 of commit is set)
@@ -9,6 +9,8 @@
 //!   30     u32 high bits of the time delta
 //!   31     u32 high bits of an absolute timestamp of 59 bits; the 5 bits above come from the page's timestamp
 //! ```
+
+use fonio_core::Timestamp;
 
 use super::ByteOrder;
 use super::format::{Field, FormatError, parse_fields};
@@ -23,10 +25,10 @@ const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
 /// Bits of `time_delta`.
 const TIME_SHIFT: u32 = 27;
-/// The highest bits of a timestamp, which an absolute timestamp does not store (`TS_MSB`).
+/// The highest timestamp bits, which an absolute timestamp does not store (`TS_MSB`).
 const ABSOLUTE_LACKS: u64 = 0xf8 << 56;
 
-/// The layout of a page, as `events/header_page` states it.
+/// The layout of a page according to `events/header_page`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageLayout {
     order: ByteOrder,
@@ -41,38 +43,38 @@ pub struct PageLayout {
 /// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHeader {
-    /// The time from which the first record's delta counts, on the trace's clock.
-    pub time: u64,
-    /// Set if events were lost between the previous page and this one: their number, or `None` if the kernel did not
-    /// store it.
+    /// The base of the first record's time delta.
+    pub time: Timestamp,
+    /// Set if events were lost since the previous page: their number, or `None` if the kernel did not store
+    /// it.
     pub lost: Option<Option<u64>>,
-    /// Used bytes of the page: header, records, and the count of lost events.
+    /// Used bytes of the page: header, records, and lost-event count.
     pub used_bytes: usize,
 }
 
 /// One record: an event's time and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'p> {
-    /// Time of the event, on the trace's clock.
-    pub time: u64,
+    /// Time of the event.
+    pub time: Timestamp,
     /// The event's bytes, beginning with `common_type`.
     pub data: &'p [u8],
 }
 
-/// The reason why a page, or the rest of it, is unreadable.
+/// Why a page, or the rest of it, is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// The page is shorter than its header, or than its header states.
-    #[error("the page has {have} bytes where {need} are needed")]
+    /// The page is shorter than its header or its stated size.
+    #[error("the page has {have} bytes but needs {need}")]
     Truncated {
         /// Size of the page in bytes.
         have: usize,
-        /// Size that it must have.
+        /// The needed size.
         need: usize,
     },
     /// A record reaches beyond the end of the used bytes.
-    #[error("the record at byte {offset} of the page reaches beyond the {end} bytes that are in use")]
+    #[error("the record at byte {offset} of the page reaches beyond the {end} used bytes")]
     Record {
         /// Offset of the record.
         offset: usize,
@@ -82,10 +84,10 @@ pub enum Damage {
 }
 
 impl PageLayout {
-    /// Reads the text of `events/header_page`.
+    /// Parses the text of `events/header_page`.
     ///
     /// # Errors
-    /// A field is missing, or its size or place is impossible.
+    /// A field is missing, or has an impossible size or offset.
     pub fn parse(header_page: &str, order: ByteOrder) -> Result<PageLayout, FormatError> {
         let fields = parse_fields(header_page)?;
         let find = |what: &'static str| {
@@ -127,13 +129,13 @@ impl PageLayout {
     /// Reads a page's header and returns a cursor before its first record. Bytes after `used_bytes` may be missing.
     ///
     /// # Errors
-    /// The page is shorter than its header, or than its header states.
+    /// The page is shorter than its header or its stated size.
     pub fn open(&self, page: &[u8]) -> Result<(PageHeader, Cursor), Damage> {
         let truncated = |need| Damage::Truncated { have: page.len(), need };
         let time = self.order.unsigned(page, self.timestamp_at, 8).ok_or(truncated(self.data_at))?;
         let commit =
             self.order.unsigned(page, self.commit_at, self.long_bytes).ok_or(truncated(self.data_at))?;
-        // The flags are among the low 32 bits, even if `commit` is 64 bits wide.
+        // The flags are in the low 32 bits, even if `commit` has 64 bits.
         let records = (commit & (MISSED_STORED - 1)) as usize;
         let end = self.data_at + records;
         if end > page.len() {
@@ -146,7 +148,7 @@ impl PageLayout {
             return Err(truncated(end + self.long_bytes));
         }
         let used_bytes = end + if stored { self.long_bytes } else { 0 };
-        let header = PageHeader { time, lost: missed.then_some(count), used_bytes };
+        let header = PageHeader { time: Timestamp(time), lost: missed.then_some(count), used_bytes };
         Ok((header, Cursor { offset: self.data_at, end, time, order: self.order }))
     }
 }
@@ -161,10 +163,10 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the next record; `None` at the end of the page. `page` must be the page of the cursor. After damage the
-    /// cursor is at the end, because later records cannot be found.
+    /// Returns the next record; `None` at the end of the page. `page` must be the cursor's page. Damage moves
+    /// the cursor to the end, because later records cannot be found.
     pub fn next<'p>(&mut self, page: &'p [u8]) -> Option<Result<Record<'p>, Damage>> {
-        // If the caller passes a shorter page by mistake, the cursor must not reach beyond it.
+        // Guards against a caller that passes a shorter page by mistake.
         let end = self.end.min(page.len());
         while self.offset < end {
             let begin = self.offset;
@@ -172,7 +174,7 @@ impl Cursor {
             assert!(step.is_none() || self.offset > begin, "each step goes on in the page");
             match step {
                 Some(Step::Record { from, to }) => {
-                    return Some(Ok(Record { time: self.time, data: &page[from..to] }));
+                    return Some(Ok(Record { time: Timestamp(self.time), data: &page[from..to] }));
                 }
                 Some(Step::Skipped) => {}
                 None => {
@@ -186,8 +188,8 @@ impl Cursor {
 
     fn step(&mut self, page: &[u8]) -> Option<Step> {
         let header = self.order.u32(page, self.offset)?;
-        // A C bit field: on little-endian machines its first member has the lowest bits, on big-endian ones the
-        // highest.
+        // A C bit field: its first member has the lowest bits on little-endian machines, the highest on
+        // big-endian ones.
         let (type_len, delta) = match self.order {
             ByteOrder::Little => (header & 0x1f, header >> 5),
             ByteOrder::Big => (header >> TIME_SHIFT, header & ((1 << TIME_SHIFT) - 1)),
@@ -226,9 +228,9 @@ impl Cursor {
                 Some(Step::Skipped)
             }
             _ => {
-                // Padding, or data whose length does not fit into type_len. The length includes its own 4 bytes. On
-                // machines that align to 8 bytes, the data's length may not be a multiple of 4, but the offset of the
-                // next record is.
+                // Padding, or data whose length does not fit into type_len. The length includes its own 4
+                // bytes. On machines with 8-byte alignment, the data's length may not be a multiple of 4, but
+                // the next record's offset is.
                 let length = word as usize;
                 if length < 4 {
                     return None;
@@ -267,7 +269,7 @@ pub(super) mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
         \tfield: char data;\toffset:12;\tsize:4084;\tsigned:0;\n";
 
-    /// Writes pages as the kernel does, for comparison with the decoder.
+    /// Writes pages like the kernel, for comparison with the decoder.
     struct PageWriter {
         order: ByteOrder,
         long: usize,
@@ -350,14 +352,13 @@ pub(super) mod tests {
         let mut found = Vec::new();
         while let Some(record) = cursor.next(page) {
             let record = record.unwrap();
-            found.push((record.time, record.data.to_vec()));
+            found.push((record.time.0, record.data.to_vec()));
         }
         (header, found)
     }
 
     proptest! {
-        /// The decoder returns the written records, for any byte order, word size, gaps and discarded records between
-        /// them.
+        /// The decoder returns the written records for any byte order, word size, gaps and discarded records.
         #[test]
         fn round_trip(
             big in any::<bool>(),
@@ -383,10 +384,11 @@ pub(super) mod tests {
             }
             let page = writer.page(lost);
             let (header, found) = records(&layout, &page);
-            prop_assert_eq!(header.time, start);
+            prop_assert_eq!(header.time.0, start);
             prop_assert_eq!(header.lost, lost);
             prop_assert_eq!(found, expected.clone());
-            // A page cut to its used bytes gives the same records; a shorter one is damage, never a panic.
+            // A page truncated to its used bytes gives the same records. A shorter one is damage, but causes
+            // no panic.
             let (_, found) = records(&layout, &page[..header.used_bytes]);
             prop_assert_eq!(found, expected);
             prop_assert!(layout.open(&page[..header.used_bytes - 1]).is_err());

@@ -1,4 +1,4 @@
-//! Reads block events: decodes them from the merged records.
+//! Decodes block events from the merged records.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Largest number of records examined for one batch, if most are of other tracepoints.
+/// Maximum number of records examined for one batch, if most are from other tracepoints.
 const BATCH_RECORDS: usize = 64 * 1024;
 
-/// Reads a complete trace from the pages of each processor. Holds one page per processor.
+/// Reads a complete trace from the pages of each processor. Keeps one page per processor.
 pub struct RingBufferReader<S> {
     records: MergedRecords<S>,
     decoder: BlockDecoder,
@@ -25,8 +25,8 @@ pub struct RingBufferReader<S> {
 }
 
 impl<S: PageSource> RingBufferReader<S> {
-    /// Creates a reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the
-    /// first instant from which the trace is complete; a gap before a processor's first event begins there.
+    /// Creates a reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began`
+    /// is the time from which the trace is complete; a gap before a processor's first event begins there.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,
@@ -43,11 +43,11 @@ impl<S: PageSource> RingBufferReader<S> {
         RingBufferReader { records, decoder, threads: SeenThreads::default(), source, clock }
     }
 
-    /// Does what [`next_batch`](TraceReader::next_batch) does, and shows each record to `look`, with its block event if
-    /// it is one, in order of time.
+    /// Does the same as [`next_batch`](TraceReader::next_batch), and passes each record to `look` in order of
+    /// time, with its block event if it is one.
     ///
     /// # Errors
-    /// Only errors of a page source.
+    /// Errors of a page source.
     pub fn next_batch_with(
         &mut self,
         batch: &mut Batch,
@@ -62,7 +62,7 @@ impl<S: PageSource> RingBufferReader<S> {
             let (decoder, threads) = (&self.decoder, &mut self.threads);
             more = self.records.next(|cpu, record| {
                 let Some(event) = decoder.decode(record, Some(cpu)) else {
-                    batch.instants.see(Timestamp(record.time));
+                    batch.instants.see(record.time);
                     look(record, None);
                     return;
                 };

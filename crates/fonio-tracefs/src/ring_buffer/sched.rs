@@ -1,34 +1,34 @@
-//! Decodes the scheduler's tracepoints: which thread left a processor and why, how long it ran, which thread woke or
-//! created which other thread; and the kernel stack, if one was taken with the event.
+//! Decodes the scheduler's tracepoints: threads that leave a processor and why, their run times, wake-ups and
+//! thread creation. Also decodes the kernel stack, if recorded with the event.
 
 use super::block::Number;
 use super::{ByteOrder, EventFormat, Field, FieldKind};
 
-/// The tracepoints of the `sched` system that the decoder needs.
+/// The needed tracepoints of the `sched` system.
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
 
-/// The tracepoint of the `sched` system that states how long a thread ran. Some kernels lack it.
+/// The tracepoint of the `sched` system for run times of threads. Some kernels lack it.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
-/// The tracepoints of the `sched` system that show which threads are blocked uninterruptibly. Only Android's kernels have
-/// the last one.
+/// The tracepoints of the `sched` system for uninterruptibly blocked threads. Only Android's kernels have the
+/// last one.
 pub const BLOCKED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason"];
 
-/// The record of the `ftrace` system that holds the kernel stack of the previous event on the same processor.
+/// The record of the `ftrace` system with the kernel stack of the previous event on the same processor.
 pub const STACK_EVENT: &str = "kernel_stack";
 
-/// Bits of `common_flags` (`include/linux/trace_events.h`): the event came from a hard interrupt, or from a soft one.
+/// Bits of `common_flags` (`include/linux/trace_events.h`) for events in a hard or soft interrupt.
 const FLAG_HARD_INTERRUPT: u64 = 0x08;
 const FLAG_SOFT_INTERRUPT: u64 = 0x10;
-/// The bits of `prev_state` that are states. Higher bits say that the thread was preempted, or how it may be woken.
+/// The state bits of `prev_state`. Higher bits show that the thread was preempted, or how it can be woken.
 const STATES: u64 = 0xff;
 /// Dead or a zombie: these bits cover all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
-/// A thread of the kernel without work. Linux before 4.14 shows it as uninterruptible with this bit, later ones show
-/// another state.
+/// A kernel thread without work. Linux before 4.14 shows it as uninterruptible with this bit, later versions
+/// show another state.
 const STATE_IDLE: u64 = 0x400;
 
 /// A scheduler event with the fields common to all events.
@@ -36,8 +36,7 @@ const STATE_IDLE: u64 = 0x400;
 pub struct SchedRecord<'r> {
     /// The thread that was running.
     pub current: u32,
-    /// The interrupt in which the event happened, if any. The running thread did not cause an event in an
-    /// interrupt.
+    /// The interrupt in which the event happened, if any. Then the running thread did not cause it.
     pub interrupt: Option<Interrupt>,
     /// The event itself.
     pub event: SchedEvent<'r>,
@@ -46,9 +45,9 @@ pub struct SchedRecord<'r> {
 /// The kinds of interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// From a device or a timer; it can also interrupt a soft interrupt.
+    /// From a device or a timer. It can also interrupt a soft interrupt.
     Hard,
-    /// Work that a hard interrupt left for later, such as network packets and completions of block devices.
+    /// Deferred work of a hard interrupt, such as network packets and block-device completions.
     Soft,
 }
 
@@ -62,7 +61,7 @@ impl Interrupt {
     }
 }
 
-/// The action of the scheduler.
+/// An action of the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SchedEvent<'r> {
@@ -70,14 +69,13 @@ pub enum SchedEvent<'r> {
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// A blocked thread is being woken, by the current thread or in an interrupt.
     Waking { tid: u32 },
-    /// A thread that was blocked is able to run. The event can come on another processor than that of the waker, and never
-    /// comes before the event by which the thread left its processor; `Waking` can.
+    /// A blocked thread is now runnable. The event may be on another processor than the waker's. Unlike
+    /// `Waking`, it never precedes the event of the thread leaving its processor.
     Woken { tid: u32 },
-    /// The place in the kernel where a thread that is being woken was blocked uninterruptibly, and whether
-    /// for I/O.
+    /// The kernel address at which a woken thread was blocked uninterruptibly, and whether for I/O.
     BlockedReason { tid: u32, caller: u64, is_io: bool },
-    /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it came there or since the last
-    /// `Ran` event. The kernel emits one at each timer tick and just before the thread leaves.
+    /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it got the processor or
+    /// since the last `Ran` event. The kernel emits one at each timer tick and just before the thread leaves.
     Ran { tid: u32, ns: u64 },
     /// The current thread created another thread.
     Fork { parent: u32, child: u32 },
@@ -89,7 +87,7 @@ pub enum SchedEvent<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Left {
-    /// It was preempted, and is ready.
+    /// It was preempted and is ready.
     Preempted,
     /// It waits for something.
     Blocked { uninterruptible: bool },
@@ -136,7 +134,8 @@ pub struct SchedDecoder {
 }
 
 impl SchedDecoder {
-    /// Creates a decoder for those of `formats` that it supports; others are skipped. `None` without `sched_switch`.
+    /// Creates a decoder for the supported `formats`; others are skipped. `None` if `sched_switch` is
+    /// missing.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -170,7 +169,7 @@ impl SchedDecoder {
                 }
                 STACK_EVENT => {
                     let caller = format.field("caller")?;
-                    // The format always declares eight addresses, whatever their number.
+                    // The format always declares eight addresses, regardless of the actual number.
                     let word = if caller.kind == FieldKind::Array { caller.size / 8 } else { 0 };
                     if word != 4 && word != 8 {
                         return None;
@@ -237,8 +236,8 @@ mod tests {
 
     use super::*;
 
-    /// The formats of Linux 6.18 on x86-64, without the fields that are not read.
-    /// `sched_blocked_reason` is that of Android's Linux 5.15.
+    /// The formats of Linux 6.18 on x86-64, without unused fields. `sched_blocked_reason` is from Android's
+    /// Linux 5.15.
     const FORMATS: [&str; 7] = [
         "name: sched_switch\nID: 372\n\
          \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -266,7 +265,7 @@ mod tests {
         SchedDecoder::new(&formats, ByteOrder::Little).unwrap()
     }
 
-    /// Makes a record of event `id` by thread 7, with 4-byte numbers at given offsets.
+    /// Builds a record of event `id` by thread 7, with 4-byte numbers at the given offsets.
     fn record(id: u16, flags: u8, numbers: &[(usize, u32)]) -> Vec<u8> {
         let mut record = vec![0; 64];
         record[..2].copy_from_slice(&id.to_le_bytes());
@@ -286,9 +285,9 @@ mod tests {
             (0x100, Left::Preempted),
             (1, Left::Blocked { uninterruptible: false }),
             (2, Left::Blocked { uninterruptible: true }),
-            // Uninterruptible except for a fatal signal, as old kernels encode it.
+            // Uninterruptible except for a fatal signal, in the encoding of old kernels.
             (0x82, Left::Blocked { uninterruptible: true }),
-            // A thread of the kernel without work, as old kernels encode it, and as new ones do.
+            // A kernel thread without work, in the encodings of old and new kernels.
             (0x402, Left::Blocked { uninterruptible: false }),
             (0x80, Left::Blocked { uninterruptible: false }),
             (0x10, Left::Ended),
@@ -317,7 +316,7 @@ mod tests {
         }
         let bytes = record(366, 0, &[(12, 7), (20, 8)]);
         assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Fork { parent: 7, child: 8 });
-        // An interrupt reports 2 seconds and 5 ns for a thread that is not the current one.
+        // An interrupt reports 2 s and 5 ns for a thread other than the current one.
         let bytes = record(363, 0x08, &[(12, 9), (16, 2_000_000_005)]);
         let ran = decoder.decode(&bytes).unwrap();
         assert_eq!((ran.current, ran.event), (7, SchedEvent::Ran { tid: 9, ns: 2_000_000_005 }));

@@ -1,14 +1,14 @@
-//! Finds the time and the processor of each request's completion.
+//! Finds the time and processor of each request's completion.
 
 use fonio_core::{BlockEvent, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// The longest time from a completion to the wake-up that it causes. In between, the kernel ends the bio page by page.
+/// Maximum time from a completion to its wake-up. In between, the kernel ends the bio page by page.
 const WAKES_WITHIN_NS: u64 = 2_000_000;
-/// Largest number of completions remembered. Later waits do not name a request.
+/// Maximum number of stored completions. Later waits have no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
 
-/// The completions of a trace: the time and the processor of each, and the request that it completed.
+/// The completions of a trace: the time, processor and request of each.
 #[derive(Debug, Default)]
 pub struct Completions {
     by_cpu: FxHashMap<u32, Vec<u64>>,
@@ -17,28 +17,28 @@ pub struct Completions {
     wanted: Option<Wanted>,
 }
 
-/// A request that completed.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Its number in the recording.
     pub request_id: u64,
-    /// When its first bio was queued; else, the first that is known of it.
+    /// When its first bio was queued; if unknown, its first known time.
     pub queued: Timestamp,
-    /// Its row of `files`.
+    /// Its row in `files`.
     pub file_id: Option<u32>,
 }
 
-/// The completions that can have caused known wake-ups.
+/// The completions that may have caused known wake-ups.
 #[derive(Debug, Default)]
 struct Wanted {
-    /// When wake-ups happened on each processor, in order.
+    /// The times of wake-ups on each processor, in order.
     wake_ups: FxHashMap<u32, Vec<u64>>,
-    /// The times of the completions shortly before them.
+    /// The times of completions shortly before wake-ups.
     completed: FxHashSet<u64>,
 }
 
 impl Completions {
-    /// Remembers only completions that can have caused one of these wake-ups: the processor and the time of each.
+    /// Keeps only completions that may have caused one of these wake-ups, given as processor and time.
     pub fn before_wake_ups(wake_ups: impl IntoIterator<Item = (u32, u64)>) -> Completions {
         let mut wanted = Wanted::default();
         for (cpu, time) in wake_ups {
@@ -66,7 +66,7 @@ impl Completions {
         }
     }
 
-    /// Notes the request that completed at its time of completion.
+    /// Assigns the request to its completion.
     pub fn request(&mut self, row: &Request) {
         if let Some(completed) = row.completed
             && self.requests.len() < COMPLETIONS_MAX
@@ -78,8 +78,8 @@ impl Completions {
         }
     }
 
-    /// The request of the last completion before `time` on processor `cpu`, if it is recent enough to have caused a
-    /// wake-up.
+    /// Returns the request of the last completion before `time` on processor `cpu`, if it is recent enough to
+    /// have caused a wake-up.
     pub fn before(&self, cpu: u32, time: u64) -> Option<Completed> {
         let times = self.by_cpu.get(&cpu)?;
         let last = times[..times.partition_point(|at| *at <= time)].last()?;

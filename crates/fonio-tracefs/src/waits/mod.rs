@@ -1,10 +1,10 @@
 //! Finds why threads waited: turns scheduler events into rows of the `waits` table.
 //!
-//! - [`Reasons`] knows which functions on a kernel stack show why a thread blocked, or what kind of wait a wake-up
-//!   ended. It finds their addresses in the kernel's list of symbols.
-//! - [`WaitTree`] follows a command's threads and all threads that they create. It gives a row for each interval in
-//!   which a thread did not run: it was blocked, or ready and without a processor (`cpu`).
-//! - [`BlockedThreads`] finds the uninterruptible waits of all threads of a machine, while they are recorded.
+//! - [`Reasons`] knows the functions on a kernel stack that show why a thread blocked, or what kind of wait a
+//!   wake-up ended. It finds their addresses in the kernel's symbols.
+//! - [`WaitTree`] follows a command's threads and all threads that they create. It writes a row for each
+//!   interval in which a thread did not run: it was blocked, or ready but without a processor (`cpu`).
+//! - [`BlockedThreads`] finds the uninterruptible waits of all threads of a machine during the recording.
 //! - [`Completions`] finds the request whose completion ended a wait: the kernel wakes a thread shortly after the
 //!   completion, on the same processor.
 

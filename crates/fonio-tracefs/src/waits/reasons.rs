@@ -1,8 +1,8 @@
 //! Finds why a thread waits, from the functions on its kernel stack.
 //!
-//! There are two tables: functions in which threads block, and functions that wake threads. The innermost function that
-//! is in the table decides; functions of an interrupted thread are further out and do not count. The names are those of
-//! Linux 4.4 to 6.18. Names that a kernel does not have are ignored.
+//! There are two tables: functions in which threads block, and functions that wake threads. The innermost
+//! function in the table decides; functions of an interrupted thread are further out and do not count. The
+//! names are from Linux 4.4 to 6.18. Names that a kernel lacks are ignored.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use fonio_core::WaitReason;
 
 type Table = &'static [(WaitReason, &'static [&'static str])];
 
-/// Makes a table for [`Functions::find`], or the names of one row of it.
+/// Builds a table for [`Functions::find`], or the names of one row.
 #[macro_export]
 macro_rules! functions {
     ($meaning:ident { $($variant:ident: $($name:ident)+;)+ }) => {
@@ -21,8 +21,8 @@ macro_rules! functions {
     };
 }
 
-/// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out: only the waker shows what they wait
-/// for.
+/// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out: only the waker shows why
+/// they wait.
 const BLOCKED_IN: Table = functions!(WaitReason {
     Storage:
         // The block layer and the page cache.
@@ -87,12 +87,12 @@ const WOKEN_BY: Table = functions!(WaitReason {
         n_tty_receive_buf_common;
 });
 
-/// The symbols of the running kernel, in order of their addresses.
+/// The symbols of the running kernel, sorted by address.
 #[derive(Clone, Debug)]
 pub struct Symbols<'a>(Vec<(u64, &'a str)>);
 
 impl<'a> Symbols<'a> {
-    /// Reads the text of `/proc/kallsyms`.
+    /// Parses the text of `/proc/kallsyms`.
     pub fn from_kallsyms(text: &'a str) -> Symbols<'a> {
         let mut symbols: Vec<(u64, &str)> = text.lines().filter_map(parse_symbol).collect();
         symbols.sort_unstable();
@@ -111,7 +111,7 @@ impl<T> Default for Functions<T> {
 }
 
 impl<T: Copy> Functions<T> {
-    /// Finds the functions of `table` among the symbols. Names that this kernel does not have are ignored.
+    /// Finds the functions of `table` among the symbols. Names that this kernel lacks are ignored.
     pub fn find(symbols: &Symbols<'_>, table: &[(T, &[&str])]) -> Functions<T> {
         let wanted: BTreeMap<&str, T> =
             table.iter().flat_map(|(meaning, names)| names.iter().map(|name| (*name, *meaning))).collect();
@@ -132,10 +132,10 @@ impl<T: Copy> Functions<T> {
         self.0.is_empty()
     }
 
-    /// The meaning of the innermost function on a stack (innermost address first) that was found.
+    /// Returns the meaning of the innermost known function on a stack, innermost address first.
     pub fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<T> {
         stack.find_map(|address| {
-            // A return address is the one after the call. The call can be a function's last instruction.
+            // A return address follows the call, which may be a function's last instruction.
             let inside = address.checked_sub(1)?;
             let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
             let (_, end, meaning) = self.0[at];
@@ -144,7 +144,7 @@ impl<T: Copy> Functions<T> {
     }
 }
 
-/// The addresses of the functions of both tables that this kernel has.
+/// The addresses of this kernel's functions from both tables.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
     blocked_in: Functions<WaitReason>,
@@ -165,27 +165,27 @@ impl Reasons {
         }
     }
 
-    /// Returns whether no function was found, because the kernel hides its addresses (`kernel.kptr_restrict`)
-    /// or lists no symbols.
+    /// Returns whether no function was found: the kernel hides its addresses (`kernel.kptr_restrict`) or
+    /// lists no symbols.
     pub fn is_empty(&self) -> bool {
         self.blocked_in.is_empty() || self.woken_by.is_empty()
     }
 
-    /// Why a thread with this stack, innermost address first, is blocked; `None` if the stack has no function of the
-    /// table.
+    /// Returns why a thread with this stack, innermost address first, is blocked; `None` if no function is in
+    /// the table.
     pub fn of_blocked(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.blocked_in.innermost(stack)
     }
 
-    /// The kind of wait that a thread with this stack ends by waking another thread; `None` as above.
+    /// Returns the kind of wait that a thread with this stack ends by waking another thread; `None` as above.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }
 }
 
-/// Parses a line such as `ffffffff81000000 T _stext`, which may end with a module's name. A part that the compiler
-/// split off a function (`.isra.0`) counts as that function. Data get an empty name: they only end the function before
-/// them.
+/// Parses a line such as `ffffffff81000000 T _stext`, which may end with a module's name. Parts that the
+/// compiler split off a function (`.isra.0`) count as that function. Data symbols get an empty name: they
+/// only end the preceding function.
 fn parse_symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;
@@ -213,7 +213,7 @@ mod tests {
             (&[0xffff_0110, 0xffff_0310], None, None),
             (&[0xffff_0510, 0xffff_0710], None, Some(WaitReason::Timer)),
             (&[0xffff_0710, 0xffff_0510], None, Some(WaitReason::Storage)),
-            // A call at the end of a function returns to the first byte of the next function.
+            // A call at the end of a function returns to the beginning of the next function.
             (&[0xffff_0300], Some(WaitReason::Storage), None),
             (&[0xffff_0200], None, None),
             // A data symbol with this name is not a function.

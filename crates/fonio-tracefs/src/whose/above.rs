@@ -1,8 +1,8 @@
-//! Finds the owners of bios above mapped devices: of device mapper (LVM, LUKS) and of RAID.
+//! Finds the owners of bios on mapped devices: device mapper (LVM, LUKS) and RAID.
 //!
-//! A mapped device passes a bio on in one piece or in parts, at once or much later, and from any thread: dm-crypt's workers
-//! encrypt parts of 128 KiB on several processors. The event states the sector of the device above for each
-//! part. Therefore, the last queued bio is remembered for each sector of a mapped device.
+//! A mapped device passes on a bio as a whole or in parts, at once or much later, and from any thread:
+//! dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part has the sector
+//! on the upper device. So the last queued bio is stored for each sector of a mapped device.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use rustc_hash::FxHashSet;
 
 use super::{Attribution, BioOwner, FLUSH, place};
 
-/// The maximum number of pieces remembered, in each of two generations. At 60 bytes each, 4 MB in all.
+/// Maximum number of extents per generation. At 60 bytes each, both generations take 4 MB.
 const PIECES_MAX: usize = 32 * 1024;
 
-/// A bio that moved to the device below: from a partition to its disk, or from a mapped device.
+/// A bio that moved to a lower device: from a partition to its disk, or from a mapped device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassedOn {
     pub(super) now: (DeviceId, Sector),
-    /// The device and sector on which it was queued first.
+    /// The device and sector at which it was first queued.
     pub(super) first: (DeviceId, Sector),
-    /// Its owner, if it was queued on a device above.
+    /// Its owner, if it was queued on an upper device.
     pub(super) whose: Option<BioOwner>,
 }
 
-/// The bios on mapped devices, by device and first sector, with the sector after the last one. They do not overlap.
+/// Non-overlapping bios on mapped devices, by device and first sector, with the end sector (exclusive).
 type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 
-/// The bios queued last on the sectors of mapped devices.
+/// The last queued bio for each sector of the mapped devices.
 #[derive(Debug, Default)]
 pub(super) struct Above {
     pub(super) mapped: FxHashSet<DeviceId>,
     young: Pieces,
-    /// The generation before; it is forgotten when the young one is full.
+    /// The previous generation; it is dropped when the young one is full.
     old: Pieces,
 }
 
@@ -46,7 +46,7 @@ impl Above {
         }
         let (device, first) = (event.device, event.sector.0);
         let end = first.saturating_add(event.bytes.0.div_ceil(SECTOR_BYTES));
-        // The new bio replaces the pieces under it. The front or the end of an older piece can remain.
+        // The new bio replaces overlapping extents. The beginning or end of an older extent may remain.
         while let Some((&(of, begin), &(until, older))) = self.young.range(..(device, end)).next_back()
             && of == device
             && until > first
@@ -63,7 +63,7 @@ impl Above {
         self.young.insert((device, first), (end, whose));
     }
 
-    /// Forgets the bios: those that were lost may lie on them.
+    /// Removes all bios: lost bios may overlap them.
     pub(super) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
@@ -78,12 +78,13 @@ impl Above {
 }
 
 impl Attribution {
-    /// The bio that a thread passes on. It can come through several devices, such as a volume of LVM on a partition.
+    /// Returns the bio that a thread passes on. It may come through several devices, such as an LVM volume on
+    /// a partition.
     pub(super) fn pass_on(&mut self, tid: u32, event: &BlockEvent, from: (DeviceId, Sector)) -> PassedOn {
         let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
         let before = before.filter(|before| before.now == from);
         let above = if place(event) == FLUSH {
-            // The newest: of older ones, only the row is not written yet.
+            // The newest one: older ones only wait for their rows.
             self.bios.get(&(from.0, FLUSH)).and_then(|waiting| Some(waiting.last()?.1))
         } else {
             self.above.at(from.0, from.1.0)
@@ -102,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Compares with an array that has an entry for each sector.
+    /// Compares with an array that has one entry per sector.
     #[test]
     fn each_sector_has_the_last_bio() {
         let devices = [DeviceId::new(254, 0), DeviceId::new(254, 1)];

@@ -1,5 +1,4 @@
-//! The journal of a file system: the threads that sync, that changed metadata, and for which the journal is
-//! written.
+//! Tracks a file system's journal: the threads that sync or changed metadata, and the cause of each commit.
 
 use std::collections::VecDeque;
 
@@ -7,22 +6,21 @@ use fonio_core::Timestamp;
 
 use super::Contributors;
 
-/// A file system has one running transaction and one that is being committed.
+/// A file system has one running and one committing transaction.
 const TRANSACTIONS_MAX: usize = 4;
-/// The maximum number of commits remembered for the rows of their flushes, which come later than their
-/// events.
+/// Maximum number of commits kept for the rows of their flushes, which come later than the events.
 const COMMITS_MAX: usize = 4096;
 
 /// The journal of a file system.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
-    /// The threads in fsync, in the order in which they entered it.
+    /// The threads in fsync, in order of entry.
     pub(super) syncing: Vec<u32>,
-    /// The threads that changed metadata, by transaction; the oldest first.
+    /// The threads that changed metadata, by transaction, oldest first.
     pub(super) transactions: Vec<(u32, Contributors)>,
-    /// The cause of the present commit, or of the last one.
+    /// The cause of the current or last commit.
     pub(super) cause: Option<u32>,
-    /// The thread that commits, and when each of its last commits began, with the cause.
+    /// The committing thread, and the begin time and cause of each of its last commits.
     pub(super) thread: u32,
     pub(super) commits: VecDeque<(Timestamp, Option<u32>)>,
 }

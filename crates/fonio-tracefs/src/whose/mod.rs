@@ -1,27 +1,30 @@
 //! Finds whose data each bio carries: the file, the kind of data, and the thread that caused it.
 //!
-//! The thread that queues a bio often only carries out what another one began. A kernel worker writes back the pages
-//! that a program made dirty; ext4's journal thread writes the metadata that programs changed. [`Attribution`] follows
-//! the events of the page cache and of the file system, and decides for each bio when it is queued:
+//! The thread that queues a bio often works on behalf of another one. A kernel worker writes back pages that
+//! a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`] follows
+//! page-cache and file-system events, and attributes each bio when it is queued:
 //!
-//! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4 the thread does that from
-//!   `ext4_writepages` to its result, on xfs after `xfs_map_blocks_*`, on btrfs after `extent_writepage`. The cause is the thread that made most of the
-//!   file's pages dirty lately.
+//! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4 the thread does so from
+//!   `ext4_writepages` to its result, on xfs after `xfs_map_blocks_*`, on btrfs after `extent_writepage`. The
+//!   cause is the thread that recently made most of the file's pages dirty.
 //! - A bio of a thread that does direct I/O is data of that file; the cause is the thread itself.
-//! - Other bios of ext4's journal thread are the journal's. The cause is that of the commit: the thread that has been in
-//!   fsync for longest; without one, the thread that changed most blocks in the transaction.
-//! - The first write after `xlog_iclog_write` is of xfs's log. The cause is the thread itself, if it has called fsync.
-//! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself; that of a write is the cause of
-//!   the commit after which the block became dirty; on btrfs, the thread itself, if it has called fsync.
+//! - Other bios of ext4's journal thread belong to the journal. The cause is the cause of the commit: the
+//!   thread that has been in fsync longest or, if there is none, the thread that changed most blocks in the
+//!   transaction.
+//! - The first write after `xlog_iclog_write` belongs to xfs's log. The cause is the thread itself, if it has
+//!   called fsync.
+//! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself. The cause of a write
+//!   is the cause of the commit after which the block became dirty; on btrfs, it is the thread itself, if it
+//!   has called fsync.
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that it syncs.
-//! - A bio at a place to which the kernel swaps is swap. The cause is the thread itself: it needs the page, or the memory.
-//! - A bio that moved here from a device above (device mapper, RAID) gets the attribution of the bio above,
-//!   whichever thread passes it on: dm-crypt's workers do that after they have encrypted the data.
+//! - A bio in a swap area is swap. The cause is the thread itself: it needs the page, or the memory.
+//! - A bio from an upper device (device mapper, RAID) gets the attribution of the upper bio, regardless of
+//!   the thread that passes it on: dm-crypt's workers do so after encrypting the data.
 //!
-//! Facts that the events do not show stay unknown. Tables have a fixed size and forget the entries that were
-//! not used for the longest time; [`Attribution::forgotten`] counts these.
+//! Facts that the events do not show stay unknown. Tables have a fixed size and evict the least recently used
+//! entries; [`Attribution::forgotten`] counts these.
 
 mod above;
 mod journal;
@@ -39,34 +42,31 @@ use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;
 
-/// The maximum number of files whose dirty pages are remembered, in each of two generations. At 60 bytes
-/// each, 4 MB in all.
+/// Maximum number of files with dirty pages per generation. At 60 bytes each, both generations take 4 MB.
 const FILES_MAX: usize = 32 * 1024;
-/// The maximum number of places of dirty metadata that are remembered, in each of two generations. ext4's
-/// largest journal holds 262,144 blocks.
+/// Maximum number of dirty metadata pages per generation. ext4's largest journal has 262,144 blocks.
 const PLACES_MAX: usize = 128 * 1024;
-/// The maximum number of threads remembered, in each of two generations.
+/// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// The maximum number of bios that wait for their row. The assembler keeps as many open.
+/// Maximum number of bios that wait for their row: the same as the assembler's maximum of open bios.
 const BIOS_MAX: usize = 1 << 20;
-/// The largest number of threads distinguished for one file or one transaction.
+/// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
-/// The maximum number of file systems with a journal, and of threads in fsync on one of them at the same
-/// time.
+/// Maximum number of file systems with a journal, and of threads simultaneously in fsync on one of them.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
-/// The unit in which the page cache keeps a file system's metadata, in sectors.
+/// The page-cache unit of a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
-/// The sector under which flushes without data wait for their row.
+/// The sector key of flushes without data that wait for their row.
 const FLUSH: u64 = u64::MAX;
 
-/// A file: an inode number between two deletions of files that have it.
+/// A file: an inode number between two deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
     /// The inode.
     pub inode: Inode,
-    /// When an earlier file with this number was deleted, if that was seen; else 0.
+    /// When an earlier file with this number was deleted; 0 if not seen.
     pub after: Timestamp,
 }
 
@@ -81,7 +81,7 @@ pub struct BioOwner {
     pub content: Content,
 }
 
-/// Threads with the amount that each contributed, the latest at the end.
+/// Threads with the amount that each contributed; the latest is last.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -98,7 +98,7 @@ impl Contributors {
         self.0.push((tid, amount));
     }
 
-    /// The thread that contributed most; the first of them, if there are several.
+    /// Returns the thread that contributed most; the first one if several are equal.
     fn first(&self) -> Option<u32> {
         let mut best: Option<(u32, u64)> = None;
         for &(tid, amount) in &self.0 {
@@ -112,46 +112,46 @@ impl Contributors {
     /// Halves the amounts, so that later contributions count more.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
-        // The last known contributor stays: pages can remain dirty.
+        // The last known contributor stays: pages may remain dirty.
         if self.0.iter().any(|(_, amount)| *amount > 0) {
             self.0.retain(|(_, amount)| *amount > 0);
         }
     }
 }
 
-/// The threads that made pages of a file dirty. The event shows the disk, and not the file system on it.
+/// The threads that made pages of a file dirty. The event shows the disk, not the file system.
 #[derive(Clone, Debug, Default)]
 struct Writers {
     by: Contributors,
-    /// The file system on which the file was written back first.
+    /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Files with this number on several file systems of the disk were written back, so that it is unknown who wrote
-    /// which.
+    /// Files with this number were written back on several file systems of the disk, so their writers are
+    /// unknown.
     is_ambiguous: bool,
 }
 
-/// The present activity of a thread.
+/// The current activity of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
     /// The file whose dirty pages it writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages it wrote last, on a file system that does not show when it ends.
+    /// The file whose dirty pages it wrote last, on a file system that does not show the end of writing.
     maps: Option<FileKey>,
-    /// The file system whose log its next write belongs to.
+    /// The file system of the log to which its next write belongs.
     log: Option<DeviceId>,
     /// The file on which it does direct I/O.
     direct: Option<FileKey>,
     /// The file that it syncs.
     syncs: Option<FileKey>,
-    /// The file of the pages that it added to the page cache last, and how many bytes of them it has not read.
+    /// The file whose pages it last added to the page cache, and how many of these bytes it has not read.
     cached: Option<(FileKey, u64)>,
     /// The file system whose journal it writes.
     journal: Option<DeviceId>,
-    /// The bio that it passed on last.
+    /// The bio that it last passed on.
     passed_on: Option<PassedOn>,
 }
 
-/// The bios under one device and sector that wait for their row: when they were queued.
+/// The bios of one device and sector that wait for their row, with their queue times.
 type WaitingBios = Vec<(Timestamp, BioOwner)>;
 
 /// Finds whose data each bio carries.
@@ -159,18 +159,18 @@ type WaitingBios = Vec<(Timestamp, BioOwner)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The unit of write-back of each btrfs, by the number that its events show.
+    /// The write-back unit of each btrfs, by the number in its events.
     units: FxHashMap<DeviceId, WritebackUnit>,
-    /// The sectors of each disk on which the kernel swaps, in order.
+    /// The swap areas of each disk, in order.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
-    /// The file system on a device, where its events show another number than that of the device.
+    /// The file system on a device, if its events show another number than the device's.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
     writers: Recent<(WritebackUnit, u64), Writers>,
     /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
     journals: FxHashMap<DeviceId, Journal>,
-    /// When a file with this inode was deleted last.
+    /// When a file with this inode was last deleted.
     freed: Recent<Inode, Timestamp>,
     above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
@@ -198,7 +198,7 @@ impl Attribution {
         }
     }
 
-    /// Follows these file systems too.
+    /// Also follows these file systems.
     #[must_use]
     pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
         for btrfs in file_systems {
@@ -208,14 +208,14 @@ impl Attribution {
         self
     }
 
-    /// Follows bios from these mapped devices (device mapper, RAID) to the devices below.
+    /// Follows bios from these mapped devices (device mapper, RAID) to the lower devices.
     #[must_use]
     pub fn with_mapped(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Attribution {
         self.above.mapped.extend(devices);
         self
     }
 
-    /// Tells bios in these sectors of disks as swap; the trace does not mark them.
+    /// Recognises bios in these disk sectors as swap; the trace does not mark them.
     #[must_use]
     pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
         for (disk, sectors) in areas {
@@ -228,12 +228,12 @@ impl Attribution {
         self
     }
 
-    /// Takes an event of a file system, the page cache or write-back.
+    /// Processes an event of a file system, the page cache or write-back.
     pub fn file(&mut self, time: Timestamp, record: &FileRecord<'_>) {
         let tid = record.tid;
         match record.event {
             FileEvent::Dirtied { unit, number, index } => self.dirtied(tid, unit, number, index),
-            // An interrupt completes the direct I/O of any thread, not of the running one.
+            // An interrupt completes the direct I/O of any thread, not necessarily the running one.
             _ if record.in_interrupt => {}
             FileEvent::Cached { inode, bytes } => {
                 let file = self.key(inode);
@@ -254,7 +254,7 @@ impl Attribution {
             FileEvent::Writes { inode } => {
                 let file = self.key(inode);
                 let before = self.threads.entry(tid).maps.replace(file);
-                // The pages of the file before are written now.
+                // The previous file's pages are now written.
                 if let Some(before) = before.filter(|before| *before != file)
                     && let Some(writers) = self.writers.get_mut(self.writers_key(before.inode))
                 {
@@ -295,7 +295,7 @@ impl Attribution {
                     journal.commit(time, tid, transaction);
                 }
             }
-            // Its remaining bios, such as those of the journal's superblock, belong to the journal too.
+            // Its remaining bios, such as for the journal's superblock, also belong to the journal.
             FileEvent::CommitEnded { .. } => {}
             FileEvent::Changed { fs, transaction, blocks } => {
                 let cause = self.behind(tid);
@@ -315,7 +315,7 @@ impl Attribution {
         }
     }
 
-    /// Takes an event of the block layer. It decides whose a bio is when it is queued.
+    /// Processes a block event. Attributes a bio when it is queued.
     pub fn block(&mut self, event: &BlockEvent) {
         match event.kind {
             EventKind::Remap { from_device, from_sector } => {
@@ -339,19 +339,19 @@ impl Attribution {
         }
     }
 
-    /// Takes a gap: what threads did in it is unknown, and what they had begun before it may have ended.
+    /// Processes a gap: activities in it are unknown, and activities begun before it may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
         self.above.clear();
         self.journals.values_mut().for_each(|journal| journal.syncing.clear());
     }
 
-    /// Returns and forgets whose data a bio carries, by the place and time at which it was queued.
+    /// Removes and returns the owner of a bio's data, by the device, sector and time at which it was queued.
     pub fn take(&mut self, device: DeviceId, sector: Option<Sector>, queued: Timestamp) -> BioOwner {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
         let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };
         let exact = waiting.iter().position(|(time, _)| *time == queued);
-        // Old kernels queue the rest of a split bio again; its row has the time of the complete bio.
+        // Old kernels queue the rest of a split bio again; its row has the time of the whole bio.
         let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
         let Some(at) = at else { return BioOwner::default() };
         let (_, whose) = waiting.remove(at);
@@ -362,15 +362,16 @@ impl Attribution {
         whose
     }
 
-    /// The owner of a flush that `thread` needed at `time`: the journal, if the thread was writing a commit.
+    /// Returns the owner of a flush that `thread` needed at `time`: the journal, if the thread was writing a
+    /// commit.
     pub fn flush_of(&self, thread: u32, time: Timestamp) -> Option<BioOwner> {
         let journal = self.journals.values().find(|journal| journal.thread == thread)?;
         let at = journal.commits.partition_point(|(began, _)| *began <= time).checked_sub(1)?;
         Some(BioOwner { cause: journal.commits[at].1, content: Content::FsJournal, file: None })
     }
 
-    /// The number of entries that the tables had no room for: of files, of places of metadata, of threads,
-    /// and of bios. The facts that these entries would have shown are unknown.
+    /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
+    /// tables. Their facts are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten
@@ -397,7 +398,8 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// The thread for which this one works: itself, unless it writes back the pages of others or writes the journal.
+    /// Returns the thread on whose behalf this one works: itself, unless it writes back others' pages or
+    /// writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         if let Some(file) = state.writes {
@@ -409,7 +411,7 @@ impl Attribution {
         }
     }
 
-    /// The thread that made most of the file's pages dirty lately.
+    /// Returns the thread that recently made most of the file's pages dirty.
     fn writer(&mut self, file: FileKey) -> Option<u32> {
         let key = self.writers_key(file.inode);
         let writers = self.writers.get_mut(key)?;
@@ -518,7 +520,8 @@ impl Attribution {
         BioOwner { file: Some(*file), cause: Some(tid), content: Content::Data }
     }
 
-    /// The page of a device's page cache in which the bio's data began: that of a partition if the bio came from one.
+    /// Returns the device and page-cache page of the beginning of the bio's data; the partition's, if the bio
+    /// came from one.
     fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
         let here = (event.device, event.sector);
         let passed_on = state.passed_on.filter(|passed_on| passed_on.now == here);
@@ -537,7 +540,7 @@ impl Attribution {
     }
 }
 
-/// The sector under which a queued bio waits for its row.
+/// The sector key under which a queued bio waits for its row.
 fn place(event: &BlockEvent) -> u64 {
     let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }

@@ -1,22 +1,22 @@
-//! A map of bounded size that forgets the entries that were not used for the longest time.
+//! A map of bounded size that evicts the least recently used entries.
 
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Keeps two generations. When the young one is full, it becomes the old one, and the entries of the old one that were
-/// not used meanwhile are forgotten.
+/// Keeps two generations. When the young one is full, it replaces the old one, whose remaining entries are
+/// evicted. Using an old entry makes it young.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
     young: FxHashMap<K, V>,
     old: FxHashMap<K, V>,
     generation_max: usize,
-    /// Number of entries forgotten so far.
+    /// Number of entries evicted so far.
     pub(super) forgotten: u64,
 }
 
 impl<K: Copy + Eq + Hash, V> Recent<K, V> {
-    /// Keeps at least the `generation_max` entries used last, and at most twice as many.
+    /// Keeps at least the last `generation_max` used entries, and at most twice that number.
     pub(super) fn new(generation_max: usize) -> Recent<K, V> {
         Recent { young: FxHashMap::default(), old: FxHashMap::default(), generation_max, forgotten: 0 }
     }

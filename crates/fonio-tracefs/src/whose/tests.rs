@@ -5,7 +5,7 @@ use super::*;
 const FS: DeviceId = DeviceId(8 << 20 | 1);
 const DISK: DeviceId = DeviceId(8 << 20);
 const UNIT: WritebackUnit = WritebackUnit::Disk(DISK);
-/// A kernel worker, and the journal's thread.
+/// A kernel worker, and the journal thread.
 const WORKER: u32 = 50;
 const JOURNAL: u32 = 60;
 
@@ -70,7 +70,7 @@ impl Trace {
         time
     }
 
-    /// Queues a bio of 4 KiB at `sector`, and returns whose it is: file, cause and content.
+    /// Queues a bio of 4 KiB at `sector`, and returns its owner: file, cause and content.
     fn bio(&mut self, tid: u32, rwbs: &str, sector: u64) -> (Option<u64>, Option<u32>, Content) {
         let bytes = if rwbs == "F" { 0 } else { 4096 };
         let queued = self.block(tid, EventKind::BioQueue, rwbs, sector, bytes);
@@ -94,7 +94,7 @@ fn write_back_belongs_to_the_thread_that_made_the_pages_dirty() {
     trace.dirty(2, 13, 1);
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
     assert_eq!(trace.bio(WORKER, "W", 8), (Some(12), Some(1), Content::Data));
-    // A read of metadata in between, such as of an extent tree.
+    // A metadata read in between, such as of an extent tree.
     assert_eq!(trace.bio(WORKER, "RSM", 800), (None, Some(1), Content::FsMetadata));
     trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(13) });
@@ -118,7 +118,7 @@ fn of_several_threads_the_one_with_most_pages_lately() {
     assert_eq!(write_back(&mut trace), Some(1));
     trace.dirty(2, 12, 3);
     assert_eq!(write_back(&mut trace), Some(2));
-    // Pages that were not written the first time.
+    // Pages not written the first time.
     assert_eq!((write_back(&mut trace), write_back(&mut trace)), (Some(2), Some(2)));
     assert_eq!(write_back(&mut trace), Some(2));
 }
@@ -131,14 +131,14 @@ fn a_commit_belongs_to_the_thread_in_fsync() {
     trace.at(2, FileEvent::SyncBegan { inode: inode(13) });
     trace.at(JOURNAL, FileEvent::CommitBegan { fs: FS, transaction: 9 });
     assert_eq!(trace.bio(JOURNAL, "WSM", 800), (None, Some(1), Content::FsJournal));
-    // Data that must be on the device before the commit.
+    // Data that must reach the device before the commit.
     trace.dirty(3, 14, 1);
     trace.at(JOURNAL, FileEvent::WriteBegan { inode: inode(14) });
     assert_eq!(trace.bio(JOURNAL, "WS", 8), (Some(14), Some(3), Content::Data));
     trace.at(JOURNAL, FileEvent::WriteEnded { inode: inode(14) });
     assert_eq!(trace.bio(JOURNAL, "FWFSM", 808), (None, Some(1), Content::FsJournal));
     assert_eq!(trace.bio(JOURNAL, "F", 0), (None, Some(1), Content::FsJournal));
-    // The commit makes the block dirty in its place, and write-back writes it there later.
+    // The commit makes the block dirty at its final location, and write-back later writes it there.
     trace.at(JOURNAL, FileEvent::Dirtied { unit: UNIT, number: u64::from(FS.0), index: 5 });
     trace.at(JOURNAL, FileEvent::CommitEnded { fs: FS });
     trace.at(1, FileEvent::SyncEnded { inode: inode(12) });
@@ -173,7 +173,7 @@ fn a_commit_without_fsync_belongs_to_the_thread_that_changed_most() {
     trace.dirty(2, 12, 1);
     trace.at(1, FileEvent::Changed { fs: FS, transaction: 9, blocks: 4 });
     trace.at(3, FileEvent::Changed { fs: FS, transaction: 10, blocks: 90 });
-    // A worker changes metadata because it writes what thread 2 made dirty.
+    // A worker changes metadata because it writes pages that thread 2 made dirty.
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
     trace.at(WORKER, FileEvent::Changed { fs: FS, transaction: 9, blocks: 5 });
     trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
@@ -194,7 +194,7 @@ fn reads_belong_to_the_pages_just_added() {
     assert_eq!(trace.bio(1, "RM", 800), (None, Some(1), Content::FsMetadata));
     assert_eq!(trace.bio(1, "RA", 24), (Some(12), Some(1), Content::Data));
     assert_eq!(trace.bio(1, "R", 32), (None, None, Content::Unknown), "more than was added");
-    // Pages that are added to be overwritten are not read.
+    // Pages added for overwriting are not read.
     trace.at(1, FileEvent::Cached { inode: inode(12), bytes: 4096 });
     trace.dirty(1, 12, 1);
     assert_eq!(trace.bio(1, "R", 32), (None, None, Content::Unknown));
@@ -231,7 +231,7 @@ fn xfs_shows_its_log_and_the_files_that_it_writes() {
     // A worker writes the log on behalf of an unknown thread.
     trace.at(WORKER, FileEvent::WritesLog { fs: FS });
     assert_eq!(trace.bio(WORKER, "FWFSM", 800), (None, None, Content::FsJournal));
-    // On another file system, the thread writes something else.
+    // On another file system, the thread writes other data.
     assert_eq!(trace.bio(1, "W", 4000), (None, None, Content::Unknown));
 }
 
@@ -258,7 +258,7 @@ fn a_bio_below_a_mapped_device_is_that_above() {
         trace.block_on(device, tid, kind, rwbs, sector, if rwbs == "F" { 0 } else { 4096 })
     };
     let from = |from_device, sector| EventKind::Remap { from_device, from_sector: Sector(sector) };
-    // Two files, whose data workers pass on in another order; the disk below is reached through a partition.
+    // Workers pass on the data of two files in another order; a partition maps to the lower disk.
     for (tid, file, sector) in [(1, 12, 8), (2, 13, 16)] {
         trace.at(tid, FileEvent::DirectBegan { inode: Inode { fs: MAPPED, number: file } });
         queue(&mut trace, MAPPED, tid, "WS", (EventKind::BioQueue, sector));
@@ -269,7 +269,7 @@ fn a_bio_below_a_mapped_device_is_that_above() {
         let expected = (Some(file), Some(cause), Content::Data);
         assert_eq!(trace.bio(WORKER, "WS", 8192 + sector), expected);
     }
-    // A flush of journal's thread, which a worker passes on.
+    // A flush of the journal thread, passed on by a worker.
     trace.at(JOURNAL, FileEvent::CommitBegan { fs: MAPPED, transaction: 1 });
     queue(&mut trace, MAPPED, JOURNAL, "F", (EventKind::BioQueue, 0));
     queue(&mut trace, DISK, WORKER, "F", (from(MAPPED, 0), 0));
@@ -302,7 +302,7 @@ fn a_new_file_with_the_number_of_a_deleted_one_is_another_file() {
     let queued = trace.block(WORKER, EventKind::BioQueue, "W", 8, 4096);
     let whose = trace.attribution.take(DISK, Some(Sector(8)), queued);
     assert_eq!(whose.file, Some(FileKey { inode: inode(12), after: freed }));
-    assert_eq!(whose.cause, None, "those who wrote the old file did not write the new one");
+    assert_eq!(whose.cause, None, "writers of the old file did not write the new one");
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn a_btrfs_is_known_by_its_own_numbers() {
     trace.at(WORKER, FileEvent::Writes { inode: inode(258) });
     assert_eq!(trace.bio(WORKER, "WM", 800), (None, None, Content::FsMetadata));
     assert_eq!(trace.bio(WORKER, "W", 16), (Some(258), Some(2), Content::Data));
-    // fsync writes the tree of the log, which is metadata.
+    // fsync writes the log tree, which is metadata.
     trace.at(1, FileEvent::SyncBegan { inode: inode(257) });
     assert_eq!(trace.bio(1, "WSM", 808), (None, Some(1), Content::FsMetadata));
     trace.at(1, FileEvent::DirectBegan { inode: inode(259) });

@@ -1,4 +1,4 @@
-//! Tells the kind of data in a file by its name and its first bytes.
+//! Recognises the kind of data in a file from its name and first bytes.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,8 +26,7 @@ pub(crate) fn content(path: &Path, file: &OwnedFd) -> Content {
     if begins_as_sqlite(&own_link(file)).unwrap_or(false) { Content::SqliteDb } else { Content::Data }
 }
 
-/// Returns the database to which a file with the name of a journal or a WAL belongs, and the kind of the
-/// file.
+/// For a file named like a journal or WAL, returns the path of its database and the file's kind.
 pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
     let name = path.as_os_str().as_bytes();
     let database = |suffix: &[u8]| Some(Path::new(OsStr::from_bytes(name.strip_suffix(suffix)?)));
@@ -35,7 +34,8 @@ pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
     wal.or_else(|| Some((database(b"-journal")?, Content::SqliteJournal)))
 }
 
-/// Whether the file begins as an SQLite database does. Reads from the page cache only: the recorder must cause no I/O.
+/// Whether the file begins like an SQLite database. Reads only from the page cache: the recorder must cause
+/// no I/O.
 pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     let stat = rustix::fs::stat(path)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -51,8 +51,8 @@ pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     Ok(read == begin.len() && begin == *SQLITE_HEADER)
 }
 
-/// Whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot tell that, because
-/// it begins to read missing pages.
+/// Whether the first page of a file is in the page cache. `RWF_NOWAIT` is no alternative: it starts reading
+/// missing pages.
 fn begin_is_cached(file: &File) -> io::Result<bool> {
     let length = SQLITE_HEADER.len();
     let fd = file.as_raw_fd();

@@ -1,10 +1,9 @@
-//! Receives the names that files get and lose while the recorder runs, from the kernel (fanotify, Linux 5.17
-//! and later).
+//! Receives name changes of files from the kernel while the recorder runs (fanotify, Linux 5.17 and later).
 //!
-//! A file that is deleted soon after its creation has no name when the recorder looks it up. The kernel
-//! reports each creation, move and deletion on the marked file systems: the folder, the name, and the inode
-//! number with its generation. It does not report reads and writes, so the cost is one event for each file
-//! that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no path.
+//! A file deleted soon after its creation has no name when the recorder looks it up. The kernel reports each
+//! creation, move and deletion on the marked file systems: the folder, the name, and the inode number with
+//! its generation. It does not report reads and writes, so the cost is one event for each file that is
+//! created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no path.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -15,10 +14,9 @@ use rustix::fs::{Mode, OFlags};
 
 use super::find::subvolume;
 
-/// The kernel's limit of waiting events is 16,384, of about 100 bytes each; it reports if it drops events.
+/// The kernel queues at most 16,384 events of about 100 bytes, and reports dropped events.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Maximum number of events read at a time, so that a flood of events cannot delay the reading of the trace.
-/// The others wait.
+/// Maximum number of events read at a time. More would delay reading the trace; the rest waits.
 const EVENTS_PER_READ: usize = 16_384;
 /// `FAN_EVENT_METADATA_LEN`: the fixed part of an event.
 const METADATA_BYTES: usize = 24;
@@ -36,12 +34,12 @@ pub(super) enum Change {
 /// A name that a file got or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
-    /// The kernel can combine several changes of one name; they are then in the order of this list.
+    /// The kernel may combine several changes of one name; they then happened in the order of this list.
     pub changes: Vec<Change>,
-    /// It is a folder.
+    /// Whether it is a folder.
     pub is_folder: bool,
     pub inode: Inode,
-    /// Distinguishes files that successively have the same number.
+    /// Distinguishes successive files with the same number.
     pub generation: u32,
     pub folder: Inode,
     pub name: Vec<u8>,
@@ -56,7 +54,7 @@ struct Marked {
     subvolume: Option<u64>,
 }
 
-/// Marks on file systems, which the kernel removes when this is dropped, or when the recorder is killed.
+/// Marks on file systems. The kernel removes them when this is dropped or the recorder is killed.
 pub(super) struct Watch {
     fd: OwnedFd,
     marked: Vec<Marked>,
@@ -64,7 +62,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches the file systems of these mounts; `None` if the kernel cannot do that for any of them.
+    /// Watches the file systems of these mounts; `None` if the kernel supports none of them.
     pub(super) fn over<'m>(mounts: impl IntoIterator<Item = &'m MountPoint>) -> Option<Watch> {
         let flags = libc::FAN_CLASS_NOTIF
             | libc::FAN_CLOEXEC
@@ -86,7 +84,7 @@ impl Watch {
                 watch.marked.extend(watch.mark(mount));
             }
         }
-        // Copies of a file system have the same id, so it is unknown on which of them a file is.
+        // Copies of a file system have the same id, so their files cannot be told apart.
         let ids: Vec<[u8; 8]> = watch.marked.iter().map(|marked| marked.id).collect();
         watch.marked.retain(|marked| ids.iter().filter(|id| **id == marked.id).count() == 1);
         (!watch.marked.is_empty()).then_some(watch)
@@ -97,7 +95,8 @@ impl Watch {
         let folder = rustix::fs::open(&mount.dir, flags, Mode::empty()).ok()?;
         let id = file_system_id(&folder)?;
         let subvolume = subvolume(mount);
-        // Another file system can be mounted over this one. The files of a subvolume have a device number of their own.
+        // Another file system may be mounted over this one. Files in a subvolume have their own device
+        // number.
         let seen = device::from_dev(rustix::fs::fstat(&folder).ok()?.st_dev);
         if seen != mount.device && subvolume.is_none() {
             return None;
@@ -110,7 +109,7 @@ impl Watch {
         (marked == 0).then_some(Marked { id, device: mount.device, subvolume })
     }
 
-    /// Returns the events since the last call, in their order, and whether these are all.
+    /// Returns the events since the last call, in order, and whether they are complete.
     pub(super) fn take(&mut self) -> (Vec<NameEvent>, bool) {
         let mut events = Vec::new();
         while events.len() < EVENTS_PER_READ {
@@ -124,7 +123,7 @@ impl Watch {
     }
 }
 
-/// The id of a file system as fanotify reports it: `f_fsid` of statfs.
+/// The id of a file system in fanotify events: `f_fsid` of statfs.
 fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `stat` has room for what the call writes.
@@ -185,7 +184,7 @@ fn name_event(event: &[u8], marked: &[Marked]) -> Option<NameEvent> {
     Some(NameEvent { changes, is_folder: mask & libc::FAN_ONDIR != 0, inode, generation, folder, name })
 }
 
-/// The inode number and the generation in a handle; `None` for another kind of handle, or another subvolume.
+/// Returns the inode number and generation in a handle; `None` for other handle types and other subvolumes.
 fn numbers(kind: u32, handle: &[u8], marked: &Marked) -> Option<(u64, u32)> {
     let long = |at| Some(u64::from(word(handle, at)?) | u64::from(word(handle, at + 4)?) << 32);
     let of_btrfs = |generation| {
@@ -193,17 +192,17 @@ fn numbers(kind: u32, handle: &[u8], marked: &Marked) -> Option<(u64, u32)> {
         is_followed.then_some((long(0)?, generation))
     };
     match kind {
-        // FILEID_INO32_GEN, and with the folder.
+        // FILEID_INO32_GEN, without and with the parent folder.
         1 | 2 => Some((u64::from(word(handle, 0)?), word(handle, 4)?)),
         // The same with xfs's XFS_FILEID_TYPE_64FLAG.
         0x81 | 0x82 => Some((long(0)?, word(handle, 8)?)),
-        // FILEID_BTRFS_*. A number is never used again.
+        // FILEID_BTRFS_*. btrfs never reuses a number.
         0x4d..=0x4f => of_btrfs(word(handle, 16)?),
         _ => None,
     }
 }
 
-/// A number of 32 bits, which lies in memory as this machine has it.
+/// Reads a 32-bit number in native byte order.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -274,7 +273,7 @@ mod tests {
             let other = [Marked { id: [0; 8], ..marked[0] }];
             events.clear();
             parse(bytes, &other, &mut events);
-            assert_eq!(events, [], "of a file system that is not marked");
+            assert_eq!(events, [], "from a file system that is not marked");
         }
         let other_subvolume = of(0x4d, &[2, 0, 256, 0, 9], &[12, 0, 256, 0, 77]);
         let mut events = Vec::new();
@@ -284,7 +283,7 @@ mod tests {
             &mut events,
         );
         assert_eq!(events.len(), 3);
-        // A damaged event is left out.
+        // Damaged events are skipped.
         for length in 0..all[0].len() {
             events.clear();
             parse(&all[0][..length], &marked, &mut events);

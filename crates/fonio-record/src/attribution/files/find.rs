@@ -18,8 +18,8 @@ const HANDLE: i32 = 1;
 const HANDLE_64: i32 = 0x81;
 /// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation (`fs/btrfs/export.h`).
 const HANDLE_BTRFS: i32 = 0x4d;
-/// A folder of each file system, opened when it is needed. They are closed after each round of look-ups: an open folder
-/// prevents that its file system is unmounted.
+/// A folder of each file system, opened on demand. All are closed after each round of look-ups, because an
+/// open folder prevents unmounting.
 pub(crate) struct Roots<'a> {
     machine: &'a Machine,
     folders: FxHashMap<u32, Option<Root>>,
@@ -27,30 +27,30 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// `st_dev` of its files. For a subvolume of btrfs, it differs from the number in the mount table.
+    /// `st_dev` of its files. For a btrfs subvolume, it differs from the number in the mount table.
     device: DeviceId,
     numbers: Numbers,
 }
 
-/// How a file system finds a file by its number.
+/// How a file system finds a file by inode number.
 #[derive(Clone, Copy)]
 enum Numbers {
     /// By the number alone: ext2, ext3, ext4, f2fs.
     Alone,
-    /// By the number and its generation, which the file system reports.
+    /// By the number and the generation, which the file system reports.
     WithGeneration,
-    /// By the number and that of its subvolume: btrfs. The trace shows only the first, so all mounts of the file system
-    /// must be of the same subvolume.
+    /// By the inode and subvolume numbers: btrfs. The trace shows only the inode number, so all mounts of the
+    /// file system must be of the same subvolume.
     InSubvolume(u64),
 }
 
-/// Whether files of this mount can be found by their numbers.
+/// Whether files of this mount can be found by inode number.
 pub(super) fn can_find(mount: &MountPoint) -> bool {
     Numbers::of(&mount.filesystem, &[mount]).is_some()
 }
 
 impl Numbers {
-    /// `None` for a file system that cannot do it. `mounts` are all mounts of this file system.
+    /// `None` if the file system does not support it. `mounts` are all mounts of this file system.
     fn of(filesystem: &str, mounts: &[&MountPoint]) -> Option<Numbers> {
         match filesystem {
             "ext2" | "ext3" | "ext4" | "f2fs" => Some(Numbers::Alone),
@@ -74,7 +74,7 @@ impl Roots<'_> {
         self.machine
     }
 
-    /// The path of the file, and a descriptor of it (`O_PATH`).
+    /// Returns the path of the file and an `O_PATH` descriptor.
     pub(crate) fn find(&mut self, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
         let machine = self.machine;
         let root = self.folders.entry(inode.fs.0).or_insert_with(|| {
@@ -113,14 +113,14 @@ impl Root {
     }
 }
 
-/// The two halves of a number, as they lie in memory.
+/// The two halves of a number in memory order.
 fn words(number: u64) -> [u32; 2] {
     let bytes = number.to_ne_bytes();
     let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     [word(0), word(4)]
 }
 
-/// The subvolume of a mount of btrfs.
+/// The subvolume of a btrfs mount.
 pub(crate) fn subvolume(mount: &MountPoint) -> Option<u64> {
     let mut options = mount.filesystem_options.iter();
     options.find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
@@ -136,8 +136,7 @@ fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; 
     }
     let mut handle = Handle { bytes: size_of_val(&words) as u32, kind, words };
     let flags = libc::O_PATH | libc::O_CLOEXEC;
-    // SAFETY: `handle` has the layout of `struct file_handle` with the bytes that it announces, and lives until the call
-    // returns.
+    // SAFETY: `handle` has the layout of `struct file_handle`, has the announced size, and outlives the call.
     let fd =
         unsafe { libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), &raw mut handle, flags) };
     // SAFETY: the kernel returned a new descriptor, which no other code owns.
@@ -166,7 +165,7 @@ fn xfs_generation(folder: &OwnedFd, number: u64) -> Option<u32> {
         answer: answer.as_mut_ptr(),
         answered: &raw mut answered,
     };
-    // SAFETY: every pointer leads to memory of the expected size, which lives until the call returns.
+    // SAFETY: every pointer refers to memory of the expected size that outlives the call.
     let done = unsafe { libc::ioctl(folder.as_raw_fd(), BULKSTAT_SINGLE as libc::Ioctl, &raw mut request) };
     let bytes = answer[13].to_ne_bytes();
     let generation = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -179,7 +178,7 @@ fn xfs_generation(_folder: &OwnedFd, _number: u64) -> Option<u32> {
     None
 }
 
-/// The path of an open file, if it has one. `inode` is its identity according to `stat`.
+/// Returns the path of an open file, if it has one. `inode` is its identity according to `stat`.
 fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
     let link = rustix::fs::readlink(own_link(&file), Vec::new()).ok()?;
     let link = link.as_bytes();
@@ -190,7 +189,7 @@ fn located(file: OwnedFd, inode: Inode) -> Option<(PathBuf, OwnedFd)> {
         return is_name.then(|| (path.to_owned(), file));
     }
     let path = Path::new(OsStr::from_bytes(link));
-    // Without a cached name, the kernel makes up a path that leads elsewhere.
+    // Without a cached name, the kernel invents a path to another file.
     let stat = rustix::fs::lstat(path).ok()?;
     let is_it = stat.st_ino == inode.number && device::from_dev(stat.st_dev) == inode.fs;
     is_it.then(|| (path.to_owned(), file))

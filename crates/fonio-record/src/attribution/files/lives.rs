@@ -1,14 +1,14 @@
-//! Finds the times of creation and deletion of files that the kernel named.
+//! Finds when the files that the kernel named were created and deleted.
 //!
-//! The kernel names a file without a time; the recorder knows only between which of its wake-ups that
-//! happened. The trace shows the times at which files with an inode number were deleted, without a name. Both
-//! are in order, and a number is used again only after the file that has it was deleted. So the deletions of
-//! one number in a span of time belong to the files of that span in their order, if both have the same count.
-//! If not, files without a name had the number too (`O_TMPFILE`), and nothing is assumed.
+//! The kernel's name events have no time: the recorder only knows between which of its wake-ups they
+//! happened. The trace shows when an inode number was freed, but no name. Both lists are ordered, and a
+//! number is reused only after its file is deleted. So within an interval with equally many deletions and
+//! named files, they correspond in order. Otherwise unnamed files (`O_TMPFILE`) also used the number, and
+//! nothing is assumed.
 
 use fonio_core::Timestamp;
 
-/// The time between two wake-ups, in which something happened.
+/// The interval between two wake-ups that contains an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Between {
     pub since: Timestamp,
@@ -19,21 +19,22 @@ pub(super) struct Between {
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub generation: u32,
-    /// Its names, in order, with the time in which each was given.
+    /// Its names in order, with the interval in which it got each.
     pub names: Vec<(Between, String)>,
     pub created: Option<Between>,
     pub deleted: Option<Between>,
 }
 
 impl Life {
-    /// It was not deleted before this.
+    /// A lower bound of the deletion time.
     fn lived_until(&self) -> Timestamp {
         let last = self.deleted.or_else(|| self.names.last().map(|(between, _)| *between));
         last.map_or(Timestamp(0), |between| between.since)
     }
 }
 
-/// The names of files with one number, with the times from which each holds. `freed` are the times of deletions, in order.
+/// Returns the names of files with one inode number, each with its start time. `freed` are the deletion
+/// times, in order.
 pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, String)> {
     let mut names = Vec::new();
     if freed.is_empty() {
@@ -50,7 +51,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
     let mut used = 0;
     let mut rest = lives;
     while !rest.is_empty() {
-        // The next file was created before the deletion of the previous one was certainly over.
+        // The next file may have been created before the previous one was deleted.
         let is_joined = |pair: &[Life]| pair[1].created.is_none_or(|made| pair[1].lived_until() < made.until);
         let count = 1 + rest.windows(2).take_while(|pair| is_joined(pair)).count();
         let (group, later) = rest.split_at(count);
@@ -81,7 +82,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
 }
 
 impl Life {
-    /// Adds the names of a file that came into being after `after`, and was deleted at `end`.
+    /// Adds the names of a file created after `after` and deleted at `end`.
     fn add_names(&self, after: Timestamp, end: Option<Timestamp>, names: &mut Vec<(Timestamp, String)>) {
         let first = Timestamp(after.0 + 1);
         for (at, (between, name)) in self.names.iter().enumerate() {
@@ -116,14 +117,14 @@ mod tests {
         };
         let three = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 1, Some(2))];
         check(&three, &[120, 150, 230], &[(1, "a"), (121, "b"), (151, "c")]);
-        // A file without a name had the number too, but it is unknown which one.
+        // An unnamed file also had the number, but the order is unknown.
         check(&three, &[120, 130, 150, 230], &[(151, "c")]);
-        // It was deleted before the others were made.
+        // It was deleted before the others were created.
         check(&three, &[90, 120, 150, 230], &[(91, "a"), (121, "b"), (151, "c")]);
-        // The last was open when it was deleted, until the time of the next one.
+        // The last one was open when it was deleted, until the next one appeared.
         let open = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 2, Some(2)), life("d", 3, None)];
         check(&open, &[120, 210, 230], &[(1, "a"), (121, "b"), (211, "c"), (231, "d")]);
-        // The first was replaced by a renamed file, which the kernel does not report as a deletion.
+        // A rename replaced the first file. The kernel does not report this as a deletion.
         let replaced = [life("a", 1, None), life("b", 4, None)];
         check(&replaced, &[420], &[(1, "a"), (421, "b")]);
         // Files that the recording found, and files that were not deleted.

@@ -1,10 +1,10 @@
-//! Finds the paths of files by their inode numbers, while they exist.
+//! Finds the paths of existing files by inode number.
 //!
-//! The trace shows only inode numbers. At each wake-up the recorder asks the file system for the new ones
-//! (`open_by_handle_at`), which gives the path as long as the kernel has the name in its cache. That is cheap: no
-//! directory is searched, and nothing is read from a disk. A file that was deleted before the look-up has its path from the
-//! kernel's events of names (`fanotify.rs`, `lives.rs`), or from the call of a followed process that opened it
-//! ([`Files::opened`]).
+//! The trace shows only inode numbers. At each wake-up, the recorder opens new files by number
+//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. This is cheap: it
+//! searches no directory and reads nothing from disk. For a file deleted before its look-up, the path comes
+//! from the kernel's name events (`fanotify.rs`, `lives.rs`), or from the call by which a followed process
+//! opened it ([`Files::opened`]).
 
 mod content;
 mod fanotify;
@@ -35,38 +35,38 @@ pub(crate) use find::{Roots, subvolume};
 use names::Names;
 use overlay::Overlay;
 
-/// Largest number of known files.
+/// Maximum number of known files.
 const KNOWN_MAX: usize = 100_000;
-/// Largest number of look-ups in one wake-up, and the time after which the rest waits for the next one. A look-up takes
-/// a few microseconds.
+/// Maximum number of look-ups per wake-up, and their maximum time. The rest waits for the next wake-up. A
+/// look-up takes a few microseconds.
 const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
-/// The time for looking up all files once more at the end, because some were renamed.
+/// Maximum time for looking up all files again at the end, because some were renamed.
 const TIME_AT_END: Duration = Duration::from_millis(200);
-/// Maximum number of names, and of deletions, that are kept for one inode number. A program that deletes a
-/// file and creates it again, such as SQLite with its journal, mostly gets the same inode number each time.
+/// Maximum number of names, and of deletions, kept for one inode number. A program that repeatedly deletes
+/// and creates a file, such as SQLite with its journal, mostly gets the same inode number.
 const NAMES_MAX: usize = 16_384;
-/// Maximum number of names and deletions that are kept in all: 40 MB at 160 bytes each.
+/// Maximum total number of names and deletions: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
-/// Maximum number of file systems without a disk for which the recorder remembers whether they are overlays.
+/// Maximum number of diskless file systems that are classified as overlay or other.
 const OVERLAYS_MAX: usize = 4096;
-/// Maximum number of folders whose path is remembered.
+/// Maximum number of folders whose path is kept.
 const FOLDERS_MAX: usize = 4096;
 
-/// The name of a file at an instant.
+/// The name of a file at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// When it was looked up.
     pub at: Timestamp,
     /// Its path in the recorder's mounts.
     pub path: String,
-    /// The kind of data, as far as name and content show it.
+    /// The kind of data according to name and content.
     pub content: Content,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Waits for a look-up.
+    /// Whether it waits for a look-up.
     is_due: bool,
     /// The names, in order of time.
     names: Vec<Named>,
@@ -84,12 +84,12 @@ pub(crate) struct Files {
     count: usize,
     /// The paths of folders in which files were opened.
     folders: FxHashMap<Inode, PathBuf>,
-    /// The overlays by device number; `None` for other file systems without a disk.
+    /// The overlays by device number; `None` for other diskless file systems.
     overlays: FxHashMap<DeviceId, Option<Overlay>>,
     names: Option<Names>,
-    /// Files that were opened and are not named yet.
+    /// Opened files that have no name yet.
     opened: Vec<Opened>,
-    /// Deletions of files that nothing has shown yet: those since the last wake-up, and those of the one before.
+    /// Deletions of files not seen yet: since the last wake-up, and before that wake-up.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 
@@ -99,14 +99,14 @@ pub(crate) struct Opened {
     /// When the call returned.
     pub at: Timestamp,
     pub inode: Inode,
-    /// The inode number of the folder; 0 if it is not known.
+    /// The inode number of the folder; 0 if unknown.
     pub folder: u64,
-    /// The path that the process gave to the kernel.
+    /// The path that the process passed to the kernel.
     pub path: Vec<u8>,
 }
 
 impl Files {
-    /// Also takes the names that the kernel reports, on the mounted file systems that `is_followed` accepts.
+    /// Also reads the kernel's name events on the mounted file systems that `is_followed` accepts.
     pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
@@ -114,7 +114,8 @@ impl Files {
         Files { names, ..Files::default() }
     }
 
-    /// Notes the files in the records of this page, and in `threads` the threads that can have caused their I/O.
+    /// Notes the files in the records of this page. Adds the threads that may have caused their I/O to
+    /// `threads`.
     pub(crate) fn note(
         &mut self,
         layout: &PageLayout,
@@ -126,7 +127,7 @@ impl Files {
         while let Some(Ok(record)) = cursor.next(page) {
             let Some(file) = decoder.decode(record.data) else { continue };
             if is_cause(&file.event) && !file.in_interrupt {
-                threads.add_if_new(file.tid, Timestamp(record.time));
+                threads.add_if_new(file.tid, record.time);
             }
             match file.event {
                 FileEvent::Cached { inode, .. }
@@ -134,16 +135,16 @@ impl Files {
                 | FileEvent::Writes { inode }
                 | FileEvent::SyncBegan { inode }
                 | FileEvent::DirectBegan { inode } => self.see(inode),
-                FileEvent::Freed { inode } => self.free(inode, Timestamp(record.time)),
-                FileEvent::Exited { tid, .. } => threads.ended(tid, Timestamp(record.time)),
+                FileEvent::Freed { inode } => self.free(inode, record.time),
+                FileEvent::Exited { tid, .. } => threads.ended(tid, record.time),
                 _ => {}
             }
         }
     }
 
-    /// Notes a file, which is then looked up.
+    /// Notes a file for look-up.
     pub(crate) fn see(&mut self, inode: Inode) {
-        // Mostly it is the same file as before.
+        // Consecutive records are mostly of the same file.
         if self.last == Some(inode) {
             return;
         }
@@ -181,8 +182,8 @@ impl Files {
         known.freed.insert(place, at);
     }
 
-    /// Notes the deletions of files that were seen only after them. The buffers of the processors are read one after the
-    /// other, so the use of a file can come to light after its deletion: in the same wake-up, or in the next one.
+    /// Notes deletions that were read before any use of the file. The processors' buffers are read one after
+    /// the other, so a use may be read after the deletion: in the same wake-up or the next one.
     fn settle_freed(&mut self) {
         for at in 0..self.freed_unseen.len() {
             let unseen = std::mem::take(&mut self.freed_unseen[at]);
@@ -198,8 +199,8 @@ impl Files {
         self.opened.extend(opened);
     }
 
-    /// Names the files that were opened until a time, up to which all deletions have been noted. Otherwise the name of a
-    /// deleted file could be taken for that of the next one with its number. The files may be deleted by now.
+    /// Names the files opened until `until`. All deletions up to then must have been noted, or a later file
+    /// with the same number could get the wrong name. The files may be deleted by now.
     pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
         self.settle_freed();
         let mut roots = Roots::new(machine);
@@ -218,7 +219,7 @@ impl Files {
                 continue;
             }
             let Some(path) = path_of(file, &mut self.folders, &mut roots) else { continue };
-            // The path of a link leads elsewhere; the look-up finds the file's own path.
+            // A symbolic link is not the file's own path; the look-up finds that.
             if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
                 continue;
             }
@@ -229,14 +230,13 @@ impl Files {
         }
     }
 
-    /// Returns an opened file; for a file of an overlay, the file below. `None` if that is a file of a lower
-    /// layer.
+    /// Returns an opened file; for an overlay file, the file below it. `None` if that is in a lower layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
         let in_upper = |inode| roots.find(inode).is_none_or(|(path, _)| overlay.has(&path));
         let is_here = [file.inode.number, file.folder].map(of).into_iter().all(in_upper);
-        // The overlay's own file has no path of its own, but the file below it has one.
+        // The overlay file has no path of its own; the file below it has one.
         self.see(file.inode);
         is_here.then(|| Opened { inode: of(file.inode.number), ..file.clone() })
     }
@@ -252,7 +252,7 @@ impl Files {
         }
         let mut roots = Roots::new(machine);
         let began = Instant::now();
-        // The newest files come first: they are the most likely to exist still.
+        // The newest files come first: they are the most likely to still exist.
         for _ in 0..LOOKUPS_PER_WAKE {
             let Some(inode) = self.due.pop() else { break };
             self.look_at(inode, &mut roots);
@@ -262,7 +262,7 @@ impl Files {
         }
     }
 
-    /// Looks up the remaining files, and all others once more.
+    /// Looks up the remaining files, then all others again.
     pub(crate) fn look_again(&mut self, machine: &Machine) {
         self.name_opened(Timestamp(u64::MAX), machine);
         self.take_names(machine);
@@ -284,9 +284,8 @@ impl Files {
         self.look_beside();
     }
 
-    /// Finds which of the files with the name of a journal or a WAL belong to a database. A file that was
-    /// named when it was opened has no kind yet, and a new database has its header only after its first
-    /// transaction.
+    /// Finds which files named like a journal or WAL belong to a database. A file named by its opening has no
+    /// kind yet, and a new database gets its header only after the first transaction.
     fn look_beside(&mut self) {
         let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
         let names = self.known.values_mut().flat_map(|known| &mut known.names);
@@ -306,7 +305,8 @@ impl Files {
         }
     }
 
-    /// The overlay with this device number. It is remembered, because a container's can be gone at the end.
+    /// Returns the overlay with this device number. It is cached, because a container's overlay may be gone
+    /// at the end.
     fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
         if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
             return None;
@@ -314,7 +314,7 @@ impl Files {
         self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
     }
 
-    /// The file below a file of an overlay, if its names show that it is there.
+    /// Returns the file below an overlay file if its names show that it exists.
     pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
         let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
         let below = Inode { fs: overlay.fs, ..inode };
@@ -344,7 +344,7 @@ impl Files {
         }
     }
 
-    /// The time of the last deletion of a file with this number before `at`; 0 if none was seen.
+    /// Returns when a file with this number was last deleted before `at`; 0 if no deletion was seen.
     pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
         let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
         let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);
@@ -361,10 +361,11 @@ impl Files {
     }
 }
 
-/// The path of an opened file in the recorder's mounts: that of its folder, with the last name of the path that the process
-/// gave. Without the folder, an absolute path is the best guess; it is wrong for a process that sees other mounts.
+/// Returns the path of an opened file in the recorder's mounts: its folder's path plus the last component of
+/// the process's path. If the folder is unknown, an absolute path is the best guess; it is wrong for a
+/// process with other mounts.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
-    // The root of a file system is its own folder, and has no name in it.
+    // A file-system root is its own folder and has no name in it.
     if file.folder == file.inode.number {
         return None;
     }
@@ -391,7 +392,7 @@ fn folder_path<'f>(
     folders.get(&folder).map(PathBuf::as_path)
 }
 
-/// Whether the thread of this event can be the cause of I/O that another thread carries out.
+/// Whether the thread of this event may have caused I/O that another thread issues.
 pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
     matches!(
         event,

@@ -1,4 +1,4 @@
-//! Keeps the names that the kernel reports, and assigns them to the files at the end.
+//! Keeps the names that the kernel reports, and assigns them to files at the end.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,16 +15,15 @@ use super::lives::{self, Between, Life};
 use super::{Files, Known, NAMES_IN_ALL, NAMES_MAX, Named, folder_path};
 use crate::clock::now;
 
-/// Maximum number of files that are remembered from the kernel's events of their names: 32 MB at 250 bytes
-/// each.
+/// Maximum number of files kept from the kernel's name events: 32 MB at 250 bytes each.
 const LIVES_MAX: usize = 1 << 17;
-/// Maximum number of names of one of them. A log that is rotated has few.
+/// Maximum number of names per file. A rotated log has few.
 const NAMES_OF_LIFE_MAX: usize = 64;
 
-/// The kernel's events of names.
+/// The kernel's name events.
 pub(super) struct Names {
     watch: Watch,
-    /// Events that are not read yet came after this.
+    /// All unread events happened after this time.
     read: Timestamp,
     /// The files with each inode number, in order of time.
     lives: FxHashMap<Inode, Vec<Life>>,
@@ -33,10 +32,10 @@ pub(super) struct Names {
 }
 
 impl Files {
-    /// Takes the names that files got and lost since the last time.
+    /// Reads the name changes since the last call.
     pub(super) fn take_names(&mut self, machine: &Machine) {
         let Some(names) = &mut self.names else { return };
-        // An event that comes during the call is taken now or the next time.
+        // An event that arrives during the call is taken now or next time.
         let asked = now();
         let (events, are_all) = names.watch.take();
         let between = Between { since: names.read, until: now() };
@@ -46,14 +45,14 @@ impl Files {
         let mut roots = Roots::new(machine);
         for event in events {
             if event.is_folder {
-                // Its path, and those of the folders in it, have changed.
+                // Its path has changed, and the paths of all files below it.
                 if event.changes != [Change::Created] {
                     self.folders.clear();
                 }
                 continue;
             }
             if names.count >= LIVES_MAX {
-                // A file whose pages were never in the page cache causes no I/O.
+                // A file that never had pages in the page cache causes no I/O.
                 names.lives.retain(|inode, _| self.known.contains_key(inode));
                 names.count = names.lives.values().map(Vec::len).sum();
             }
@@ -61,7 +60,7 @@ impl Files {
         }
     }
 
-    /// Assigns the names from the kernel to the files, and no longer takes any.
+    /// Assigns the kernel's names to the files, and reads no more events.
     pub(super) fn use_names(&mut self) {
         let Some(names) = self.names.take() else { return };
         let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
@@ -105,7 +104,7 @@ impl Names {
         }
         let Some(life) = lives.last_mut() else { return };
         for change in &event.changes {
-            // A file with another link can lose a name and continue to exist.
+            // A file with another hard link may lose a name and continue to exist.
             life.deleted = (*change == Change::Deleted).then_some(between);
             if is_new && *change == Change::Created {
                 life.created = Some(between);
@@ -130,7 +129,7 @@ fn is_in(path: &str, name: &[u8]) -> bool {
 }
 
 impl Known {
-    /// Adds names; each is valid until the next one or until the deletion. At most `room` are added.
+    /// Adds at most `room` names; each is valid until the next one or the deletion.
     fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
         let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
         let named = names.into_iter().take(room);

@@ -1,9 +1,9 @@
-//! Finds the file below a file of overlayfs, as programs in containers see it.
+//! Finds the file below an overlayfs file; programs in containers use such files.
 //!
-//! Bios belong to the file below, in the overlay's upper folder; its path is the one in this folder. Calls
-//! and waits show the file of the overlay. A file that was made or opened for writing there has the inode
-//! number of the file in the upper folder, with the device number of the overlay. A file of a lower layer has
-//! another number, or is not in the upper folder.
+//! Bios belong to the underlying file in the overlay's upper folder, and its path is in that folder. Calls
+//! and waits show the overlay file. If it was created or opened for writing, it has the inode number of the
+//! file in the upper folder and the overlay's device number. A file of a lower layer has another number, or
+//! is not in the upper folder.
 
 use std::path::{Path, PathBuf};
 
@@ -13,27 +13,28 @@ use fonio_machine::Machine;
 /// A mounted overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
-    /// The folder into which it writes.
+    /// Its upper folder.
     pub upper: PathBuf,
-    /// The file system of that folder.
+    /// The file system of the upper folder.
     pub fs: DeviceId,
 }
 
 impl Overlay {
-    /// The overlay with this device number, if it is in the recorder's mounts; those of Docker and Podman are.
+    /// Returns the overlay with this device number if the recorder sees its mount. It sees those of Docker
+    /// and Podman.
     pub(super) fn of(machine: &Machine, id: DeviceId) -> Option<Overlay> {
         let mounts = machine.mounts();
         let overlay = mounts.iter().find(|mount| mount.device == id && mount.filesystem == "overlay")?;
         let mut options = overlay.filesystem_options.iter();
         let upper = PathBuf::from(options.find_map(|option| option.strip_prefix("upperdir="))?);
-        // A relative path is that of the process that mounted it.
+        // A relative path is relative to the process that mounted it.
         if !upper.is_absolute() {
             return None;
         }
         let holding = mounts.iter().filter(|mount| upper.starts_with(&mount.dir));
-        // Of several mounts on one folder, the last one is seen.
+        // Of several mounts on one folder, the last one is visible.
         let below = holding.max_by_key(|mount| mount.dir.components().count())?;
-        // The upper folder cannot be seen from here, as in a container or on a system whose root is an overlay.
+        // The upper folder is not visible here, as in a container or on a system whose root is an overlay.
         if below.filesystem == "overlay" {
             return None;
         }

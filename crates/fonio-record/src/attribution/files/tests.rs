@@ -19,7 +19,7 @@ fn a_file_has_its_path_and_its_kind() {
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let machine = Machine::here();
     if Roots::new(&machine).find(inode_of(dir.path())).is_none() {
-        return skip(Need::Root, "the file system of this folder does not find files by their numbers");
+        return skip(Need::Root, "the file system of this folder cannot find files by inode number");
     }
     let database = dir.path().join("notes.db");
     for (name, head, expected) in [
@@ -75,9 +75,10 @@ fn files_that_were_opened_and_deleted_keep_their_names() {
     files.opened([opened(10, "/gone/a-journal", 0), opened(12, "/gone/other", 0)]);
     files.name_opened(Timestamp(12), &machine);
     files.free(inode, Timestamp(20));
-    // The next file with this number; a relative path without a known folder, and the root of a file system, say nothing.
+    // The next file with this number. A relative path without a known folder and a file-system root are
+    // ignored.
     files.opened([opened(25, "a-journal", 0), opened(27, "/gone", 12), opened(30, "/gone/b-journal", 0)]);
-    // The deletions after this time are not noted yet.
+    // Later deletions have not been recorded yet.
     files.name_opened(Timestamp(9), &machine);
     files.name_opened(Timestamp(30), &machine);
     let names = |after| {
@@ -140,7 +141,7 @@ fn files_that_exist_for_a_moment_have_the_names_that_the_kernel_told() {
     let fs = inode_of(dir.path()).fs;
     let mut files = Files::watching(&machine, |device| device == fs);
     if files.names.is_none() {
-        return skip(Need::Fanotify, "the kernel does not tell names of deleted files (Linux 5.17 or later)");
+        return skip(Need::Fanotify, "the kernel does not name deleted files (Linux 5.17 or later does)");
     }
     let mut seen = Vec::new();
     for name in ["a", "b", "c"] {

@@ -1,4 +1,4 @@
-//! The probe for a permanent watch: it takes few long waits, and gives the counts of the short ones.
+//! The probe for a permanent watch: it reports few long waits one by one, and counts the short ones.
 
 use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
 use fonio_machine::Machine;
@@ -10,15 +10,15 @@ use crate::probes::bpf::Unavailable;
 
 /// How long counts are summed up in the kernel.
 const PERIOD_NS: u64 = 10_000_000_000;
-/// The minimum and maximum threshold, and the maximum number of long waits in a second: each costs about 12
-/// µs (see [`shedding`](super::shedding)), so all together cost about 0.06 % of one processor.
+/// The minimum and maximum threshold, and the maximum number of long waits per second. A wait costs about 12
+/// µs (see [`shedding`](super::shedding)), so the total is about 0.06 % of one processor.
 const THRESHOLD_MIN_NS: u64 = 8_000_000;
 const THRESHOLD_MAX_NS: u64 = 512_000_000;
 const LONG_WAITS_PER_S: u64 = 50;
 /// Maximum number of threads whose names are kept.
 const NAMES_MAX: usize = 4096;
 
-/// The sizes of the tables in the kernel, and of the buffer in bytes. Those of a recording would take 20 MiB.
+/// The sizes of the kernel tables, and of the buffer in bytes. A recording's sizes would take 20 MiB.
 const SIZES: [(&str, u32); 6] = [
     ("sleepers", 2048),
     ("started_by", 1024),
@@ -38,8 +38,8 @@ impl BlockedProbe {
         Ok(probe)
     }
 
-    /// Gives the long waits that ended, and about every ten seconds the counts of the short ones. `span` begins when counts
-    /// were given last, and ends now.
+    /// Passes on the long waits that ended and, about every ten seconds, the counts of short ones. `span` is
+    /// from the previous counts until now.
     pub(crate) fn drain_always(
         &mut self,
         span: (Timestamp, Timestamp),
@@ -68,18 +68,18 @@ impl BlockedProbe {
             self.period_began = now;
         }
         if is_period_over || self.now_set.threshold_ns != threshold {
-            // Without the new settings, the programs continue with the old ones.
+            // If this fails, the programs continue with the old settings.
             self.is_ripe |= self.set().is_ok() && is_period_over;
         }
     }
 
-    /// Takes the counts of the periods that are over.
+    /// Takes the counts of finished periods.
     fn take_counts(&mut self, (from, until): (Timestamp, Timestamp), give: &mut dyn FnMut(BlockedCount)) {
         let present = self.now_set.period;
         let keys: Vec<ShortKey> = self.short_waits.keys().filter_map(Result::ok).collect();
         for key in keys.into_iter().filter(|key| key.period != present) {
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
-            // An iteration can show a key twice while others are added. It is removed once.
+            // Concurrent insertions can make an iteration return a key twice. It is removed once.
             if self.short_waits.remove(&key).is_err() {
                 continue;
             }
@@ -98,7 +98,7 @@ impl BlockedProbe {
         }
     }
 
-    /// The waits that have not ended: the thread, and when it began to wait. Costs some milliseconds.
+    /// Returns the thread and beginning of each open wait. Takes some milliseconds.
     pub(crate) fn open_waits(&self) -> Vec<(u32, Timestamp)> {
         let mut open: Vec<(u32, Timestamp)> =
             self.noted().into_iter().map(|(tid, began)| (tid, Timestamp(began))).collect();
@@ -106,7 +106,7 @@ impl BlockedProbe {
         open
     }
 
-    /// The waits that are missing.
+    /// Number of missing waits.
     pub(crate) fn lost(&self) -> u64 {
         let counters = self.counters();
         counters.not_noted + counters.not_counted
@@ -116,7 +116,7 @@ impl BlockedProbe {
 /// Returns the threshold after a second with this many long waits.
 fn next_threshold(threshold_ns: u64, per_s: u64) -> u64 {
     match per_s {
-        // Halving it adds at most about as many waits as there are now.
+        // Halving it at most about doubles the number of waits.
         _ if per_s < LONG_WAITS_PER_S / 4 => (threshold_ns / 2).max(THRESHOLD_MIN_NS),
         _ if per_s > LONG_WAITS_PER_S => (threshold_ns * 2).min(THRESHOLD_MAX_NS),
         _ => threshold_ns,

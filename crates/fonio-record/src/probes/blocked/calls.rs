@@ -6,7 +6,7 @@ use fonio_core::BlockedIn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub blocked_in: BlockedIn,
-    /// Its first argument is the descriptor of the file that it works on.
+    /// Whether its first argument is the descriptor of its file.
     pub has_file: bool,
 }
 
@@ -23,7 +23,7 @@ macro_rules! names {
     };
 }
 
-/// Calls that all architectures of 64 bits have.
+/// Calls that all 64-bit architectures have.
 macro_rules! calls {
     ($make:ident) => { $make! {
         Read true: SYS_read SYS_pread64 SYS_readv SYS_preadv SYS_preadv2 SYS_readahead SYS_fadvise64;
@@ -41,7 +41,7 @@ macro_rules! calls {
     } };
 }
 
-/// Calls that only older architectures still have.
+/// Calls that only older architectures have.
 macro_rules! older_calls {
     ($make:ident) => { $make! {
         Metadata false: SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_unlink SYS_rmdir SYS_mkdir SYS_link
@@ -70,7 +70,7 @@ pub(super) fn names() -> impl Iterator<Item = (&'static str, Call)> {
     NAMES.into_iter().flatten().map(|(name, call)| (name.strip_prefix("SYS_").unwrap_or(name), *call))
 }
 
-/// Returns the operation of the call with this number; `None` if it does nothing with files.
+/// Returns the call with this number; `None` if it does not use files.
 pub(super) fn call(number: i32) -> Option<Call> {
     let mut all = CALLS.iter().chain(OLDER_CALLS);
     all.find(|(known, _)| *known == libc::c_long::from(number)).map(|(_, call)| *call)

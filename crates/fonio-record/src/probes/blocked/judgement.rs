@@ -1,8 +1,9 @@
-//! Decides in which operation a thread was blocked, and why, from its system call and the functions on its stack.
+//! Derives the operation and the cause of a wait from the thread's system call and the functions on its
+//! stack.
 //!
-//! A function on the stack tells more than the call: a write can wait for a page of memory that was swapped
-//! out, for the journal, or because too much memory is dirty. Only for fsync, the call decides, because it
-//! waits for all of these.
+//! A function on the stack is more specific than the call: a write can wait for a swapped-out page, for the
+//! journal, or because too much memory is dirty. For fsync the call decides, because fsync waits for all of
+//! these.
 
 use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::functions;
@@ -13,7 +14,7 @@ use super::layout::{
     ASYNC_IO, FOR_ANSWER, FOR_LOCK, HAS_FILE, IOWAIT, KERNEL_THREAD, LongWait, NO_CALL, NO_WAKER,
 };
 
-/// Functions that show the operation. The names are those of Linux 5.15 to 6.18.
+/// Functions that identify the operation, with their names in Linux 5.15 to 6.18.
 const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
     PageFault:
         handle_mm_fault __handle_mm_fault do_user_addr_fault do_kern_addr_fault exc_page_fault
@@ -30,7 +31,7 @@ const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
         xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
 });
 
-/// Functions of interrupts. A thread with one of them on its stack was interrupted, so it is not the one that wakes.
+/// Interrupt functions. A thread with one of them on its stack was interrupted, so it is not the waker.
 const INTERRUPTS: &[&str] = functions!(
     common_interrupt asm_common_interrupt sysvec_apic_timer_interrupt sysvec_call_function_single
     sysvec_call_function sysvec_reschedule_ipi do_IRQ handle_irq_event __irq_exit_rcu irq_exit_rcu
@@ -38,7 +39,7 @@ const INTERRUPTS: &[&str] = functions!(
     generic_handle_domain_irq
 );
 
-/// The functions of this kernel that show what a thread waits for.
+/// This kernel's functions that identify the cause of a wait.
 #[derive(Debug, Default)]
 pub(super) struct StackFunctions {
     operations: Functions<BlockedIn>,
@@ -46,25 +47,25 @@ pub(super) struct StackFunctions {
     reasons: Reasons,
 }
 
-/// The cause of a wait, and its end.
+/// The cause of a wait, and how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
-    /// The file's descriptor is the call's first argument, and the wait was for that file.
+    /// Whether the call's first argument is a file descriptor and the wait was for that file.
     pub is_of_file: bool,
-    /// The thread that ended it; `None` for an interrupt.
+    /// The thread that ended the wait; `None` for an interrupt.
     pub waker_tid: Option<u32>,
-    /// It was ended by the completion of I/O.
+    /// Whether an I/O completion ended the wait.
     pub by_completion: bool,
 }
 
-/// The system call of a thread, as far as its stack shows it.
+/// The system call of a thread according to its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     KernelThread,
     Call(Call),
-    /// A call that does nothing with files.
+    /// A call that does not use files.
     OtherCall,
     Unknown,
 }
@@ -80,7 +81,7 @@ impl StackFunctions {
         }
     }
 
-    /// Judges an open wait by the names of the functions on its stack, innermost first.
+    /// Judges an open wait by the function names on its stack, innermost first.
     pub(super) fn of_names(names: &[&str], call: i32) -> Judgement {
         // Each function gets an address by its position on the stack.
         let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
@@ -91,8 +92,8 @@ impl StackFunctions {
         Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
-    /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if that is known.
-    /// The caller must add what ended the wait.
+    /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if known. The
+    /// caller must add how it ended.
     pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
         let stack = || stack.iter().copied();
         let blocked_in = match (caller, self.operations.innermost(stack())) {
@@ -113,7 +114,7 @@ impl StackFunctions {
         self.reasons.is_empty()
     }
 
-    /// Judges a long wait; `None` if it was not for storage, nor for a thread that was blocked.
+    /// Judges a long wait; `None` if it was neither for storage nor for a blocked thread.
     pub(super) fn of(&self, wait: &LongWait) -> Option<Judgement> {
         let asleep = wait.flags & (FOR_ANSWER | FOR_LOCK | ASYNC_IO);
         if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }
@@ -126,7 +127,7 @@ impl StackFunctions {
         let is_for_thread = wait.flags & ASYNC_IO == 0;
         let by_completion =
             !is_for_thread && self.reasons.of_waker(waker_stack()) == Some(WaitReason::Storage);
-        // An interrupted thread is not the one that wakes, and asynchronous I/O can be that of a socket.
+        // An interrupted thread is not the waker, and asynchronous I/O may be socket I/O.
         if (is_for_thread && is_interrupt) || (!is_for_thread && !by_completion) {
             return None;
         }
@@ -173,7 +174,7 @@ fn operation(number: i32, call: Option<Call>, by_stack: Option<BlockedIn>) -> Bl
         (_, Some(BlockedIn::Fsync), _) => BlockedIn::Fsync,
         (_, _, Some(by_stack)) => by_stack,
         (_, Some(by_call), None) => by_call,
-        // Outside of system calls, a thread is blocked in page faults only.
+        // Outside system calls, threads block only in page faults.
         (NO_CALL, None, None) => BlockedIn::PageFault,
         (0.., None, None) => BlockedIn::Other,
         (_, None, None) => BlockedIn::Unknown,
@@ -229,7 +230,7 @@ mod tests {
             wait.waker_tid = waker_tid;
             let judgement = functions.of(&wait).unwrap();
             assert_eq!((judgement.waker_tid, judgement.by_completion), expected);
-            // The file counts only for a call whose first argument is its descriptor.
+            // The file is used only if the first argument of the call is its descriptor.
             assert!(!judgement.is_of_file);
             wait.flags |= HAS_FILE;
             assert!(functions.of(&wait).unwrap().is_of_file);

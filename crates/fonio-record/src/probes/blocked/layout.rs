@@ -1,18 +1,18 @@
-//! The structures that the BPF program and this crate share. They repeat those of `bpf/blocked.bpf.c`.
+//! The structures shared with the BPF program. They repeat the structures in `bpf/blocked.bpf.c`.
 
 use std::mem::{offset_of, size_of};
 
-/// Maximum number of addresses of a thread's stack, and of its waker's.
+/// Maximum number of addresses of a thread's or waker's stack.
 const STACK_MAX: usize = 32;
 const WAKER_STACK_MAX: usize = 24;
-/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+/// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 pub(super) const COMM_MAX: usize = 16;
 
 /// The values that replace a system call's number.
 pub(super) const NO_CALL: i32 = -1;
 pub(super) const KERNEL_THREAD: i32 = -3;
 
-/// The bit in the beginning of an open wait that was perhaps not a wait.
+/// Bit in the begin time of an open wait: the thread may not have waited.
 pub(super) const MAYBE_WOKEN: u64 = 1;
 
 /// The bits of `flags`.
@@ -47,17 +47,17 @@ pub(super) struct Counters {
     pub open_beyond: u64,
 }
 
-/// A place for an open wait (`bpf/open.bpf.h`).
+/// A slot for an open wait (`bpf/open.bpf.h`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slot {
     pub tid: u32,
     pub zero: u32,
-    /// The time at which the wait began; 0 without a wait.
+    /// When the wait began; 0 if the slot is free.
     pub began_ns: u64,
 }
 
-/// Short waits that are counted together.
+/// The key under which short waits are summed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ShortKey {
@@ -69,7 +69,7 @@ pub(super) struct ShortKey {
     pub zero: u16,
 }
 
-/// The count and the sum of short waits.
+/// The count and total time of short waits.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShortSum {
@@ -122,7 +122,7 @@ unsafe impl aya::Pod for Slot {}
 unsafe impl aya::Pod for LongWait {}
 
 impl LongWait {
-    /// The thread's stack, innermost address first; empty without a stack.
+    /// The thread's stack, innermost address first; empty if there is none.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
     }

@@ -4,17 +4,18 @@
 //!
 //! Without BPF, the module [`traced`] records only the uninterruptible waits. With BPF, a program
 //! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. It passes
-//! waits of at least a threshold to this module one by one, and counts shorter ones in the kernel. The life
+//! waits above a threshold to this module one by one, and counts shorter ones in the kernel. The life cycle
 //! of a probe:
 //!
-//! 1. [`BlockedProbe::load`] makes the maps and has the kernel verify the programs.
-//! 2. [`BlockedProbe::attach`] begins. Threads that are blocked then count from this instant.
-//! 3. [`BlockedProbe::drain`] at each wake-up of the recorder takes the long waits, takes the counts of the last period
-//!    about once a second, and adapts the threshold to the load ([`shedding`]).
-//! 4. [`BlockedProbe::finish`] detaches, and finds the waits that have not ended.
+//! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
+//! 2. [`BlockedProbe::attach`] begins to record. Waits of already blocked threads start at this time.
+//! 3. [`BlockedProbe::drain`], called at each wake-up of the recorder, takes the long waits. About once a
+//!    second it takes the counts of the last period and adapts the threshold to the load ([`shedding`]).
+//! 4. [`BlockedProbe::finish`] detaches the programs and finds the open waits.
 //!
-//! Each wait is given exactly once: by [`drain`](BlockedProbe::drain), or in [`ShortWaits`]; [`Lost`] counts the exceptions.
-//! The kernel removes programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
+//! Each wait is reported exactly once: by [`drain`](BlockedProbe::drain) or in [`ShortWaits`]. [`Lost`]
+//! counts the exceptions. The kernel removes programs, links and maps when their last descriptor is closed,
+//! so nothing remains after `kill -9`.
 
 mod always;
 mod calls;
@@ -47,7 +48,7 @@ pub(crate) use recorded::{BlockedCapture, CapturedWaits};
 pub(crate) use short::ShortWaits;
 use short::Sum;
 
-/// The compiled program. `cargo xtask assets` makes it.
+/// The compiled program, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/blocked.bpf.o"));
 
 /// The programs and the tracepoints to which they attach.
@@ -57,41 +58,41 @@ const PROGRAMS: [bpf::Program; 3] =
 /// How long counts are summed up in the kernel.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// A wait with a row of its own.
+/// A wait with its own row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockedWait {
     pub tid: u32,
     pub began: Timestamp,
-    /// It had begun before the probe was attached; `began` is the time of the attachment.
+    /// It began before the probe was attached; `began` is the time of attachment.
     pub began_before: bool,
     /// `None` if it had not ended when the probe was finished.
     pub ended: Option<Timestamp>,
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
     pub waker_tid: Option<u32>,
-    /// The processor on which the completion of I/O ended it.
+    /// The processor on which an I/O completion ended it.
     pub completed_on: Option<u32>,
     /// The file of the system call.
     pub inode: Option<Inode>,
 }
 
 impl BlockedWait {
-    /// Whether the thread slept interruptibly: it can have slept before any thread was blocked.
+    /// Whether the thread slept interruptibly. Its sleep may have begun before any thread was blocked.
     fn is_sleep(&self) -> bool {
         matches!(self.blocked_in, BlockedIn::OtherThread | BlockedIn::AsyncIo)
     }
 }
 
-/// The waits that are missing in a recording, or are only counted.
+/// Numbers of waits that are missing or only counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Waits that are missing, because a table was full.
+    /// Waits missing because a table was full.
     pub missing: u64,
-    /// Waits whose end was not seen. They are missing, too.
+    /// Waits missing because their end was not seen.
     pub end_missed: u64,
-    /// Long waits that were only counted, because the ring buffer was full.
+    /// Long waits only counted because the ring buffer was full.
     pub only_counted: u64,
-    /// Long waits for other threads, or for asynchronous I/O, that are missing for the same reason.
+    /// Long waits for other threads or asynchronous I/O that are missing because the ring buffer was full.
     pub sleeps: u64,
 }
 
@@ -100,12 +101,12 @@ pub(crate) struct Lost {
 pub(crate) struct FinishedProbe {
     pub short: ShortWaits,
     pub names: ThreadNames,
-    /// The parent of each process that was started.
+    /// The parent of each started process.
     pub started_by: FxHashMap<u32, u32>,
     pub lost: Lost,
-    /// The greatest threshold that was in force.
+    /// The largest threshold used.
     pub threshold_max: Nanos,
-    /// The kernel hid its symbols, so that the reasons and many operations are not known.
+    /// The kernel hid its symbols, so the reasons and many operations are unknown.
     pub without_symbols: bool,
     /// The losses without BPF; `None` with BPF.
     pub unseen: Option<traced::Unseen>,
@@ -127,11 +128,11 @@ pub(crate) struct BlockedProbe {
     short: ShortWaits,
     /// The threads seen.
     pub(crate) names: ThreadNames,
-    /// When the present period began.
+    /// When the current period began.
     period_began: Timestamp,
-    /// The counts of earlier periods do not change any more, and have not been taken.
+    /// The counts of earlier periods are final and have not been taken.
     is_ripe: bool,
-    /// When the threshold was last looked at, and the number of long waits then.
+    /// When the threshold was last checked, and the number of long waits at that time.
     looked: (Timestamp, u64),
     threshold_max: Nanos,
 }
@@ -143,12 +144,12 @@ impl std::fmt::Debug for BlockedProbe {
 }
 
 impl BlockedProbe {
-    /// Loads the programs into the kernel, without beginning.
+    /// Loads the programs into the kernel without attaching them.
     pub(crate) fn load(machine: &Machine) -> Result<BlockedProbe, Unavailable> {
         BlockedProbe::load_sized(machine, &[])
     }
 
-    /// Does the same with these sizes of some maps.
+    /// Like [`load`](Self::load), with these sizes of some maps.
     fn load_sized(machine: &Machine, sizes: &[bpf::Size]) -> Result<BlockedProbe, Unavailable> {
         let switch_has_state = u8::from(bpf::switch_has_state());
         let constants = [("switch_has_state", switch_has_state)];
@@ -195,7 +196,7 @@ impl BlockedProbe {
         self.short.begin(0, began);
         self.period_began = began;
         self.looked = (began, 0);
-        // Wake-ups last: without the beginnings, each would look like the end of an earlier wait.
+        // Wake-ups last: without a noted beginning, each would look like the end of an earlier wait.
         self.links = bpf::attach(&mut self.programs, &PROGRAMS)?;
         Ok(())
     }
@@ -204,7 +205,7 @@ impl BlockedProbe {
         self.settings.set(0, self.now_set, 0)
     }
 
-    /// Gives the long waits that ended, adapts the threshold, and takes the counts of the last period.
+    /// Passes on the long waits that ended, adapts the threshold, and takes the counts of the last period.
     pub(crate) fn drain(&mut self, now: Timestamp, give: &mut dyn FnMut(BlockedWait)) {
         if self.is_ripe {
             self.take_short(|period, present| period < present);
@@ -216,7 +217,7 @@ impl BlockedProbe {
         let since = long_waits - self.looked.1;
         let raised = shedding::next_threshold(self.now_set.threshold_ns, since, elapsed);
         let is_period_over = now.0.saturating_sub(self.period_began.0) >= PERIOD_NS;
-        // A threshold that is too low is raised at once, one that is too high is lowered at the end of a period.
+        // The threshold is raised at once, but lowered only at the end of a period.
         if raised > self.now_set.threshold_ns || is_period_over {
             self.now_set.threshold_ns = raised;
             self.threshold_max = self.threshold_max.max(Nanos(raised));
@@ -227,7 +228,7 @@ impl BlockedProbe {
                 self.short.begin(self.now_set.period, now);
                 self.is_ripe = true;
             }
-            // Without the new settings, the programs continue with the old ones.
+            // If this fails, the programs continue with the old settings.
             if self.set().is_err() {
                 self.is_ripe = false;
             }
@@ -245,13 +246,13 @@ impl BlockedProbe {
         }
     }
 
-    /// Takes the counts whose period passes.
+    /// Takes the counts of the periods that `passes` accepts.
     fn take_short(&mut self, passes: impl Fn(u32, u32) -> bool) {
         let present = self.now_set.period;
         let all = self.short_waits.iter().filter_map(Result::ok);
         let taken: Vec<(ShortKey, ShortSum)> = all.filter(|(key, _)| passes(key.period, present)).collect();
         for (key, _) in taken {
-            // An iteration can show an entry twice while others are added. It is removed once.
+            // Concurrent insertions can make an iteration return an entry twice. It is removed once.
             let Ok(sum) = self.short_waits.get(&key, 0) else { continue };
             if self.short_waits.remove(&key).is_ok() {
                 self.short.add(key, Sum { count: sum.count, total: Nanos(sum.total_ns) });
@@ -264,13 +265,13 @@ impl BlockedProbe {
         self.counters.get(&0, 0).unwrap_or_default()
     }
 
-    /// Counts a wait that has no room for a row of its own.
+    /// Counts a wait for which there is no row left.
     pub(crate) fn count(&mut self, wait: &BlockedWait) {
         let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
         self.short.add_wait(self.now_set.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
     }
 
-    /// Detaches, and gives the remaining long waits and those that have not ended.
+    /// Detaches the programs, and passes on the remaining long waits and the open ones.
     pub(crate) fn finish(
         mut self,
         ended: Timestamp,
@@ -295,7 +296,7 @@ impl BlockedProbe {
         let noted = self.noted();
         for (&tid, &noted_ns) in &noted {
             if noted_before.get(&tid) != Some(&noted_ns) {
-                // It began while the probe was being detached.
+                // The wait began during detachment.
                 let lasted = ended.since(Timestamp(noted_ns)).unwrap_or_default();
                 let what = (tid, BlockedIn::Unknown, WaitReason::Unknown);
                 self.short.add_wait(self.now_set.period, what, lasted);
@@ -305,7 +306,7 @@ impl BlockedProbe {
                 lost.end_missed += 1;
             }
         }
-        // A thread that was blocked all the time was never seen. If notes are missing, that is not certain.
+        // A thread that was blocked throughout was never seen. If waits are missing, this is uncertain.
         let mut never_seen: Vec<(u32, Judgement)> =
             judged.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
         never_seen.retain(|(tid, _)| !noted.contains_key(tid) && !is_own(machine, *tid));
@@ -324,7 +325,7 @@ impl BlockedProbe {
         }
     }
 
-    /// The threads that are blocked, and since when.
+    /// Returns the blocked threads, each with the beginning of its wait.
     fn noted(&self) -> FxHashMap<u32, u64> {
         let slots = self.open_slots.iter().filter_map(Result::ok);
         let in_slots =
@@ -333,7 +334,7 @@ impl BlockedProbe {
     }
 }
 
-/// Whether a thread is one of this process.
+/// Whether a thread belongs to this process.
 fn is_own(machine: &Machine, tid: u32) -> bool {
     machine.proc(format!("{}/task/{tid}", std::process::id())).exists()
 }

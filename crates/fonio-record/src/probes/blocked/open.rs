@@ -1,7 +1,7 @@
-//! Describes waits that had not ended when the recording ended, from procfs.
+//! Describes waits that outlast the recording, from procfs.
 //!
-//! The BPF program knows when they began. The call and the stack come from `/proc/TID/syscall` and `/proc/TID/stack`, a
-//! moment later. The file is not known.
+//! The BPF program knows when they began. Call and stack are read from `/proc/TID/syscall` and
+//! `/proc/TID/stack` a moment later. The file is unknown.
 
 use fonio_core::BlockedIn;
 use fonio_machine::{Machine, read_text};
@@ -12,7 +12,7 @@ use super::layout::KERNEL_THREAD;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
-/// Replaces a system call's number that may not be read, or if the thread runs again.
+/// Replaces the call number if it is not readable, or if the thread runs again.
 const UNREADABLE: i32 = -5;
 
 /// The state of a thread in `/proc/TID/stat`.
@@ -38,26 +38,25 @@ pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     threads.filter(|tid| is_blocked(machine, *tid)).collect()
 }
 
-/// Returns what a blocked thread waits for, and whether the first argument of its call is the descriptor of
-/// the file.
+/// Judges the present wait of a blocked thread.
 pub(crate) fn judgement(machine: &Machine, tid: u32) -> Judgement {
     let is_kernel_thread = state(machine, tid).is_some_and(|state| state.is_kernel_thread);
     let text = |name: &str| read_text(&machine.proc(format!("{tid}/{name}"))).unwrap_or_default();
     let call = match is_kernel_thread {
         true => KERNEL_THREAD,
-        // In a page fault, it is -1.
+        // In a page fault, the call number is -1.
         false => {
             text("syscall").split_ascii_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(UNREADABLE)
         }
     };
     let (stack, innermost) = (text("stack"), text("wchan"));
     let mut names: Vec<&str> = stack.lines().filter_map(function).collect();
-    // Not every kernel shows stacks. The function in which a thread sleeps is shown by more.
+    // Some kernels show no stacks, but the function in which a thread sleeps.
     if names.is_empty() {
         names.extend(Some(innermost.trim()).filter(|name| !matches!(*name, "" | "0")));
     }
     let judgement = StackFunctions::of_names(&names, call);
-    // Without permission for the stack, the call alone must do.
+    // Without permission to read the stack, only the call is known.
     let blocked_in = if names.is_empty() { operation_of_call(call) } else { judgement.blocked_in };
     let is_fault = matches!(blocked_in, BlockedIn::PageFault | BlockedIn::SwapIn);
     let is_of_file = !is_fault && calls::call(call).is_some_and(|call| call.has_file);
@@ -69,7 +68,7 @@ fn state(machine: &Machine, tid: u32) -> Option<State> {
 }
 
 fn parse_state(stat: &str) -> Option<State> {
-    // The name can contain spaces and brackets; what follows cannot.
+    // Only the name can contain spaces and brackets.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut words = rest.split_ascii_whitespace();
     let is_blocked = words.next()? == "D";
@@ -77,7 +76,7 @@ fn parse_state(stat: &str) -> Option<State> {
     Some(State { is_blocked, is_kernel_thread: flags & KERNEL_THREAD_FLAG != 0 })
 }
 
-/// The function in a line such as `[<0>] io_schedule+0x46/0x80`.
+/// Parses the function name in a line such as `[<0>] io_schedule+0x46/0x80`.
 fn function(line: &str) -> Option<&str> {
     let name = line.split_once("] ")?.1.split(['+', ' ']).next()?;
     (!name.is_empty()).then_some(name)

@@ -1,4 +1,4 @@
-//! Chooses how waits are recorded: by BPF, or by events of the scheduler in tracefs.
+//! Chooses how waits are recorded: by BPF, or by scheduler events in tracefs.
 
 use fonio_core::Timestamp;
 use fonio_machine::Machine;
@@ -26,16 +26,16 @@ pub(crate) enum Probe {
 /// Why waits are not recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRecorded {
-    #[error("{0}; `--blocked tracefs` does without BPF, and shows less")]
+    #[error("{0}; `--blocked tracefs` works without BPF but shows less")]
     Bpf(#[from] Unavailable),
     #[error("{0}")]
     Tracefs(RecordError),
-    #[error("{bpf}; and events of the scheduler do not show it here: {tracefs}")]
+    #[error("{bpf}; and scheduler events cannot replace it here: {tracefs}")]
     Neither { bpf: Unavailable, tracefs: RecordError },
 }
 
 impl Probe {
-    /// Prepares the recording of waits, without beginning; `None` if they are not wanted.
+    /// Prepares the recording of waits; `None` if the user does not want them.
     pub(crate) fn load(
         by: BlockedBy,
         machine: &Machine,
@@ -66,7 +66,7 @@ impl Probe {
         }
     }
 
-    /// Gives the long waits that ended.
+    /// Passes on the long waits that ended.
     pub(super) fn drain(&mut self, now: Timestamp, machine: &Machine, give: &mut dyn FnMut(BlockedWait)) {
         match self {
             Probe::Bpf(probe) => probe.drain(now, give),
@@ -74,7 +74,7 @@ impl Probe {
         }
     }
 
-    /// Counts a wait that has no room for a row of its own.
+    /// Counts a wait for which there is no row left.
     pub(super) fn count(&mut self, wait: &BlockedWait) {
         match self {
             Probe::Bpf(probe) => probe.count(wait),
@@ -90,7 +90,7 @@ impl Probe {
         }
     }
 
-    /// How full the kernel's buffer was, in bytes, and its size; `None` if the recorder need not hurry.
+    /// The fill level and size of the kernel's buffer in bytes; `None` if the recorder need not hurry.
     pub(super) fn filled(&self) -> Option<(u64, u64)> {
         match self {
             Probe::Bpf(_) => None,
@@ -98,8 +98,8 @@ impl Probe {
         }
     }
 
-    /// Ends, and gives the remaining long waits and those that have not ended. Returns also why it was not done by BPF, if
-    /// the user did not want that.
+    /// Ends the probe, and passes on the remaining long waits and the open ones. Also returns why BPF was not
+    /// used; `None` if the user chose this.
     pub(super) fn finish(
         self,
         ended: Timestamp,

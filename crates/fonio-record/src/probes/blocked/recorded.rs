@@ -16,13 +16,13 @@ use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
 use crate::probes::bpf::Unavailable;
 
-/// Maximum number of waits with rows of their own: 50 MB at 96 bytes each. Later ones are counted.
+/// Maximum number of waits with their own rows: 50 MB at 96 bytes each. Later ones are counted.
 const WAITS_MAX: usize = 1 << 19;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
 
-/// A probe while a capture runs, with the waits so far.
+/// A probe during a capture, with the waits so far.
 #[derive(Debug)]
 pub(crate) struct BlockedCapture {
     probe: Probe,
@@ -41,7 +41,7 @@ impl BlockedCapture {
         Ok(BlockedCapture { probe, waits: Vec::new(), so_far: SoFar::default() })
     }
 
-    /// Takes what ended since the last call. Notes the new threads and files, so that they are looked up.
+    /// Takes the waits that ended since the last call. Notes new threads and files for look-up.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -55,17 +55,17 @@ impl BlockedCapture {
         new.iter().for_each(|wait| self.so_far.add(wait));
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
-        // Sleeps are not counted: the part that was for storage is determined later.
+        // Sleeps are not counted: which part was for storage is determined later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
         self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }
 
-    /// How full the kernel's buffer was, in bytes, and its size; `None` if the recorder need not hurry.
+    /// The fill level and size of the kernel's buffer in bytes; `None` if the recorder need not hurry.
     pub(crate) fn filled(&self) -> Option<(u64, u64)> {
         self.probe.filled()
     }
 
-    /// The thread that was blocked on storage for longest so far.
+    /// Returns the thread that was blocked on storage longest so far.
     pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
         let longest = self.so_far.longest()?;
         let (_, name) = self.probe.names().get(longest.tid)?;
@@ -93,7 +93,7 @@ impl BlockedCapture {
                 threads.add(wait.tid, ended);
             }
         }
-        // Waits that began after the end are not part of the recording.
+        // Waits that began after the end do not belong to the recording.
         self.waits.retain(|wait| wait.began < ended);
         self.waits.sort_unstable_by_key(|wait| (wait.began, wait.tid));
         CapturedWaits { waits: self.waits, finished, instead }
@@ -111,8 +111,8 @@ fn are_missing(waits: u64) -> String {
     }
 }
 
-/// Returns the row of a wait. A wait for asynchronous I/O begins when the request was queued, because the thread can have slept
-/// there before; `None` if that request is unknown.
+/// Returns the row of a wait. A wait for asynchronous I/O begins when the request is queued, because the
+/// thread may have slept before. Returns `None` if that request is unknown.
 fn row(
     wait: &BlockedWait,
     file_id: Option<u32>,
@@ -124,8 +124,8 @@ fn row(
         BlockedIn::AsyncIo => wait.began.max(completed?.queued),
         _ => wait.began,
     };
-    // A page fault, for example, has no descriptor; but the request that ended it has a file. BPF shows the file of an
-    // fsync, unless it is of several files.
+    // A page fault, for example, has no descriptor, but the request that ended it has a file. BPF shows the
+    // file of an fsync unless it covers several files.
     let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
         BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
         BlockedIn::Fsync => is_without_bpf,
@@ -149,23 +149,23 @@ pub(crate) struct CapturedWaits {
     /// In the order of their beginnings.
     pub waits: Vec<BlockedWait>,
     finished: FinishedProbe,
-    /// Why they were not recorded by BPF, if the user did not want that.
+    /// Why BPF was not used; `None` if the user chose this.
     instead: Option<Unavailable>,
 }
 
 impl CapturedWaits {
-    /// Whether waits that only BPF shows are missing.
+    /// Whether the waits that only BPF shows are missing.
     pub(crate) fn is_without_bpf(&self) -> bool {
         self.finished.unseen.is_some()
     }
 
-    /// The waits that the completion of I/O ended, by processor and time.
+    /// The processor and time of each I/O completion that ended a wait.
     pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }
 
-    /// Writes the rows. `file_ids` has the row of `files` of each wait; `threads` has all, and the numbers of those that have
-    /// a row.
+    /// Writes the rows. `file_ids` has each wait's row in `files`. `threads` has all threads, and the ids of
+    /// those with a row.
     pub(crate) fn write(
         &self,
         (began, ended): (Timestamp, Timestamp),
@@ -196,15 +196,15 @@ impl CapturedWaits {
             None => "without BPF, as requested".to_owned(),
         };
         let message = format!(
-            "waits were recorded {why}: those for locks, for other threads of a program and for asynchronous I/O are missing, and so are the files of many waits"
+            "waits were recorded {why}: waits for locks, for other threads of a program and for asynchronous I/O are missing, and the files of many waits are unknown"
         );
         let mut remarks = vec![("waits-without-bpf", message, 1)];
         if unseen.no_stacks {
-            let message = "this kernel takes no stacks (it needs CONFIG_STACKTRACE=y), so that why a thread was blocked is mostly unknown";
+            let message = "this kernel cannot record stacks (it needs CONFIG_STACKTRACE=y), so the cause of most waits is unknown";
             remarks.push(("no-stacks", message.to_owned(), 1));
         } else if unseen.without_stack > 0 {
             let message = format!(
-                "the reason of {} waits is unknown, because fonio limits the kernel to 4000 stacks a second",
+                "the cause of {} waits is unknown, because fonio limits the kernel to 4000 stacks a second",
                 unseen.without_stack
             );
             remarks.push(("few-stacks", message, unseen.without_stack));
@@ -216,7 +216,7 @@ impl CapturedWaits {
                 (events, _) => format!("more than {events}"),
             };
             let message = format!(
-                "{lost} events of the scheduler were lost because the kernel's buffer was too small; some waits are missing, give more with `--kernel-buffer`"
+                "{lost} scheduler events were lost because the kernel's buffer was too small, so some waits are missing; use a larger `--kernel-buffer`"
             );
             remarks.push(("lost-waits", message, unseen.events_lost.max(1)));
         }
@@ -233,20 +233,20 @@ impl CapturedWaits {
         let missing = lost.missing + short.beyond();
         if missing > 0 {
             let message = format!(
-                "{}, because more threads were blocked at once than the tables hold",
+                "{}, because too many threads were blocked at once: the tables were full",
                 are_missing(missing)
             );
             remarks.push(("lost-blocked-waits", message, missing));
         }
         if lost.sleeps > 0 {
             let message = format!(
-                "{0} waits for other threads or for asynchronous I/O may be missing, because there were too many at once",
+                "{0} waits for other threads or for asynchronous I/O may be missing, because the buffer was full",
                 lost.sleeps
             );
             remarks.push(("lost-waits-for-threads", message, lost.sleeps));
         }
         if lost.end_missed > 0 {
-            let message = format!("{}, because the end was not seen", are_missing(lost.end_missed));
+            let message = format!("{}, because fonio did not see the end", are_missing(lost.end_missed));
             remarks.push(("unended-blocked-waits", message, lost.end_missed));
         }
         if *threshold_ns > THRESHOLD_MIN_NS {
@@ -260,7 +260,7 @@ impl CapturedWaits {
             remarks.push(("waits-only-counted", message.to_owned(), lost.only_counted.max(1)));
         }
         if self.finished.without_symbols {
-            let message = "the kernel hides its symbols, so that why a thread was blocked is mostly unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
+            let message = "the kernel hides its symbols, so the cause of most waits is unknown; `sysctl -w kernel.kptr_restrict=1` shows them to root";
             remarks.push(("no-symbols", message.to_owned(), 1));
         }
         remarks

@@ -1,19 +1,19 @@
-//! Decides how long a wait must be to get a row of its own, so that recording stays cheap on a busy machine.
+//! Chooses the minimum length of a wait with its own row, so that recording stays cheap on a busy machine.
 //!
-//! If more than [`LONG_WAITS_PER_S`] long waits come in a second, the threshold doubles. If twice the number
-//! of long waits would still be well below this limit, the threshold is halved. Shorter waits are counted, so
-//! no time is lost.
+//! The threshold doubles if there are more than [`LONG_WAITS_PER_S`] long waits per second. It is halved if
+//! twice the number of long waits would still be well below this limit. Shorter waits are counted, so no
+//! waiting time is lost.
 
 /// The minimum and maximum threshold.
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;
 pub(super) const THRESHOLD_MAX_NS: u64 = 64_000_000;
-/// Maximum number of long waits in a second. Each costs about 12 µs for two stacks
-/// (`cargo xtask bench blocked`), so all together cost about 2.5 % of one processor.
+/// Maximum number of long waits per second. Each costs about 12 µs for two stacks (`cargo xtask bench
+/// blocked`), so the total is about 2.5 % of one processor.
 const LONG_WAITS_PER_S: u64 = 2000;
-/// Halving the threshold adds at most about as many waits as there are now, mostly fewer.
+/// Halving the threshold at most about doubles the number of waits.
 const CALM_PER_S: u64 = LONG_WAITS_PER_S / 4;
 
-/// The threshold after `elapsed_ns` with `long_waits` long waits.
+/// Returns the next threshold after `elapsed_ns` with `long_waits` long waits.
 pub(super) fn next_threshold(threshold_ns: u64, long_waits: u64, elapsed_ns: u64) -> u64 {
     let per_s = u128::from(long_waits) * 1_000_000_000 / u128::from(elapsed_ns.max(1));
     if per_s > u128::from(LONG_WAITS_PER_S) {

@@ -1,7 +1,8 @@
-//! Sums up the waits that have no row of their own, by time, in bounded memory.
+//! Sums up the waits without their own row over time, in bounded memory.
 //!
-//! The BPF program counts them in periods of about a second. Here a row covers one period, until there are more than
-//! [`SUMS_MAX`] rows. Then neighbouring periods are joined, and each row covers twice as long.
+//! The BPF program counts them in periods of about a second. At first, a row covers one period. Whenever
+//! there are more than [`SUMS_MAX`] rows, neighbouring periods are joined, and each row covers twice the
+//! time.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use super::layout::{IOWAIT, ShortKey};
 /// Maximum number of sums: 12 MB at 48 bytes each.
 const SUMS_MAX: usize = 1 << 18;
 
-/// The key of a sum: waits with the same key are added.
+/// The key of a sum: waits with the same key are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     slot: u32,
@@ -25,7 +26,7 @@ struct Key {
     class: u8,
 }
 
-/// The count and the sum of waits.
+/// The number and total time of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     pub count: u64,
@@ -41,7 +42,7 @@ pub(crate) struct ShortWaits {
     width: u32,
     sums: FxHashMap<Key, Sum>,
     sums_max: usize,
-    /// Waits that found no place.
+    /// Number of waits that did not fit.
     beyond: u64,
 }
 
@@ -96,7 +97,7 @@ impl ShortWaits {
         known.total += sum.total;
     }
 
-    /// Joins neighbouring slots.
+    /// Joins pairs of neighbouring slots.
     fn join(&mut self) {
         self.width *= 2;
         self.slots = self.slots.iter().copied().step_by(2).collect();
@@ -126,19 +127,19 @@ impl ShortWaits {
             .collect()
     }
 
-    /// The number of waits of a thread, and their time in nanoseconds.
+    /// Number of waits of a thread, and their total time in nanoseconds.
     #[cfg(test)]
     pub(crate) fn sum_of(&self, tid: u32) -> (u64, u64) {
         let sums = self.sums.iter().filter(|(key, _)| key.tid == tid).map(|(_, sum)| sum);
         sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total.0))
     }
 
-    /// The waits for which there was no place.
+    /// Number of waits that did not fit.
     pub(crate) fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// The threads with a sum, each once.
+    /// Returns the threads that have a sum, each once.
     pub(crate) fn threads(&self) -> Vec<u32> {
         let mut threads: Vec<u32> = self.sums.keys().map(|key| key.tid).collect();
         threads.sort_unstable();
@@ -168,12 +169,12 @@ impl ShortWaits {
     }
 }
 
-/// The class of a duration: 0 below one microsecond, else one more than the binary logarithm of its microseconds.
+/// The class of a duration: 0 below 1 µs, else 1 + ⌊log2(µs)⌋.
 fn class_of(lasted: Nanos) -> u8 {
     u8::try_from(doublings::class_of(lasted.0 / 1000)).expect("there are 65 classes")
 }
 
-/// The duration below which all durations of a class are.
+/// The upper bound of a class, exclusive.
 pub(super) fn below(class: u8) -> Nanos {
     // The column is signed.
     let ns = 1_u64.checked_shl(class.into()).and_then(|us| us.checked_mul(1000));
@@ -224,7 +225,7 @@ mod tests {
         let spans: Vec<_> = found.iter().map(|row| (row.from.0, row.until.0)).collect();
         assert_eq!(spans, [(0, 20), (20, 40), (40, 60), (60, 99)]);
         assert_eq!((found[0].below, found[0].reason), (Nanos(8000), WaitReason::Storage));
-        // More threads than sums leave no choice but to count them as lost.
+        // If there are more threads than sums, the rest is counted as lost.
         (0..6).for_each(|tid| short.add(key(7, tid), sum));
         assert_eq!((rows(&short).len(), short.beyond()), (4, 6));
     }

@@ -1,31 +1,31 @@
-//! Finds the thread that was blocked for longest so far, for the progress line.
+//! Finds the thread with the longest total blocked time so far, for the progress line.
 
 use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::FxHashMap;
 
 use super::BlockedWait;
 
-/// Largest number of threads added up.
+/// Maximum number of threads.
 const THREADS_MAX: usize = 1 << 16;
 
-/// The time for which each thread was blocked on storage, in waits with rows of their own.
+/// The time that each thread was blocked on storage, in waits with their own rows.
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
     threads: FxHashMap<u32, FxHashMap<BlockedIn, u64>>,
 }
 
-/// The thread that was blocked for longest.
+/// The thread that was blocked longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Longest {
     pub(super) tid: u32,
     pub(super) time: Nanos,
-    /// The operation in which it was blocked for longest.
+    /// The operation in which it was blocked longest.
     pub(super) operation: BlockedIn,
 }
 
 impl SoFar {
     pub(super) fn add(&mut self, wait: &BlockedWait) {
-        // The work of kernel threads is for others.
+        // Kernel threads work for others.
         if !wait.blocked_in.is_for_storage(wait.reason) || wait.blocked_in == BlockedIn::KernelThread {
             return;
         }

@@ -1,5 +1,5 @@
-//! Runs the BPF programs on this machine. The observed threads run in other processes, because a probe leaves
-//! its own process out. These processes run this test program again, in one of the [`ROLES`].
+//! Runs the BPF programs on this machine. The observed threads run in other processes, because a probe
+//! ignores its own process. Each of these processes runs this test program again, in one of the [`ROLES`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,16 +16,16 @@ use fonio_testing::{Need, has, skip};
 use super::*;
 use crate::clock::now;
 
-/// Names the role, and its argument, to the other process.
+/// Environment variable with the role and its argument.
 const ROLE: &str = "FONIO_BLOCKED_ROLE";
-/// Begins each line that the other process says.
+/// Prefix of each line that the other process prints.
 const SAYS: &str = "says: ";
-/// The longest that a test waits for another process before it fails.
+/// How long a test waits for another process before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Play = fn(&str);
 
-/// The roles: a name, and what the process then does with the argument.
+/// The roles: name and function.
 const ROLES: &[(&str, Play)] = &[
     ("fsync", play_fsync),
     ("blocked", play_blocked),
@@ -39,7 +39,7 @@ fn say(words: &str) {
     println!("{SAYS}{words}");
 }
 
-/// Plays a role in a process that another test started; does nothing as a test.
+/// Plays a role in a process that another test started. Does nothing when run as a test.
 #[test]
 fn other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -48,7 +48,7 @@ fn other_process() {
     play(argument);
 }
 
-/// Writes to a file and calls fsync, many times; says when each fsync began and ended.
+/// Repeatedly writes to a file and calls fsync; prints when each fsync began and ended.
 fn play_fsync(path: &str) {
     let file = File::create(path).unwrap();
     for round in 0..100 {
@@ -78,14 +78,14 @@ fn play_blocks(times: &str) {
     say("over");
 }
 
-/// How long the thread for which others wait is blocked.
+/// How long the thread that others wait for is blocked.
 const BLOCKED_FOR: Duration = Duration::from_millis(60);
 
 /// Blocks this thread for [`BLOCKED_FOR`].
 fn block_for_a_while() {
     let is_child = block_while(|| {
         let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(BLOCKED_FOR.subsec_nanos()) };
-        // SAFETY: `time` is a valid time, and the rest of it is not asked for.
+        // SAFETY: `time` is a valid time, and the remaining time is not requested.
         unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
     });
     assert!(!is_child);
@@ -96,8 +96,9 @@ fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// One thread asks another through pipes. `asked`: that one is blocked and then answers. `idle`: the one that asks is
-/// blocked before it asks, and the other answers at once. Says the threads: the one that asks, and the other.
+/// One thread asks another through pipes. With `asked`, the other one blocks and then answers. With `idle`,
+/// the asking thread blocks before it asks, and the other answers at once. Prints the asking thread and the
+/// other one.
 fn play_talks(who_is_blocked: &str) {
     let is_asked = who_is_blocked == "asked";
     let (mut question, mut to_other) = std::io::pipe().unwrap();
@@ -116,7 +117,7 @@ fn play_talks(who_is_blocked: &str) {
         if !is_asked {
             block_for_a_while();
         }
-        // The question is seen if the other thread sleeps.
+        // Wait until the other thread sleeps; only then does the probe see the question.
         std::thread::sleep(BLOCKED_FOR);
         to_other.write_all(&byte).unwrap();
         let mut number = [0; 4];
@@ -128,7 +129,8 @@ fn play_talks(who_is_blocked: &str) {
     other.join().unwrap();
 }
 
-/// One thread is blocked while it holds a lock for which another one waits. Says the one that waits, and the other.
+/// One thread blocks while it holds a lock that another one waits for. Prints the waiting thread and the
+/// other one.
 fn play_locks(_: &str) {
     let lock = std::sync::Arc::new(std::sync::Mutex::new(0));
     let is_held = std::sync::Arc::new(std::sync::Barrier::new(2));
@@ -147,7 +149,7 @@ fn play_locks(_: &str) {
     other.join().unwrap();
 }
 
-/// Blocks this thread uninterruptibly while a copy of the process does something.
+/// Blocks this thread uninterruptibly while a copy of the process performs `activity`.
 fn block_while(activity: impl FnOnce()) -> bool {
     // SAFETY: without CLONE_VM the copy has its own memory, as after fork. It only calls async-signal-safe functions.
     let pid = unsafe {
@@ -164,7 +166,7 @@ fn block_while(activity: impl FnOnce()) -> bool {
     pid == 0
 }
 
-/// Loads and attaches the programs, and says their ids or why that is impossible; stays until it is killed.
+/// Loads and attaches the programs, and prints their ids or the error; runs until it is killed.
 fn play_records(_: &str) {
     let mut probe = match BlockedProbe::load(&Machine::here()) {
         Ok(probe) => probe,
@@ -176,7 +178,7 @@ fn play_records(_: &str) {
     std::thread::sleep(PATIENCE * 2);
 }
 
-/// Another process in its role. It is killed and waited for when this is dropped.
+/// Another process in its role. Dropping this kills it and waits for it.
 struct Other {
     child: Child,
     input: Option<ChildStdin>,
@@ -184,7 +186,7 @@ struct Other {
 
 impl Other {
     fn command(role: &str) -> Command {
-        // Another user may not be allowed to enter the folder of this program.
+        // Another user may lack access to the folder of this program.
         let mut command = Command::new("/proc/self/exe");
         command.args(["--exact", "probes::blocked::tests::other_process", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -202,7 +204,7 @@ impl Other {
         lines.filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned()))
     }
 
-    /// The thread that plays, once it is blocked.
+    /// Waits until the playing thread is blocked, and returns it.
     fn blocked_thread(&self) -> u32 {
         let began = Instant::now();
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -232,7 +234,7 @@ fn run(role: &str) {
     assert_eq!(other.lines().last().as_deref(), Some("over"));
 }
 
-/// Loads the programs; `None` after a skip.
+/// Loads the programs; `None` if the test is skipped.
 fn loaded() -> Option<BlockedProbe> {
     if !has(&[Need::Root, Need::Bpf]) {
         return None;
@@ -247,7 +249,7 @@ fn loaded() -> Option<BlockedProbe> {
     }
 }
 
-/// Makes every wait a long one.
+/// Makes every wait a long wait.
 fn without_threshold(probe: &mut BlockedProbe) {
     probe.now_set.threshold_ns = 0;
     probe.set().unwrap();
@@ -290,7 +292,8 @@ fn every_long_fsync_has_its_waits() {
     }
     for (from, until) in calls.iter().filter(|(from, until)| until.0 - from.0 > 1_000_000) {
         let mut overlapping = fsyncs.iter().filter(|wait| wait.began < *until && wait.ended.unwrap() > *from);
-        // A file system in memory waits for nothing; a busy machine can delay a thread without blocking it.
+        // fsync does not block on a file system in memory. A busy machine can delay a thread without blocking
+        // it.
         let is_on_disk = !fsyncs.is_empty();
         assert!(!is_on_disk || overlapping.next().is_some(), "{from:?} to {until:?} has no wait");
     }
@@ -300,7 +303,7 @@ fn every_long_fsync_has_its_waits() {
     }
 }
 
-/// Gives all slots for open waits to a thread that does not exist.
+/// Fills all slots for open waits with a nonexistent thread.
 fn take_slots(probe: &mut BlockedProbe) {
     for at in 0..probe.open_slots.len() {
         probe.open_slots.set(at, Slot { tid: u32::MAX, ..Slot::default() }, 0).unwrap();
@@ -365,7 +368,7 @@ fn each_wait_is_given_or_counted() {
     let Some(mut probe) = loaded() else { return };
     probe.attach(now()).unwrap();
     without_threshold(&mut probe);
-    // More than the ring buffer holds.
+    // More than fit into the ring buffer.
     run("blocks 6000");
     let long_waits = probe.counters().long_waits;
     assert!(long_waits >= 6000, "{long_waits}");
@@ -375,11 +378,11 @@ fn each_wait_is_given_or_counted() {
     let Lost { missing, only_counted, .. } = finished.lost;
     assert!(only_counted > 0 && missing == 0, "{:?}", finished.lost);
     let counted: u64 = counts(&finished).iter().map(|row| row.count).sum();
-    // Some of the sleeps of other programs that it saw were not for a blocked thread.
+    // Some long sleeps of other programs were not for a blocked thread.
     assert!(given + counted >= 6000, "{given} given, {counted} counted, {long_waits} seen");
 }
 
-/// A thread waits for another one only if it asked for something, or if that one holds a lock.
+/// A thread waits for another one only after a request to it, or for a lock that it holds.
 #[test]
 fn waits_for_a_blocked_thread_are_seen() {
     for (role, reason, rounds) in [
@@ -426,7 +429,8 @@ fn counts_come_by_period() {
     let mut given = 0;
     for _ in 0..2 {
         run("blocks 50");
-        // A period ends when the recorder looks a second after it began. The next look takes its counts.
+        // A period ends at the first drain at least a second after its beginning. The next drain takes its
+        // counts.
         probe.period_began = Timestamp(0);
         probe.drain(now(), &mut |_| given += 1);
     }
@@ -454,7 +458,7 @@ fn nothing_remains_after_kill_9() {
     assert_eq!(remaining(), PROGRAMS.len());
     other.child.kill().unwrap();
     other.child.wait().unwrap();
-    // The kernel frees them a moment later.
+    // The kernel frees the programs a moment later.
     let began = Instant::now();
     while remaining() > 0 {
         assert!(began.elapsed() < PATIENCE, "programs are still loaded");
@@ -470,7 +474,7 @@ fn without_permission_it_says_so() {
     let mut command = Other::command("records");
     command.uid(65534).current_dir("/");
     if !Path::new("/proc/sys/kernel/unprivileged_bpf_disabled").exists() {
-        return skip(Need::Bpf, "this kernel allows BPF to everybody");
+        return skip(Need::Bpf, "this kernel allows BPF to every user");
     }
     let Ok(child) = command.spawn() else {
         return skip(Need::Root, "another user cannot start this test program");

@@ -1,7 +1,7 @@
 //! Loads and attaches the BPF programs of the recorder.
 //!
-//! The programs are compiled objects (`bpf/*.bpf.o`), adapted to the running kernel when they are loaded. The kernel removes
-//! programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
+//! The programs are compiled objects (`bpf/*.bpf.o`). Loading adapts them to the running kernel. The kernel
+//! removes programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
 
 mod unavailable;
 pub(crate) mod uprobe;
@@ -16,13 +16,13 @@ pub(crate) use unavailable::Unavailable;
 /// The header of each record in a ring buffer (`BPF_RINGBUF_HDR_SZ`).
 pub(crate) const RING_HEADER_BYTES: u64 = 8;
 
-/// The name of a program, and the tracepoint to which it attaches.
+/// A program and its tracepoint.
 pub(crate) type Program = (&'static str, &'static str);
 
-/// The name of a map, and its number of entries; for a ring buffer, its bytes.
+/// A map and its number of entries, or the bytes of a ring buffer.
 pub(crate) type Size = (&'static str, u32);
 
-/// Loads an object into the kernel, with the values of its constants. The programs do not run yet.
+/// Loads an object with the values of its constants into the kernel. The programs do not run yet.
 pub(crate) fn load(
     object: &[u8],
     programs: &[Program],
@@ -44,8 +44,8 @@ pub(crate) fn load_sized(
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);
     }
-    // A loader begins by reading the kernel's types, which take much memory (until aya 0.15, which needs a newer Rust). They are
-    // given back before they are read for what follows.
+    // A loader first reads the kernel's types, which take much memory (until aya 0.15, which needs a newer
+    // Rust). This copy is freed before the types are read again below.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
     let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;
@@ -65,7 +65,7 @@ pub(crate) fn load_sized(
     Ok(loaded)
 }
 
-/// Attaches programs in this order. They are detached when the links are dropped.
+/// Attaches programs in this order. Dropping the links detaches them.
 pub(crate) fn attach(loaded: &mut Ebpf, programs: &[Program]) -> Result<Vec<BtfTracePointLink>, Unavailable> {
     let mut links = Vec::new();
     for (name, _) in programs {
@@ -91,16 +91,16 @@ pub(crate) fn read_record<T: Pod>(bytes: &[u8]) -> Option<T> {
     if bytes.len() != size_of::<T>() {
         return None;
     }
-    // SAFETY: the size is right, every sequence of bytes is a value of a `Pod`, and the read needs no alignment.
+    // SAFETY: the size matches, every byte sequence is a valid `Pod`, and the read needs no alignment.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Whether this Linux gives the state of the thread that leaves to `sched_switch`.
+/// Whether this kernel passes the state of the previous thread to `sched_switch`.
 pub(crate) fn switch_has_state() -> bool {
     unavailable::switch_has_state(&release())
 }
 
-/// Why this Linux must not get probes at the ends of functions.
+/// Fails if return probes are harmful on this kernel.
 pub(crate) fn check_returns() -> Result<(), Unavailable> {
     let release = release();
     if unavailable::ends_sandboxes(&release) { Err(Unavailable::EndsSandboxes(release)) } else { Ok(()) }

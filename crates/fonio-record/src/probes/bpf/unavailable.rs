@@ -1,4 +1,4 @@
-//! The reasons why BPF programs cannot run on this machine.
+//! Explains why BPF programs cannot run on this machine.
 
 use std::error::Error;
 use std::io;
@@ -9,37 +9,37 @@ use aya::{BtfError, EbpfError};
 
 /// The file in which the kernel describes its types.
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// The first Linux with everything that the programs need (`bpf_task_pt_regs`).
+/// The first Linux version with all that the programs need (`bpf_task_pt_regs`).
 pub(super) const LINUX_MIN: (u32, u32) = (5, 15);
-/// The lines of the verifier's report that are shown.
+/// Number of lines shown from the verifier's report.
 const VERIFIER_LINES: usize = 3;
 
 /// Why BPF programs cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unavailable {
-    #[error("it takes Linux 5.15 or later, and this is Linux {0}")]
+    #[error("BPF needs Linux 5.15 or later, and this is Linux {0}")]
     OldKernel(String),
-    #[error("fonio has BPF programs for x86-64 and 64-bit ARM only, and this is a program for {0}")]
+    #[error("fonio's BPF programs support only x86-64 and 64-bit ARM, and this is a program for {0}")]
     OtherProcessor(&'static str),
     #[error(
-        "this fonio is a program of 32 bits ({program}), and Linux here is of 64 bits ({linux}): it takes fonio for {linux}, whose static program also runs in a system of 32 bits"
+        "this fonio is a 32-bit program ({program}) on a 64-bit kernel ({linux}): use the static fonio for {linux}, which also runs in a 32-bit system"
     )]
     Of32Bits { program: &'static str, linux: String },
     #[error(
-        "the kernel does not describe its types ({BTF} is missing); it takes a kernel with CONFIG_DEBUG_INFO_BTF=y"
+        "the kernel does not describe its types ({BTF} is missing); use a kernel with CONFIG_DEBUG_INFO_BTF=y"
     )]
     NoTypes,
     #[error(
         "the kernel does not allow BPF programs here ({source}); run as root, or with the capabilities CAP_BPF and CAP_PERFMON and without a seccomp filter on bpf(2)"
     )]
     NotPermitted { source: io::Error },
-    #[error("the kernel refused the BPF program {program} ({source}); it said: {said}")]
+    #[error("the kernel refused the BPF program {program} ({source}): {said}")]
     Refused { program: &'static str, said: String, source: io::Error },
-    #[error("the kernel has no uprobes; it takes a kernel with CONFIG_UPROBE_EVENTS=y")]
+    #[error("the kernel has no uprobes; use a kernel with CONFIG_UPROBE_EVENTS=y")]
     NoUprobes,
     #[error(
-        "Linux {0} can end a process in a sandbox (seccomp) when a probe lies at the end of a function; it takes Linux 6.10 or earlier, or 6.14 or later"
+        "on Linux {0}, a probe at the end of a function can kill processes in a sandbox (seccomp); use Linux 6.10 or earlier, or 6.14 or later"
     )]
     EndsSandboxes(String),
     #[error("the BPF program could not be {doing}: {why}")]
@@ -47,24 +47,24 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
-    /// An error of loading the object, which makes the maps.
+    /// Converts an error of loading the object, which creates the maps.
     pub(super) fn from_object(error: &EbpfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("loaded", error))
     }
 
-    /// An error of reading the kernel's types.
+    /// Converts an error of reading the kernel's types.
     pub(super) fn from_types(error: &BtfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("adapted to this kernel", error))
     }
 
-    /// An error of loading or attaching a program.
+    /// Converts an error of loading or attaching a program.
     pub(super) fn from_program(program: &'static str, error: ProgramError) -> Unavailable {
         match error {
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
                 let lines: Vec<&str> =
                     log.lines().map(str::trim).filter(|line| !is_statistic(line)).collect();
-                // Without permission, the verifier is not asked.
+                // Without permission, the verifier does not run.
                 if lines.is_empty() && is_permission(&io_error) {
                     return Unavailable::NotPermitted { source: io_error };
                 }
@@ -75,13 +75,14 @@ impl Unavailable {
         }
     }
 
-    /// An error of reading or writing a map.
+    /// Converts an error of reading or writing a map.
     pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
 }
 
-/// Whether a line of the verifier says nothing about the reason: it is empty, or one of the figures at the end.
+/// Whether a line of the verifier's report does not explain the error: it is empty, or one of the final
+/// statistics.
 fn is_statistic(line: &str) -> bool {
     const FIGURES: [&str; 4] = ["verification time ", "stack depth ", "processed ", "subprog "];
     line.is_empty() || FIGURES.iter().any(|start| line.starts_with(start))
@@ -91,7 +92,7 @@ fn is_permission(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES))
 }
 
-/// Looks for a lack of permission among the causes of an error.
+/// Looks for a missing permission among the causes of an error.
 fn not_permitted(error: &(dyn Error + 'static)) -> Option<Unavailable> {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     let mut errors = causes.filter_map(|error| error.downcast_ref::<io::Error>());
@@ -106,8 +107,8 @@ fn failed(doing: &'static str, error: &(dyn Error + 'static)) -> Unavailable {
     Unavailable::Failed { doing, why: why.join(": ") }
 }
 
-/// Checks that the BPF programs know the processor's registers and the numbers of its system calls. `program` is the
-/// architecture for which this program was compiled, and `linux` what `uname -m` prints.
+/// Checks that the BPF programs support the processor's registers and system-call numbers. `program` is the
+/// architecture for which fonio was compiled, `linux` the output of `uname -m`.
 pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), Unavailable> {
     match program {
         "x86_64" | "aarch64" => Ok(()),
@@ -118,7 +119,7 @@ pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), 
     }
 }
 
-/// Checks the version in the text of `uname -r`; text without one passes.
+/// Checks the version in the output of `uname -r`. Text without a version passes.
 pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -129,9 +130,9 @@ pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     }
 }
 
-/// Whether this Linux ends processes in which seccomp does not know the call `uretprobe`, which the kernel itself makes at
-/// the end of a probed function. On x86-64, Linux 6.11 added the call, and Linux 6.14 lets it pass. The fix came into 6.12 and
-/// 6.13 too; those from these numbers on certainly have it.
+/// Whether this kernel kills processes whose seccomp filter does not allow the call `uretprobe`, which the
+/// kernel itself makes at the end of a probed function. On x86-64, Linux 6.11 added the call, and Linux 6.14
+/// exempts it from seccomp. The fix is also in 6.12 and 6.13, certainly from the patch levels below.
 pub(super) fn ends_sandboxes(release: &str) -> bool {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().unwrap_or(0));
@@ -145,7 +146,7 @@ pub(super) fn ends_sandboxes(release: &str) -> bool {
     is_bad && cfg!(target_arch = "x86_64")
 }
 
-/// Whether this Linux gives the state of the thread that leaves to `sched_switch`.
+/// Whether this kernel passes the state of the previous thread to `sched_switch`.
 pub(super) fn switch_has_state(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -174,7 +175,7 @@ mod tests {
             assert_eq!(switch_has_state(release), has_state, "{release}");
         }
         let said = check_release("5.10.0-28-amd64").map_err(|error| error.to_string());
-        let expected = "it takes Linux 5.15 or later, and this is Linux 5.10";
+        let expected = "BPF needs Linux 5.15 or later, and this is Linux 5.10";
         assert_eq!(said, Err(expected.to_owned()));
     }
 
@@ -185,7 +186,7 @@ mod tests {
             ("aarch64", "aarch64", None),
             ("arm", "armv7l", Some("a program for arm")),
             ("riscv64", "riscv64", Some("a program for riscv64")),
-            ("arm", "aarch64", Some("it takes fonio for aarch64")),
+            ("arm", "aarch64", Some("use the static fonio for aarch64")),
         ] {
             let error = check_processor(program, linux).err().map(|error| error.to_string());
             assert_eq!(error.is_some(), said.is_some(), "{program} on {linux}");

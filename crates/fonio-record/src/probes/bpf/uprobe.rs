@@ -1,7 +1,8 @@
-//! Runs a BPF program at an instruction of a file of machine code, in every process that maps the file.
+//! Runs a BPF program at an instruction of an executable file, in every process that maps the file.
 //!
-//! The kernel sets the probe through a perf event of the PMU `uprobe`; a link runs the program at it, and gives it a number,
-//! the cookie (Linux 5.15). aya attaches uprobes without one. The probe is removed when the descriptors are closed.
+//! The kernel sets the probe through a perf event of the PMU `uprobe`. A link attaches the program and passes
+//! it a number, the cookie (Linux 5.15), which aya does not support. Closing the descriptors removes the
+//! probe.
 
 use std::ffi::CString;
 use std::io;
@@ -14,11 +15,11 @@ use aya::programs::{ProgramFd, UProbe};
 
 use super::Unavailable;
 
-/// The kernel's number of the PMU for uprobes.
+/// The file with the kernel's number of the uprobe PMU.
 const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 
-/// `struct perf_event_attr` as of its version 1 (`PERF_ATTR_SIZE_VER1`, include/uapi/linux/perf_event.h). The
-/// kernel treats missing fields as zeros.
+/// Version 1 of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER1`, include/uapi/linux/perf_event.h). The kernel
+/// treats missing fields as zeros.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct PerfEventAttr {
@@ -56,16 +57,16 @@ const BPF_PERF_EVENT: u32 = 41;
 /// include/uapi/linux/perf_event.h
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// The place at which a program runs.
+/// When a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     /// Before the instruction.
     Instruction,
-    /// When the function that begins with the instruction returns.
+    /// When the function that begins at the instruction returns.
     Return,
 }
 
-/// A program at an instruction; it is removed when this is dropped.
+/// A program at an instruction. Dropping this removes it.
 #[derive(Debug)]
 pub(crate) struct UprobeLink {
     _link: OwnedFd,
@@ -79,7 +80,7 @@ pub(crate) struct Uprobes {
 }
 
 impl Uprobes {
-    /// Finds out whether this kernel has uprobes that do no harm.
+    /// Checks that this kernel has uprobes that do no harm.
     pub(crate) fn new() -> Result<Uprobes, Unavailable> {
         super::check_returns()?;
         let number = std::fs::read_to_string(PMU).ok().and_then(|text| text.trim().parse().ok());
@@ -101,7 +102,7 @@ impl Uprobes {
     /// Runs the program at the byte `offset` of the file, with the cookie.
     ///
     /// # Errors
-    /// The error of the system, for example `EINVAL` if no instruction can lie there.
+    /// The error of the system, for example `EINVAL` if there cannot be an instruction at `offset`.
     pub(crate) fn attach(
         self,
         program: &ProgramFd,
@@ -117,8 +118,8 @@ impl Uprobes {
             probe_offset: offset,
             ..PerfEventAttr::default()
         };
-        // Of every process (-1), noted on processor 0, in no group (-1).
-        // SAFETY: the structure has the size that it states, and the path in it ends with a zero and lives until the return.
+        // For every process (-1), counted on processor 0, in no group (-1).
+        // SAFETY: the structure has the stated size, and its path ends with a zero and outlives the call.
         let event = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)
         };
@@ -130,7 +131,7 @@ impl Uprobes {
             flags: 0,
             cookie,
         };
-        // SAFETY: the structure lives until the return, and its size is passed with it.
+        // SAFETY: the structure outlives the call, and its size is passed with it.
         let link = unsafe {
             libc::syscall(
                 libc::SYS_bpf,
@@ -143,10 +144,10 @@ impl Uprobes {
     }
 }
 
-/// The descriptor that a system call returned, or its error.
+/// Converts the result of a system call to a descriptor or an error.
 fn owned(returned: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(returned) {
-        // SAFETY: the kernel has just made this descriptor for us.
+        // SAFETY: the kernel has just created this descriptor for us.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }

@@ -1,19 +1,19 @@
-//! The structures that the BPF program and this crate share. They repeat those of `bpf/calls.bpf.c`.
+//! The structures shared with the BPF program. They repeat the structures in `bpf/calls.bpf.c`.
 
 use std::mem::{offset_of, size_of};
 
 use crate::probes::bpf::read_record;
 
-/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+/// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
-/// Maximum number of bytes of a write that are read.
+/// Maximum number of bytes read from the beginning of a write.
 const HEAD_MAX: usize = 32;
-/// Maximum number of bytes of a path, with the zero at its end.
+/// Maximum size of a path in bytes, including the final zero.
 pub(super) const PATH_MAX: usize = 256;
-/// The number of system calls in the table of kinds.
+/// Number of entries in the table of call kinds.
 #[cfg(test)]
 pub(super) const CALLS_MAX: u32 = 512;
-/// The bytes of the ring buffer.
+/// Size of the ring buffer in bytes.
 pub(super) const RING_BYTES: u64 = 8 << 20;
 
 /// The values of `followed`.
@@ -39,7 +39,7 @@ pub(super) struct Counters {
     pub compat: u64,
 }
 
-/// A call that has not ended.
+/// An open call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OpenCall {
@@ -48,7 +48,7 @@ pub(super) struct OpenCall {
     zero: u32,
 }
 
-/// A call that has ended.
+/// A finished call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawCall {
@@ -70,7 +70,7 @@ pub(super) struct RawCall {
     head: [u8; HEAD_MAX],
 }
 
-/// A call with a path that has ended.
+/// A finished call with a path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct RawPathCall {
@@ -94,12 +94,12 @@ unsafe impl aya::Pod for RawCall {}
 // SAFETY: as above.
 unsafe impl aya::Pod for RawPathCall {}
 
-/// The path of a call, as the program gave it to the kernel.
+/// The path that a program passed to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawPath {
-    /// Without the zero; may be cut off at its end.
+    /// The path without the final zero. It may be truncated.
     pub bytes: Vec<u8>,
-    /// The inode number of the folder of a file that was opened; else 0.
+    /// The inode number of an opened file's folder; 0 for other calls.
     pub folder: u64,
 }
 
@@ -115,7 +115,7 @@ impl RawCall {
         Some((record.call, Some(RawPath { bytes: path.to_vec(), folder: record.folder })))
     }
 
-    /// The first bytes of a write, as far as they were read.
+    /// Returns the first bytes of a write that were read.
     pub(super) fn head(&self) -> &[u8] {
         &self.head[..(self.head_bytes as usize).min(HEAD_MAX)]
     }
@@ -129,7 +129,7 @@ impl RawCall {
 pub(super) mod tests {
     use super::*;
 
-    /// A write of these bytes.
+    /// Builds a write call.
     pub(in crate::probes::calls) fn write_of(flags: u32, offset: u64, bytes: u64, head: &[u8]) -> RawCall {
         let mut call = RawCall { flags: flags | HAS_OFFSET | HAS_BYTES, offset, bytes, ..RawCall::default() };
         call.result = bytes as i64;

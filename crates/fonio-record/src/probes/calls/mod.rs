@@ -1,16 +1,16 @@
-//! Records the file-system calls of the recorded command, or of processes that the user names, and of their descendants.
+//! Records the file-system calls of the command, or of processes named by the user, and of their descendants.
 //!
-//! A BPF program (`bpf/calls.bpf.c`) gives each call that ended, with its file and place. The life of a probe:
+//! A BPF program (`bpf/calls.bpf.c`) reports each finished call, with its file and offset. The life cycle of
+//! a probe:
 //!
-//! 1. [`CallsProbe::load`] makes the maps and has the kernel verify the programs.
-//! 2. [`CallsProbe::attach`] begins, and follows the named processes.
-//! 3. [`CallsProbe::follow_children`] follows the processes that this thread starts, for the time in which it starts
-//!    the command.
-//! 4. [`CallsProbe::drain`] at each wake-up of the recorder takes the calls that ended.
-//! 5. [`CallsProbe::finish`] detaches, and finds the calls that have not ended.
+//! 1. [`CallsProbe::load`] creates the maps and lets the kernel verify the programs.
+//! 2. [`CallsProbe::attach`] begins to record, and follows the named processes.
+//! 3. [`CallsProbe::follow_children`] follows the child processes of this thread while it starts the command.
+//! 4. [`CallsProbe::drain`], called at each wake-up of the recorder, takes the finished calls.
+//! 5. [`CallsProbe::finish`] detaches the programs and finds the open calls.
 //!
-//! A call of a process that the program could not note is counted as lost. Calls through io_uring are not
-//! system calls of this kind, and are not seen.
+//! Calls that the program could not note are counted as lost. I/O through io_uring uses no such calls and is
+//! not seen.
 
 mod layout;
 mod recorded;
@@ -29,10 +29,10 @@ use crate::probes::statements::StatementsProbe;
 use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, IS_FOLDER, MADE_FILE, OpenCall, RawCall, RawPath};
 pub(crate) use recorded::{CallsCapture, CapturedCalls};
 
-/// The compiled program. `cargo xtask assets` makes it.
+/// The compiled program, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/calls.bpf.o"));
 
-/// The programs in the order in which they are attached: children are followed before calls are seen.
+/// The programs in order of attachment: children are followed before calls are seen.
 const PROGRAMS: [bpf::Program; 4] = [
     ("forked", "sched_process_fork"),
     ("ended", "sched_process_exit"),
@@ -50,14 +50,14 @@ pub(crate) struct RecordedCall {
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
-    /// The time and the value of its return; `None` if it had not returned when the recording ended.
+    /// Time and value of its return; `None` if it was open when the recording ended.
     pub ended: Option<(Timestamp, i64)>,
     pub sqlite_write: Option<SqliteWrite>,
-    /// How the file was opened, for a call with an open file.
+    /// The flags of the open file, if the call has one.
     pub file_flags: Option<FileFlags>,
 }
 
-/// A call as the probe gives it.
+/// A call as reported by the probe.
 #[derive(Debug)]
 pub(crate) struct Given {
     pub call: RecordedCall,
@@ -67,12 +67,12 @@ pub(crate) struct Given {
     pub comm: [u8; 16],
 }
 
-/// The calls that are not in a recording.
+/// Numbers of calls that are missing in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lost {
-    /// Calls for which a table was full.
+    /// Calls missing because a table was full.
     pub missing: u64,
-    /// Processes whose calls are missing, because too many were followed.
+    /// Processes whose calls are missing because too many were followed.
     pub processes: u64,
     /// Calls of 32-bit programs.
     pub compat: u64,
@@ -86,7 +86,7 @@ pub(crate) struct CallsProbe {
     followed: HashMap<MapData, u32, u8>,
     open_calls: HashMap<MapData, u32, OpenCall>,
     calls: RingBuf<MapData>,
-    /// The probe that records SQL statements, or the reason why it cannot; `None` if it is not wanted.
+    /// The probe for SQL statements, or why it is unavailable; `None` if the user does not want it.
     pub(crate) statements: Option<Result<StatementsProbe, Unavailable>>,
 }
 
@@ -97,7 +97,8 @@ impl std::fmt::Debug for CallsProbe {
 }
 
 impl CallsProbe {
-    /// Loads the programs into the kernel, without beginning. `with_statements` is whether to record SQL statements.
+    /// Loads the programs into the kernel without attaching them. `with_statements` also loads the probe for
+    /// SQL statements.
     pub(crate) fn load(with_statements: bool) -> Result<CallsProbe, Unavailable> {
         let mut programs = bpf::load(OBJECT, &PROGRAMS, &[])?;
         let mut kinds: Array<MapData, u8> = bpf::map(&mut programs, "call_kinds", Array::try_from)?;
@@ -112,7 +113,7 @@ impl CallsProbe {
         Ok(CallsProbe { programs, links: Vec::new(), counters, followed, open_calls, calls, statements })
     }
 
-    /// Begins, and follows these processes.
+    /// Begins to record, and follows these processes.
     pub(crate) fn attach(&mut self, processes: &[u32]) -> Result<(), Unavailable> {
         for process in processes {
             self.follow(*process, layout::FOLLOWED)?;
@@ -125,7 +126,7 @@ impl CallsProbe {
         self.followed.insert(process, how, 0).map_err(|error| Unavailable::from_map(&error))
     }
 
-    /// Follows the processes that this thread starts, from their first instant; or ends that.
+    /// Follows the future child processes of this thread, or stops that.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if follow {
@@ -134,7 +135,8 @@ impl CallsProbe {
         self.followed.remove(&own).map_err(|error| Unavailable::from_map(&error))
     }
 
-    /// Gives the calls that ended. Returns the bytes that they took in the ring buffer, and the bytes that it has.
+    /// Passes on the finished calls. Returns the bytes that they took in the ring buffer, and the size of the
+    /// buffer.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(Given)) -> (u64, u64) {
         let mut taken = 0;
         while let Some(record) = self.calls.next() {
@@ -146,7 +148,7 @@ impl CallsProbe {
         (taken, layout::RING_BYTES)
     }
 
-    /// Detaches, and gives the remaining calls and those that have not ended.
+    /// Detaches the programs, and passes on the remaining calls and the open ones.
     pub(crate) fn finish(mut self, ended: Timestamp, give: &mut dyn FnMut(Given)) -> Lost {
         self.links.clear();
         self.drain(give);
@@ -177,9 +179,9 @@ impl CallsProbe {
     }
 }
 
-/// The machine's flags of an open file, with fonio's bits.
+/// Converts the flags of an open file to fonio's bits.
 fn file_flags(raw: &RawCall) -> FileFlags {
-    // `O_SYNC` is `O_DSYNC` and another bit.
+    // `O_SYNC` is `O_DSYNC` plus another bit.
     const KNOWN: [(libc::c_int, FileFlags); 4] = [
         (libc::O_APPEND, FileFlags::APPEND),
         (libc::O_DIRECT, FileFlags::DIRECT),

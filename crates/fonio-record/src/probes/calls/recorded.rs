@@ -19,20 +19,20 @@ use crate::probes::statements::{CapturedStatements, NO_STATEMENTS, StatementsCap
 
 /// Maximum number of calls: 108 MB at 104 bytes each.
 const CALLS_MAX: usize = 1 << 20;
-/// Maximum number of processes with SQLite that are remembered.
+/// Maximum number of processes with SQLite.
 const PROCESSES_MAX: usize = 1024;
-/// Maximum number of paths of opened files that are remembered.
+/// Maximum number of paths of opened files.
 const PATHS_MAX: usize = 1 << 16;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
 
-/// A probe while a capture runs, with the calls so far.
+/// A probe during a capture, with the calls so far.
 #[derive(Debug)]
 pub(crate) struct CallsCapture {
     probe: CallsProbe,
     kept: Kept,
-    /// The SQL statements, or why they are not recorded, if that was asked for.
+    /// The SQL statements, or why they are not recorded; `None` if the user does not want them.
     statements: Option<Result<StatementsCapture, Unavailable>>,
 }
 
@@ -41,20 +41,20 @@ pub(crate) struct CallsCapture {
 struct Kept {
     calls: Vec<RecordedCall>,
     names: ThreadNames,
-    /// The file that was opened last at each path. Relative paths are those of one process.
+    /// The file that was last opened at each path. Relative paths are stored per process.
     paths: FxHashMap<(Option<u32>, Vec<u8>), Inode>,
-    /// The files that were used, and those that were opened, since they were looked up last.
+    /// The files used, and the files opened, since the last look-up.
     used: FxHashSet<Inode>,
     opened: Vec<Opened>,
-    /// The processes that opened files since they were looked at last.
+    /// The processes that opened files since they were last examined.
     opening: FxHashSet<u32>,
-    /// The processes that wrote to a journal or WAL of SQLite.
+    /// The processes that wrote to an SQLite journal or WAL.
     with_sqlite: FxHashSet<u32>,
     beyond: u64,
 }
 
 impl CallsCapture {
-    /// Begins, and follows these processes. `command` is the program that will be started.
+    /// Begins to record, and follows these processes. `command` is the program that will be started.
     pub(crate) fn begin(
         mut probe: CallsProbe,
         machine: &Machine,
@@ -67,13 +67,13 @@ impl CallsCapture {
         Ok(CallsCapture { probe, kept: Kept::default(), statements })
     }
 
-    /// Follows the processes that this process starts, or ends that.
+    /// Follows the future child processes of this thread, or stops that.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
         self.probe.follow_children(follow)
     }
 
-    /// Takes the calls that ended since the last time. Notes the new threads and files, so that they are looked up. Returns
-    /// the used part of the ring buffer: bytes taken, and bytes in all.
+    /// Takes the calls that ended since the last time. Notes new threads and files for look-up. Returns the
+    /// bytes taken from the ring buffer, and the size of the buffer.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -103,7 +103,7 @@ impl CallsCapture {
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
         kept.hand_over(ended, threads, files);
-        // The programs for calls are detached by now, so the end of a thread no longer gives its last
+        // The call programs are already detached, so the exit of a thread no longer reports its last
         // statement.
         let statements = statements
             .map(|statements| statements.map(|statements| statements.finish((began, ended), machine)));
@@ -145,9 +145,9 @@ impl Kept {
         }
     }
 
-    /// Remembers the path of an opened file; finds the file of another path.
+    /// Stores the path of an opened file, or finds the file of another call's path.
     fn add_path(&mut self, call: &mut RecordedCall, path: RawPath, process: u32) {
-        // A longer path is cut off.
+        // Longer paths are truncated.
         if path.bytes.is_empty() || path.bytes.len() + 1 >= PATH_MAX {
             return;
         }
@@ -169,7 +169,7 @@ impl Kept {
         }
     }
 
-    /// Notes the new threads and files, so that they are looked up.
+    /// Notes new threads and files for look-up.
     fn hand_over(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) {
         self.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
         files.opened(self.opened.drain(..));
@@ -187,14 +187,14 @@ pub(crate) struct CapturedCalls {
     names: ThreadNames,
     lost: Lost,
     beyond: u64,
-    /// The SQL statements, or why they were not recorded, if that was asked for.
+    /// The SQL statements, or why they were not recorded; `None` if the user did not want them.
     pub statements: Option<Result<CapturedStatements, Unavailable>>,
     with_sqlite: Vec<WithSqlite>,
 }
 
 impl CapturedCalls {
-    /// Writes the rows. `file_ids` has the row of `files` of each call; `threads` has all, and the numbers of those that have
-    /// a row.
+    /// Writes the rows. `file_ids` has each call's row in `files`. `threads` has all threads, and the ids of
+    /// those with a row.
     pub(crate) fn write(
         &self,
         began: Timestamp,
@@ -235,13 +235,13 @@ impl CapturedCalls {
         let missing = self.lost.missing + self.beyond;
         if missing > 0 {
             let message = format!(
-                "{missing} file-system calls are missing, because more calls were made at once, or in all, than the tables hold; record for a shorter time"
+                "{missing} file-system calls were not recorded, because the tables were full; record for a shorter time"
             );
             remarks.push((LOST_CALLS, message, missing));
         }
         if self.lost.processes > 0 {
             let message = format!(
-                "the file-system calls of {0} processes are missing, because more processes ran at once than the table holds",
+                "the file-system calls of {0} processes are missing, because too many processes ran at once: the table was full",
                 self.lost.processes
             );
             remarks.push((LOST_CALLS, message, self.lost.processes));
@@ -255,7 +255,7 @@ impl CapturedCalls {
         }
         match &self.statements {
             Some(Ok(statements)) => remarks.extend(statements.remarks(&self.with_sqlite)),
-            // Without SQLite, nothing is missing.
+            // If no process uses SQLite, nothing is missing.
             Some(Err(unavailable)) if !self.with_sqlite.is_empty() => {
                 let message = format!("SQL statements are not recorded: {unavailable}");
                 remarks.push((NO_STATEMENTS, message, 1));
@@ -266,7 +266,7 @@ impl CapturedCalls {
     }
 }
 
-/// Returns the fuller of two buffers, each with the used and the total bytes.
+/// Returns the fuller of two buffers, each given as used and total bytes.
 fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     let share = |(used, size): (u64, u64)| (u128::from(used) << 32) / u128::from(size.max(1));
     if share(other) > share(one) { other } else { one }
@@ -302,7 +302,7 @@ mod tests {
             call(libc::SYS_openat, "/d/x-journal", 7, Some(20), 3),
             call(libc::SYS_openat, "x", 7, Some(21), 4),
             call(libc::SYS_openat, "x", 8, Some(22), 3),
-            // It fails, then it works; then the file no longer exists.
+            // It fails, then succeeds; then the file no longer exists.
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -13),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, 0),
             call(libc::SYS_unlinkat, "/d/x-journal", 8, None, -2),

@@ -1,8 +1,8 @@
-//! Recognises the beginning of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`,
-//! sections 3 and 4).
+//! Recognises the type of a write to an SQLite journal or WAL (`https://sqlite.org/fileformat.html`, sections
+//! 3 and 4).
 //!
-//! SQLite writes the header of a WAL, the header of a frame and the mark at the end of a journal each with a call of its
-//! own, so the first bytes of each write suffice.
+//! The first bytes of each write suffice, because SQLite writes the WAL header, each frame header and the
+//! journal's end mark with separate calls.
 
 use fonio_core::SqliteWrite;
 
@@ -10,16 +10,16 @@ use super::layout::{IS_JOURNAL, IS_WAL, RawCall};
 
 /// The first bytes of a rollback journal.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// The bytes of a journal's header that SQLite overwrites with zeros at the end of a transaction.
+/// Bytes of the journal header that SQLite overwrites with zeros at the end of a transaction.
 const JOURNAL_END_BYTES: u64 = 28;
-/// The first bytes of a WAL; the lowest bit is the byte order of the checksums.
+/// The first bytes of a WAL. The lowest bit is the byte order of the checksums.
 const WAL_MAGIC: u32 = 0x377f_0682;
 const WAL_HEADER_BYTES: u64 = 32;
 const WAL_FRAME_HEADER_BYTES: u64 = 24;
 
-/// Returns the kind of the write's beginning; `None` for pages, and for other files.
+/// Returns the type of a write; `None` for pages and for other files.
 pub(super) fn sqlite_write(call: &RawCall) -> Option<SqliteWrite> {
-    // The program gives the requested bytes; a vectored write has none.
+    // The program passes the requested size; a vectored write has none.
     let bytes = u64::try_from(call.result).ok()?;
     if call.has(IS_JOURNAL) {
         of_journal(call.offset, bytes, call.head())
@@ -37,7 +37,8 @@ fn of_journal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
     if offset != 0 {
         return None;
     }
-    // At first, the number of records and the magic number of a header are zeros, and what follows them is not.
+    // In a new header, the number of records and the magic number are zeros, but the following fields are
+    // not.
     let is_end =
         bytes == JOURNAL_END_BYTES && head.len() as u64 >= bytes && head.iter().all(|byte| *byte == 0);
     Some(if is_end { SqliteWrite::JournalEnd } else { SqliteWrite::JournalHeader })
@@ -49,12 +50,12 @@ fn of_wal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
         let is_header = bytes >= WAL_HEADER_BYTES && word(0)? | 1 == WAL_MAGIC | 1;
         return is_header.then_some(SqliteWrite::WalHeader);
     }
-    // A frame with its page, or the header of a frame alone; but not the page alone, whose length is a power of two.
+    // A frame with its page, or only a frame header. A page alone has a power of two as its length.
     let page = bytes.checked_sub(WAL_FRAME_HEADER_BYTES)?;
     if page != 0 && !(page.is_power_of_two() && (512..=65_536).contains(&page)) {
         return None;
     }
-    // A frame has the number of a page; the last one of a transaction has the size of the database.
+    // A frame has a page number. The last frame of a transaction has the database size.
     if word(0)? == 0 {
         return None;
     }
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_head_is_understood_or_refused() {
-        // Lengths and bytes from a small congruential generator; the program's structures allow all of them.
+        // Lengths and bytes from a small congruential generator. The program's structures allow all of them.
         let mut draw = 7_u64;
         let mut next = || {
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

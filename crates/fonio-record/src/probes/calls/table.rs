@@ -1,6 +1,6 @@
-//! The calls that are recorded, by their numbers: name, and the arguments that the program reads.
+//! Lists the recorded calls by number: the name, and the arguments that the program reads.
 
-/// The arguments of a call, as `bpf/calls.bpf.c` numbers them.
+/// The kind of a call's arguments, numbered as in `bpf/calls.bpf.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only x86-64 has calls without a folder"))]
@@ -22,7 +22,7 @@ enum Kind {
     OpenAt = 15,
 }
 
-/// The number that is added to the kind of a call that writes from its buffer.
+/// Added to the kind of a call that writes from its buffer.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const WRITES: u8 = 64;
 
@@ -33,7 +33,7 @@ macro_rules! calls {
     };
 }
 
-/// Calls that both architectures have.
+/// Calls of both architectures.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const CALLS: &[(libc::c_long, &str, u8)] = calls! {
     AtPosition false: SYS_read "read";
@@ -57,7 +57,7 @@ const CALLS: &[(libc::c_long, &str, u8)] = calls! {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const CALLS: &[(libc::c_long, &str, u8)] = &[];
 
-/// Older calls; only x86-64 still has most of them.
+/// Older calls; most exist only on x86-64.
 #[cfg(target_arch = "x86_64")]
 const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! {
     Path false: SYS_unlink "unlink" SYS_rename "rename";
@@ -69,7 +69,7 @@ const OLDER_CALLS: &[(libc::c_long, &str, u8)] = calls! { PathAt false: SYS_rena
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER_CALLS: &[(libc::c_long, &str, u8)] = &[];
 
-/// The numbers of all calls, with the arguments that the program reads.
+/// Returns the number of each call, with the kind of its arguments.
 pub(super) fn kinds() -> impl Iterator<Item = (u32, u8)> {
     CALLS
         .iter()

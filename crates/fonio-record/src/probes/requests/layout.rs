@@ -1,8 +1,8 @@
-//! The structures that the BPF program and this crate share. They repeat those of `bpf/requests.bpf.c`.
+//! The structures shared with the BPF program. They repeat the structures in `bpf/requests.bpf.c`.
 
 use std::mem::size_of;
 
-/// The bytes of a name with the zero at its end (`TASK_COMM_LEN`).
+/// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
 
 /// The bits of [`Note::flags`].
@@ -21,7 +21,7 @@ pub(super) struct Cause {
     pub comm: [u8; COMM_MAX],
 }
 
-/// The note on a bio while it waits.
+/// The note on a waiting bio.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
@@ -35,7 +35,7 @@ pub(super) struct Note {
     pub cause: Cause,
 }
 
-/// A request that has completed.
+/// A completed request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Completed {

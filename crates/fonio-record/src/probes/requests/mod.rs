@@ -1,7 +1,7 @@
-//! Gives each block request when it has completed, by BPF, for a permanent watch.
+//! Reports each completed block request, by BPF, for a permanent watch.
 //!
-//! A recording uses tracefs instead, which shows each step of a request. Here the kernel combines the steps
-//! of a request: it costs two short programs and 112 bytes instead of five events of 63 bytes
+//! A recording instead uses tracefs, which shows each step of a request. Here the kernel combines the steps:
+//! a request costs two short programs and 112 bytes instead of five events of 63 bytes
 //! (`bpf/requests.bpf.c`).
 
 mod layout;
@@ -17,41 +17,41 @@ use fonio_tracefs::ring_buffer::Inode;
 use crate::probes::bpf::{self, Unavailable};
 use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};
 
-/// The compiled program. `cargo xtask assets` makes it.
+/// The compiled program, created by `cargo xtask assets`.
 static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/requests.bpf.o"));
 
-/// The programs whose tracepoints every kernel with BPF has, in the order in which they are attached:
-/// completions last, because they need the notes of the others.
+/// The programs whose tracepoints every kernel with BPF has, in order of attachment: completions last,
+/// because they need the notes of the others.
 const PROGRAMS: [bpf::Program; 4] = [
     ("queued", "block_bio_queue"),
     ("split", "block_split"),
     ("issued", "block_rq_issue"),
     ("completed", "block_rq_complete"),
 ];
-/// The program for pages that become dirty, since Linux 5.18 and before.
+/// The program for pages that become dirty: since Linux 5.18, and before.
 const DIRTIED: [bpf::Program; 2] =
     [("dirtied", "writeback_dirty_folio"), ("dirtied", "writeback_dirty_page")];
-/// The program for file systems with a journal; a kernel without ext4 does not have this tracepoint.
+/// The program for file systems with a journal; a kernel without ext4 lacks this tracepoint.
 const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 
-/// A completed request as the kernel gives it: the row, and the values that have no column of their own.
+/// A completed request from the kernel: the row, and the values without a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    /// Its instants of queue and completion are known; `issued` is unknown if the driver got the request
-    /// before the probe began. Its `cause_tid` is not set.
+    /// The queue and completion times are set. `issued` is unknown if the driver got the request before the
+    /// probe began. `cause_tid` is not set.
     pub row: Request,
-    /// The thread for which it was queued.
+    /// The thread that caused it.
     pub cause: Option<GivenCause>,
-    /// A thread of the kernel queued it.
+    /// Whether a kernel thread queued it.
     pub by_kernel: bool,
     pub inode: Option<Inode>,
 }
 
-/// The flags that the programs see.
+/// The flags that the programs report.
 const FLAGS_KNOWN: [Flags; 5] = [Flags::SYNC, Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::READAHEAD];
 
-/// The thread for which a request was made: its process, its control group and its name.
+/// The thread that caused a request: its process, control group and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GivenCause {
     pub tid: u32,
@@ -84,13 +84,13 @@ impl RequestsProbe {
         Ok(RequestsProbe { _programs: programs, _links: links, counters, completions })
     }
 
-    /// Becomes readable if requests should be taken before the usual time, because the buffer fills up.
+    /// Becomes readable if requests should be taken early, because the buffer is filling up.
     pub(crate) fn filling(&self) -> BorrowedFd<'_> {
         // SAFETY: the map owns the descriptor, and lives as long as the borrow of `self`.
         unsafe { BorrowedFd::borrow_raw(self.completions.as_raw_fd()) }
     }
 
-    /// Gives the requests that completed.
+    /// Passes on the completed requests.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(GivenRequest)) {
         while let Some(record) = self.completions.next() {
             if let Some(completed) = bpf::read_record::<Completed>(&record) {
@@ -99,7 +99,7 @@ impl RequestsProbe {
         }
     }
 
-    /// The requests that are missing, because the buffer was full.
+    /// Number of requests missing because the buffer was full.
     pub(crate) fn lost(&self) -> u64 {
         self.counters.get(&0, 0).unwrap_or_default().lost
     }
@@ -113,7 +113,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
             let all: Vec<bpf::Program> = journal.into_iter().chain([dirtied]).chain(PROGRAMS).collect();
             match bpf::load(OBJECT, &all, &[]) {
                 Ok(programs) => return Ok((programs, all)),
-                // The first error is that of the programs for a new kernel.
+                // The first error is about the programs for new kernels.
                 Err(error) => _ = refused.get_or_insert(error),
             }
         }
@@ -173,14 +173,14 @@ fn op(op_flags: u32) -> Op {
     }
 }
 
-/// `enum req_flag_bits`; these places are the same in Linux 5.15 to 6.18.
+/// `enum req_flag_bits`; these bit positions are the same in Linux 5.15 to 6.18.
 fn flags(op_flags: u32) -> Flags {
     const BITS: [u32; 5] = [11, 12, 17, 18, 19];
     let set = BITS.into_iter().zip(FLAGS_KNOWN).filter(|(bit, _)| op_flags >> bit & 1 != 0);
     set.fold(Flags::NONE, |flags, (_, flag)| flags | flag)
 }
 
-/// The tracepoint gives an errno before Linux 5.16, then a `blk_status_t` (`block/blk-core.c`).
+/// The tracepoint has an errno before Linux 5.16, since then a `blk_status_t` (`block/blk-core.c`).
 fn errno(error: i32) -> i32 {
     match error {
         ..=0 => error,

@@ -1,13 +1,13 @@
-//! The structures that the BPF programs and this crate share. They repeat those of `bpf/statements.bpf.h`.
+//! The structures shared with the BPF programs. They repeat the structures in `bpf/statements.bpf.h`.
 
 use std::mem::{offset_of, size_of};
 
 use crate::probes::bpf::read_record;
 
-/// Maximum number of bytes of a statement that are read, with the zero at its end.
+/// Maximum number of bytes read from a statement, including the final zero.
 pub(super) const SQL_MAX: usize = 512;
 
-/// The bytes of the ring buffer.
+/// Size of the ring buffer in bytes.
 pub(super) const RING_BYTES: u64 = 4 << 20;
 
 /// The counters of the programs.
@@ -19,7 +19,7 @@ pub(super) struct Counters {
     pub not_noted: u64,
 }
 
-/// Consecutive steps of a thread with one statement.
+/// Consecutive steps of a thread on one statement.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawStatement {
@@ -69,7 +69,7 @@ unsafe impl aya::Pod for RawText {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Statement(RawStatement),
-    /// A text with its hash; `is_cut` is whether the statement can be longer.
+    /// A text with its hash. `is_cut` means that the statement may be longer.
     Text {
         hash: u64,
         text: Vec<u8>,

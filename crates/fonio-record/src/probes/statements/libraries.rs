@@ -1,9 +1,9 @@
 //! Finds the copies of SQLite that processes use, and sets the probes in them.
 //!
-//! A program that runs only for a moment would end before its files are examined. So the shared libraries in
-//! the usual folders, and the program of the recorded command, get their probes before the command starts.
-//! All others get them when a followed process maps them: at that time it opens a library or a database,
-//! which its calls show.
+//! A short-lived program would end before its files are examined. So the shared libraries in the usual
+//! folders and the program of the recorded command get their probes before the command starts. Other files
+//! are probed once a followed process maps them. The recorder notices this from its calls, because the
+//! process then opens a library or a database.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,18 +18,18 @@ use rustc_hash::FxHashSet;
 use super::library::{self, Library};
 use crate::probes::bpf::uprobe::{At, UprobeLink, Uprobes};
 
-/// Folders of shared libraries, and of those of each architecture below them.
+/// Folders of shared libraries. Their architecture subfolders are searched too.
 const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
-/// Beginnings of the names of libraries that have SQLite.
+/// Name prefixes of libraries that contain SQLite.
 const NAMES: [&str; 4] = ["libsqlite3.so", "libsqlite.so", "libmozsqlite3.so", "libsqlcipher.so"];
 /// Maximum number of copies of SQLite with probes.
 const ATTACHED_MAX: usize = 64;
-/// Maximum number of files that are examined.
+/// Maximum number of examined files.
 const LOOKED_MAX: usize = 1 << 14;
-/// Maximum number of processes that are examined in one wake-up.
+/// Maximum number of processes examined per wake-up.
 const PROCESSES_PER_WAKE: usize = 16;
 
-/// The two programs, and the means to set them.
+/// The two programs, and the setter of uprobes.
 #[derive(Debug)]
 pub(super) struct Programs {
     pub uprobes: Uprobes,
@@ -37,7 +37,7 @@ pub(super) struct Programs {
     pub returned: ProgramFd,
 }
 
-/// A copy of SQLite with probes. They are removed when this is dropped.
+/// A copy of SQLite with probes. Dropping this removes them.
 #[derive(Debug)]
 struct Attached {
     _probes: [UprobeLink; 2],
@@ -48,11 +48,11 @@ struct Attached {
 pub(super) struct Libraries {
     programs: Programs,
     attached: Vec<Attached>,
-    /// The files that were looked at, by device and inode.
+    /// The examined files, by device and inode.
     looked: FxHashSet<(u64, u64)>,
-    /// Remarks for the user: files in which probes are not possible, or whose statements have no known text.
+    /// Remarks for the user about files without probes or without statement texts.
     pub refused: Vec<String>,
-    /// Files that were found only after the capture had begun, and when.
+    /// Files found after the capture began, and when.
     pub late: Vec<(PathBuf, Timestamp)>,
 }
 
@@ -72,7 +72,7 @@ impl Libraries {
         libraries
     }
 
-    /// Looks at the files of machine code that the processes map, as far as they are new.
+    /// Examines the new executable files that the processes map.
     pub(super) fn look_at_processes(
         &mut self,
         machine: &Machine,
@@ -82,7 +82,8 @@ impl Libraries {
         for process in processes.iter().take(PROCESSES_PER_WAKE) {
             let maps = read_text(&machine.proc(format!("{process}/maps"))).unwrap_or_default();
             for (range, named) in mapped(&maps) {
-                // The name can be that of another file by now, or in another namespace; the link leads to the file itself.
+                // The name may now be another file, or belong to another namespace. The link refers to the
+                // file itself.
                 let link = machine.proc(format!("{process}/map_files/{range}"));
                 if self.look_at(&link, Path::new(named))
                     && let Some(at) = late_at
@@ -93,7 +94,7 @@ impl Libraries {
         }
     }
 
-    /// Examines a file, and sets the probes if it has SQLite. Returns whether it did. A file that is gone is
+    /// Examines a file, and sets the probes if it has SQLite. Returns whether it did. A missing file is
     /// skipped.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
@@ -106,7 +107,7 @@ impl Libraries {
         let Ok(Some(library)) = File::open(path).and_then(library::find) else { return false };
         if self.attached.len() >= ATTACHED_MAX {
             self.refused.push(format!(
-                "the SQL statements through {} are not recorded, because more than {ATTACHED_MAX} files have SQLite",
+                "SQL statements executed by {} are not recorded, because more than {ATTACHED_MAX} files contain SQLite",
                 named.display()
             ));
             return false;
@@ -116,7 +117,7 @@ impl Libraries {
                 self.attached.push(attached);
                 if library.text.is_none() {
                     self.refused.push(format!(
-                        "the SQL statements through {} have no text, because its function sqlite3_sql is missing or has an unknown form; use a build that exports it",
+                        "SQL statements executed by {} have no text, because its function sqlite3_sql is missing or unknown; use a build that exports it",
                         named.display()
                     ));
                 }
@@ -124,7 +125,7 @@ impl Libraries {
             }
             Err(error) => {
                 self.refused.push(format!(
-                    "the SQL statements through {} are not recorded, because the kernel sets no probe in it ({error})",
+                    "SQL statements executed by {} are not recorded, because the kernel cannot set a probe in it ({error})",
                     named.display()
                 ));
                 false
@@ -134,8 +135,7 @@ impl Libraries {
 
     fn attach(&self, path: &Path, library: Library) -> std::io::Result<Attached> {
         let Programs { uprobes, stepped, returned } = &self.programs;
-        // The probe at the return is set first: a beginning without its end would look like a step that never
-        // ends.
+        // The return probe is set first: an entry without a return would look like an endless step.
         let returned = uprobes.attach(returned, (path, library.step, At::Return), 0)?;
         let stepped = uprobes.attach(stepped, (path, library.step, At::Instruction), library.cookie())?;
         Ok(Attached { _probes: [stepped, returned] })
@@ -147,7 +147,8 @@ impl Libraries {
     }
 }
 
-/// The shared libraries with a known name in the usual folders, and in those that the environment names.
+/// Returns the shared libraries with a known name in the usual folders and in the folders named by the
+/// environment.
 fn usual() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = FOLDERS.iter().map(PathBuf::from).collect();
     for folder in FOLDERS {
@@ -169,7 +170,7 @@ fn usual() -> Vec<PathBuf> {
     found
 }
 
-/// The file of a command, as the system finds it.
+/// Finds the file of a command as the system would.
 fn program(command: &OsStr) -> Option<PathBuf> {
     let path = Path::new(command);
     if path.components().count() > 1 {
@@ -181,7 +182,7 @@ fn program(command: &OsStr) -> Option<PathBuf> {
         .find_map(|path| fs::canonicalize(path).ok())
 }
 
-/// The address ranges and the paths of the files of machine code in the text of `/proc/PID/maps`.
+/// Returns the address range and path of each executable file in the text of `/proc/PID/maps`.
 fn mapped(maps: &str) -> impl Iterator<Item = (&str, &str)> {
     maps.lines().filter_map(|line| {
         let mut words = line.splitn(6, ' ');

@@ -1,10 +1,9 @@
-//! Finds SQLite in a file of machine code: the place of `sqlite3_step`, and the places of a statement's text
-//! and connection.
+//! Finds SQLite in an executable file: the offset of `sqlite3_step`, and the offsets of the text and
+//! connection in a statement.
 //!
-//! `sqlite3_sql` and `sqlite3_db_handle` read one field of a statement each, and do nothing else. The field's
-//! place differs between versions and builds of SQLite; it is read from the instruction. So the text of a
-//! statement is known at each step, even if it was prepared before the recording, or through a call that the
-//! compiler has inlined into another one.
+//! `sqlite3_sql` and `sqlite3_db_handle` each only read one field of a statement. The field's offset differs
+//! between versions and builds of SQLite, so it is decoded from the instruction. This gives the text of a
+//! statement at each step, even if it was prepared before the recording or by an inlined call.
 
 use std::fs::File;
 use std::io;
@@ -13,30 +12,31 @@ use object::elf::{EM_AARCH64, EM_X86_64};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{Endianness, Object, ObjectSegment, ObjectSymbol, ReadCache};
 
-/// The bytes of a function that are looked at.
+/// Number of bytes examined per function.
 const CODE_BYTES: u64 = 48;
-/// The farthest place of a field of a statement: a structure of SQLite has a few hundred bytes.
+/// Maximum offset of a field in a statement. SQLite's structure has a few hundred bytes.
 const FIELD_MAX: u32 = 4096;
 
 /// The parts of SQLite that a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Library {
-    /// The place of `sqlite3_step` in the file, in bytes.
+    /// Byte offset of `sqlite3_step` in the file.
     pub step: u64,
-    /// The places of the text's address and of the connection's address in a statement, in bytes; `None` if they are unknown.
+    /// Byte offsets of the text pointer and the connection pointer in a statement; `None` if unknown.
     pub text: Option<u32>,
     pub connection: Option<u32>,
 }
 
 impl Library {
-    /// The places that the program needs. The connection's place is stored plus one, so that 0 means unknown.
-    /// The text's place is stored unchanged, because the text is never the first field.
+    /// Packs the offsets for the program. The connection's offset is stored plus one, so that 0 means
+    /// unknown. The text's offset is stored unchanged, because the text is never the first field.
     pub(super) fn cookie(self) -> u64 {
         u64::from(self.text.unwrap_or(0)) | self.connection.map_or(0, |at| u64::from(at) + 1) << 32
     }
 }
 
-/// Looks for SQLite in a file. `None` if it is not machine code of this processor, or has no symbol `sqlite3_step`.
+/// Looks for SQLite in a file. Returns `None` if it is not an executable for this processor, or has no symbol
+/// `sqlite3_step`.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -78,7 +78,7 @@ pub(super) fn find(file: File) -> io::Result<Option<Library>> {
     };
     let code = |address: u64| {
         let from = elf.segments().find_map(|segment| {
-            // The last function of a segment can have fewer bytes after it.
+            // The segment may end earlier.
             let end = segment.address().checked_add(segment.size())?;
             let bytes = end.checked_sub(address)?.min(CODE_BYTES);
             segment.data_range(address, bytes).ok().flatten()
@@ -86,13 +86,12 @@ pub(super) fn find(file: File) -> io::Result<Option<Library>> {
         from.and_then(read)
     };
     let Some(step) = step.and_then(place) else { return Ok(None) };
-    // A text at place 0 could not be distinguished from an unknown one, and no version of SQLite has it
-    // there.
+    // Offset 0 means unknown; no version of SQLite has the text there.
     let text = sql.and_then(code).filter(|at| *at > 0);
     Ok(Some(Library { step, text, connection: db_handle.and_then(code) }))
 }
 
-/// The place from which a function reads its result in its first argument, for x86-64: `mov rax, [rdi + place]`, perhaps
+/// Decodes the offset from which an x86-64 function reads its result: `mov rax, [rdi + offset]`, perhaps
 /// after a test for zero.
 fn field_x86(code: &[u8]) -> Option<u32> {
     let mut rest = code;
@@ -116,7 +115,7 @@ fn field_x86(code: &[u8]) -> Option<u32> {
     }
 }
 
-/// The same for arm64: `ldr x0, [x0, #place]`.
+/// Does the same for arm64: `ldr x0, [x0, #offset]`.
 fn field_arm64(code: &[u8]) -> Option<u32> {
     for word in code.chunks_exact(4) {
         let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
@@ -124,7 +123,7 @@ fn field_arm64(code: &[u8]) -> Option<u32> {
             // bti c; cbz x0
             0xd503_245f => {}
             _ if word & 0xff00_001f == 0xb400_0000 => {}
-            // The place counts words of 8 bytes.
+            // The offset is in units of 8 bytes.
             _ if word & 0xffc0_03ff == 0xf940_0000 => {
                 return Some((word >> 10 & 0xfff) * 8).filter(|at| *at < FIELD_MAX);
             }
@@ -140,8 +139,8 @@ mod tests {
 
     #[test]
     fn the_place_of_a_field_is_read_from_the_code() {
-        // sqlite3_sql and sqlite3_db_handle as compilers make them: Debian's library, GCC without optimisation for speed,
-        // with endbr64, and code that does more.
+        // Compiled sqlite3_sql and sqlite3_db_handle: Debian's library, GCC optimising for size, with
+        // endbr64, and more complex code.
         let cases: [(&[u8], Option<u32>); 8] = [
             (&[0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x8b, 0x87, 0xf8, 0, 0, 0, 0xc3], Some(0xf8)),
             (&[0x48, 0x85, 0xff, 0x74, 0x0b, 0x48, 0x8b, 0x07, 0xc3], Some(0)),

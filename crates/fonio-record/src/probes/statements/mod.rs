@@ -1,12 +1,15 @@
-//! Records the SQL statements that the followed processes run with SQLite.
+//! Records the SQL statements that the followed processes execute with SQLite.
 //!
-//! Two BPF programs (`bpf/statements.bpf.h`) run at the beginning and at the end of `sqlite3_step`, in every copy of SQLite
-//! that has this symbol. They belong to the object of the file-system calls, whose processes they follow. The life of a probe:
+//! Two BPF programs (`bpf/statements.bpf.h`) run at the entry and the return of `sqlite3_step`, in every copy
+//! of SQLite that has this symbol. They are part of the object for file-system calls and follow the same
+//! processes. The life cycle of a probe:
 //!
-//! 1. [`StatementsProbe::load`] makes the maps, has the kernel verify the programs, and finds out whether it has uprobes.
-//! 2. [`StatementsProbe::begin`] sets the probes in the libraries that are known beforehand.
-//! 3. [`StatementsCapture::drain`] at each wake-up takes the rows and texts, and looks for more copies of SQLite.
-//! 4. [`StatementsCapture::finish`] removes the probes, and takes the statements that threads stepped last.
+//! 1. [`StatementsProbe::load`] creates the maps, lets the kernel verify the programs, and checks for
+//!    uprobes.
+//! 2. [`StatementsProbe::begin`] sets the probes in the libraries known beforehand.
+//! 3. [`StatementsCapture::drain`], called at each wake-up, takes rows and texts, and looks for more copies
+//!    of SQLite.
+//! 4. [`StatementsCapture::finish`] removes the probes, and takes the last statement of each thread.
 //!
 //! A text is normalised as soon as it arrives ([`fonio_core::sql`]), and its values are dropped.
 
@@ -50,7 +53,7 @@ pub(crate) struct StatementsProbe {
 }
 
 impl StatementsProbe {
-    /// Loads the programs of the object into the kernel, without beginning.
+    /// Loads the programs of the object into the kernel without setting probes.
     pub(crate) fn load(object: &mut Ebpf) -> Result<StatementsProbe, Unavailable> {
         let uprobes = Uprobes::new()?;
         let stepped = uprobes.load(object, "stepped")?;
@@ -63,7 +66,8 @@ impl StatementsProbe {
         Ok(StatementsProbe { programs: Programs { uprobes, stepped, returned }, maps })
     }
 
-    /// Begins, with probes in the usual libraries, in the program of the command, and in the files of these processes.
+    /// Sets probes in the usual libraries, in the program of the command, and in the files of these
+    /// processes.
     pub(crate) fn begin(
         self,
         machine: &Machine,
@@ -76,7 +80,7 @@ impl StatementsProbe {
     }
 }
 
-/// A probe while a capture runs, with the statements so far.
+/// A probe during a capture, with the statements so far.
 #[derive(Debug)]
 pub(crate) struct StatementsCapture {
     maps: Maps,
@@ -85,8 +89,8 @@ pub(crate) struct StatementsCapture {
 }
 
 impl StatementsCapture {
-    /// Takes the rows and texts since the last time, and looks for copies of SQLite in processes that have opened files.
-    /// Returns the used part of the ring buffer: bytes taken, and bytes in all.
+    /// Takes the rows and texts since the last time, and looks for copies of SQLite in processes that have
+    /// opened files. Returns the bytes taken from the ring buffer, and the size of the buffer.
     pub(crate) fn drain(&mut self, now: Timestamp, machine: &Machine, opening: &[u32]) -> (u64, u64) {
         self.libraries.look_at_processes(machine, opening, Some(now));
         let mut taken = 0;

@@ -13,11 +13,11 @@ use super::layout::{Counters, RawStatement};
 const ROWS_MAX: usize = 1 << 19;
 /// Maximum number of different normalised texts: 1 MB.
 const TEXTS_MAX: usize = 4096;
-/// Maximum number of different texts before their values are left out: 4 MB.
+/// Maximum number of different original texts: 4 MB.
 const HASHES_MAX: usize = 1 << 18;
-/// Maximum number of connections with a number of their own.
+/// Maximum number of connections with their own number.
 const CONNECTIONS_MAX: usize = 1 << 16;
-/// Maximum number of sentences about single files or processes.
+/// Maximum number of remarks about single files or processes.
 const SENTENCES_MAX: usize = 5;
 
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
@@ -50,7 +50,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Adds a row; `exited` is the time at which its last step ended, if it did.
+    /// Adds a row. `exited` is when its last step ended, if it did.
     pub(super) fn add(&mut self, raw: &RawStatement, exited: Option<u64>) {
         self.processes.insert(raw.tgid);
         if self.rows.len() >= ROWS_MAX {
@@ -118,7 +118,7 @@ impl Kept {
     }
 }
 
-/// A process that wrote to a journal or WAL of SQLite, and its name.
+/// A process that wrote to an SQLite journal or WAL, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WithSqlite {
     pub process: u32,
@@ -132,7 +132,7 @@ pub(crate) struct CapturedStatements {
     rows: Vec<Row>,
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,
-    /// The processes that made steps.
+    /// The processes that executed steps.
     processes: FxHashSet<u32>,
     counters: Counters,
     beyond: u64,
@@ -143,7 +143,7 @@ pub(crate) struct CapturedStatements {
 }
 
 impl CapturedStatements {
-    /// The threads that made steps.
+    /// Returns the threads that executed steps.
     pub(crate) fn tids(&self) -> impl Iterator<Item = u32> {
         self.rows.iter().map(|row| row.tid)
     }
@@ -165,20 +165,20 @@ impl CapturedStatements {
         Ok(())
     }
 
-    /// Returns remarks for the user about the statements. `with_sqlite` has the processes that use SQLite.
+    /// Returns remarks for the user about the statements. `with_sqlite` lists the processes that use SQLite.
     pub(crate) fn remarks(&self, with_sqlite: &[WithSqlite]) -> Vec<Remark> {
         let mut remarks = Vec::new();
         let missing = self.counters.ring_full + self.counters.not_noted + self.beyond;
         if missing > 0 {
             let message = format!(
-                "{missing} runs of SQL statements are missing, because more were made at once, or in all, than the tables hold; record for a shorter time"
+                "{missing} executions of SQL statements were not recorded, because the tables were full; record for a shorter time"
             );
             remarks.push((LOST_STATEMENTS, message, missing));
         }
         let texts = self.counters.texts_lost + self.texts_beyond;
         if texts > 0 {
             let message = format!(
-                "{texts} SQL statements have no text, because there were more different ones than the table holds; use parameters in them instead of values"
+                "{texts} SQL statements have no text, because the table of different texts was full; use parameters in them instead of values"
             );
             remarks.push((LOST_STATEMENTS, message, texts));
         }
@@ -186,14 +186,14 @@ impl CapturedStatements {
         let silent = with_sqlite.iter().filter(|with| !self.processes.contains(&with.process));
         let silent = silent.map(|WithSqlite { process, name }| {
             format!(
-                "the SQL statements of {name} (process {process}) are not recorded: no file that it maps has the symbol sqlite3_step, or it ended before fonio had found the file; use SQLite's shared library, or a build that is not stripped"
+                "the SQL statements of {name} (process {process}) are not recorded: none of its files has the symbol sqlite3_step, or it ended before fonio found the file; use SQLite's shared library, or a build that is not stripped"
             )
         });
         remarks.extend(several(silent.collect()).map(|message| (NO_STATEMENTS, message, 1)));
         let late = self.late.iter().map(|(path, at)| {
             let after_ms = at.since(self.began).unwrap_or_default().0 / 1_000_000;
             format!(
-                "SQL statements through {} are recorded only from {after_ms} ms on, when fonio found it in a process",
+                "SQL statements executed by {} are recorded only from {after_ms} ms on, when fonio found it in a process",
                 path.display()
             )
         });
@@ -205,11 +205,11 @@ impl CapturedStatements {
 /// The code of the remark on statements that are not recorded.
 pub(crate) const NO_STATEMENTS: &str = "no-statements";
 
-/// The first sentences, and how many more there are.
+/// Returns the first remarks, and how many more there are.
 fn several(mut sentences: Vec<String>) -> impl Iterator<Item = String> {
     let more = sentences.len().saturating_sub(SENTENCES_MAX);
     sentences.truncate(SENTENCES_MAX);
-    let more = (more > 0).then(|| format!("the same holds for {more} more"));
+    let more = (more > 0).then(|| format!("{more} more with the same problem"));
     sentences.into_iter().chain(more)
 }
 
@@ -259,7 +259,7 @@ mod tests {
         let counts: Vec<(&str, u64)> = remarks.iter().map(|(code, _, count)| (*code, *count)).collect();
         assert_eq!(counts[..2], [(LOST_STATEMENTS, 3), (LOST_STATEMENTS, 3)]);
         let text: Vec<&str> = remarks.iter().map(|(_, message, _)| message.as_str()).collect();
-        assert_eq!(text[2..8], ["x", "x", "x", "x", "x", "the same holds for 3 more"]);
+        assert_eq!(text[2..8], ["x", "x", "x", "x", "x", "3 more with the same problem"]);
         assert!(text[8].contains("stripped (process 6)") && text[9].contains("from 45 ms on"), "{text:?}");
         assert_eq!(text.len(), 10);
     }

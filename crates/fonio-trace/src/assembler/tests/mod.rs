@@ -4,18 +4,12 @@ mod oracle;
 mod text;
 
 use expect_test::expect_file;
+use fonio_testing::cases::cases;
 
-/// Assembles each case of a file of this folder and compares the rows with those in the file. A case has its name after
-/// `#`, the events, and after `->` the rows and counts. `UPDATE_EXPECT=1` writes the file anew.
+/// Assembles each case of a file of this folder, and compares the rows and counts with those in the file.
 fn check(name: &str) {
     let file = expect_file![name];
-    let shown: Vec<String> = (file.data().split("\n# "))
-        .map(|case| match case.split_once("->\n") {
-            Some((events, _)) => format!("{events}->\n{}", text::show(events)),
-            None => case.to_owned(),
-        })
-        .collect();
-    file.assert_eq(&shown.join("\n# "));
+    file.assert_eq(&cases(&file.data(), text::show));
 }
 
 #[test]

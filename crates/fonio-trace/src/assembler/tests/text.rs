@@ -195,8 +195,8 @@ impl RowSink for Text {
 pub(super) fn show(case: &str) -> String {
     let mut options = AssemblerOptions::default();
     let mut sink = Text::default();
-    let mut events: Vec<&str> = case.lines().skip(1).filter(|line| !line.starts_with("//")).collect();
-    if let Some(given) = events[0].strip_prefix("options ") {
+    let mut events = case;
+    if let Some((given, rest)) = case.strip_prefix("options ").and_then(|given| given.split_once('\n')) {
         for (name, value) in given.split(' ').map(|option| option.split_once('=').unwrap()) {
             match name {
                 "horizon" => options.horizon = Nanos(value.parse().unwrap()),
@@ -206,9 +206,9 @@ pub(super) fn show(case: &str) -> String {
             }
         }
         sink.settled = true;
-        events.remove(0);
+        events = rest;
     }
-    let counts = assemble(&batches(&events.join("\n")), options, &mut sink).unwrap();
+    let counts = assemble(&batches(events), options, &mut sink).unwrap();
     for (name, count) in counts {
         writeln!(sink.text, "{name} {count}").unwrap();
     }

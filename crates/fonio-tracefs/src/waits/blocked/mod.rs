@@ -1,24 +1,23 @@
-//! Finds the uninterruptible waits of all threads, from `sched_switch`, `sched_waking` and `sched_wakeup`.
+//! Finds the uninterruptible waits of all threads from `sched_switch`, `sched_waking` and `sched_wakeup`.
 //!
-//! The recorder reads the processors' buffers one after the other. Therefore, an event can come after later
-//! ones of other processors. Events are kept until [`BlockedThreads::until`] states the instant up to which
-//! all have come; then they are handled in order of time.
+//! The recorder reads the processors' buffers one after the other, so events of different processors arrive
+//! out of order. Events are kept until [`BlockedThreads::until`] gives the time up to which all have arrived;
+//! then they are handled in order of time.
 //!
-//! A wait begins with the `sched_switch` by which the thread leaves its processor, and ends with the next `sched_wakeup`. Its
-//! `sched_waking` comes just before that and shows who woke the thread. It can even come before the `sched_switch`, if
-//! another processor wakes the thread while it is leaving; so it cannot show by itself that a wait ended.
+//! A wait begins with the `sched_switch` of the thread leaving its processor, and ends with the next
+//! `sched_wakeup`. The preceding `sched_waking` shows the waker. It may even precede the `sched_switch`, if
+//! another processor wakes the thread while it is leaving. So it alone does not show that a wait ended.
 
 use fonio_core::Timestamp;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
-/// The maximum number of threads whose waits can be open at once.
+/// Maximum number of waits that can be open at once.
 const OPEN_MAX: usize = 1 << 16;
-/// The maximum number of events that are kept until they can be handled: 24 MiB at 24 bytes each, without
-/// stacks.
+/// Maximum number of unhandled events: 24 MiB at 24 bytes each, without stacks.
 const EVENTS_MAX: usize = 1 << 20;
-/// How long before a wait a thread can have been woken out of it, while it was leaving.
+/// How long before the beginning of a wait the thread may have been woken, while it was leaving.
 const WOKEN_WHILE_LEAVING_NS: u64 = 1_000_000;
 
 /// The cause of a wake-up.
@@ -28,37 +27,37 @@ pub struct WakeUp {
     pub at: Timestamp,
     /// The processor.
     pub cpu: u32,
-    /// The thread that ran there.
+    /// The thread that was running there.
     pub current: u32,
     /// The interrupt that woke the thread; `None` if `current` did.
     pub interrupt: Option<Interrupt>,
 }
 
-/// A thread that is blocked uninterruptibly, or was.
+/// A thread that is or was blocked uninterruptibly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedThread {
     /// The thread.
     pub tid: u32,
-    /// Its name; empty if the events do not give it.
+    /// Its name; empty if no event has it.
     pub comm: Vec<u8>,
     /// When it left its processor.
     pub began: Timestamp,
-    /// It was blocked before the recording began; `began` is when the recording began.
+    /// Whether it was blocked before the recording began. Then `began` is the beginning of the recording.
     pub began_before: bool,
-    /// When it was woken; `None` if that has not happened.
+    /// When it was woken; `None` if it is still blocked.
     pub ended: Option<Timestamp>,
-    /// The cause of its wake-up; `None` if that is not known.
+    /// The cause of its wake-up; `None` if unknown.
     pub woken_by: Option<WakeUp>,
-    /// The functions of the kernel in which it was blocked, innermost first; empty if there was no stack.
+    /// The kernel functions in which it was blocked, innermost first; empty if there was no stack.
     pub stack: Vec<u64>,
-    /// Whether the kernel counts the wait as I/O; `None` if the events do not say so.
+    /// Whether the kernel counts the wait as I/O; `None` if unknown.
     pub is_io: Option<bool>,
 }
 
-/// An event until it is handled, in the order in which events of the same instant are handled.
+/// An unhandled event. The order of variants is the order of handling events of the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Events before this instant are missing.
+    /// Events before this time are missing.
     Gap,
     Left {
         tid: u32,
@@ -81,8 +80,8 @@ enum Kind {
     },
 }
 
-/// The command and stack of a thread that left its processor. Few events have them, so they are kept
-/// elsewhere.
+/// The name and stack of a thread that left its processor. Few events have them, so they are stored
+/// separately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Seen {
     comm: Vec<u8>,
@@ -92,7 +91,7 @@ struct Seen {
 const _: () = assert!(size_of::<(u64, Kind)>() == 24);
 
 impl Kind {
-    /// The thread, unless the event is about all.
+    /// Returns the thread, unless the event concerns all threads.
     fn tid(&self) -> Option<u32> {
         match self {
             Kind::Gap => None,
@@ -104,12 +103,12 @@ impl Kind {
     }
 }
 
-/// The threads that are blocked, and the events that have not been handled.
+/// The blocked threads and the unhandled events.
 #[derive(Debug, Default)]
 pub struct BlockedThreads {
     /// The events, and when they happened.
     events: Vec<(u64, Kind)>,
-    /// On each processor, the last thread that left it blocked: its stack may follow.
+    /// The last thread that left each processor blocked: its stack may follow.
     leaving: FxHashMap<u32, (u64, Kind)>,
     open: FxHashMap<u32, BlockedThread>,
     /// The last wake-ups of threads that were not blocked.
@@ -117,19 +116,19 @@ pub struct BlockedThreads {
     stacks: u64,
     end_missed: u64,
     missing: u64,
-    /// The last event for which there was no room since the events were last handled.
+    /// The last event that did not fit since events were last handled.
     missing_until: Option<u64>,
 }
 
 impl BlockedThreads {
-    /// Adds a thread that was blocked already when the recording began.
+    /// Adds a thread that was already blocked when the recording began.
     pub fn was_blocked(&mut self, tid: u32, began: Timestamp) {
         if self.open.len() < OPEN_MAX {
             self.open.insert(tid, BlockedThread { began_before: true, ..blocked(tid, began.0) });
         }
     }
 
-    /// Notes an event of a processor. The events of each processor come in their order.
+    /// Notes an event. The events of each processor must come in order.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some((_, Kind::Left { seen, .. })) = self.leaving.get_mut(&cpu) {
@@ -162,7 +161,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Notes that events of one processor before `time` are missing. A thread that was blocked then can have been woken.
+    /// Notes that events of one processor before `time` are missing. Threads blocked at that time may have
+    /// been woken.
     pub fn gap(&mut self, time: u64, cpu: u32) {
         self.leaves(cpu);
         self.note(time, Kind::Gap);
@@ -177,14 +177,15 @@ impl BlockedThreads {
         }
     }
 
-    /// The stack of the thread that left this processor has come, or there is none.
+    /// Completes the event of the thread that left this processor: its stack has arrived, or there is none.
     fn leaves(&mut self, cpu: u32) {
         if let Some((time, left)) = self.leaving.remove(&cpu) {
             self.note(time, left);
         }
     }
 
-    /// Handles all events up to `time`, and gives the waits that ended. All processors' events until then must have come.
+    /// Handles all events up to `time`, and passes on the waits that ended. All events until then must have
+    /// arrived.
     pub fn until(&mut self, time: u64, give: &mut dyn FnMut(BlockedThread)) {
         let mut due: Vec<u32> =
             self.leaving.iter().filter(|(_, (left, _))| *left <= time).map(|(cpu, _)| *cpu).collect();
@@ -193,7 +194,7 @@ impl BlockedThreads {
         self.events.extend(self.missing_until.take().map(|time| (time, Kind::Gap)));
         let (mut ready, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.events).into_iter().partition(|(at, _)| *at <= time);
-        // Most threads that are woken were not blocked uninterruptibly.
+        // Most woken threads were not blocked uninterruptibly.
         let mut blocked: FxHashSet<u32> = self.open.keys().copied().collect();
         blocked.extend(ready.iter().chain(&later).filter_map(|(_, kind)| match kind {
             Kind::Left { tid, .. } => Some(*tid),
@@ -219,8 +220,8 @@ impl BlockedThreads {
                 let is_full = self.open.len() >= OPEN_MAX;
                 match self.open.get_mut(&tid) {
                     Some(open) => {
-                        // A thread that was found blocked when the recording began can have been woken before its events
-                        // were switched on.
+                        // A thread that was blocked when the recording began may have been woken before the
+                        // events were enabled.
                         self.end_missed += u64::from(!open.began_before);
                         *open = BlockedThread { comm, stack, ..blocked(tid, time) };
                     }
@@ -253,7 +254,7 @@ impl BlockedThreads {
                 }
             }
             Kind::Woken { tid } => {
-                // Without an open wait, it is the end of an interruptible sleep.
+                // If no wait is open, an interruptible sleep ended.
                 let Some(mut ended) = self.open.remove(&tid) else { return };
                 let while_leaving = || {
                     let by = self.wakings.remove(&tid)?;
@@ -267,29 +268,29 @@ impl BlockedThreads {
         }
     }
 
-    /// The threads that are blocked after the events that were handled, in no order.
+    /// Returns the threads that are blocked after the handled events, unordered.
     pub fn open(&self) -> impl Iterator<Item = &BlockedThread> {
         self.open.values()
     }
 
-    /// The threads that are blocked after the events that were handled, in order of their numbers.
+    /// Takes the threads that are blocked after the handled events, sorted by number.
     pub fn take_open(&mut self) -> Vec<BlockedThread> {
         let mut open: Vec<BlockedThread> = std::mem::take(&mut self.open).into_values().collect();
         open.sort_unstable_by_key(|open| open.tid);
         open
     }
 
-    /// The stacks that came.
+    /// Number of stacks that arrived.
     pub fn stacks(&self) -> u64 {
         self.stacks
     }
 
-    /// The waits whose end was not seen. They are missing.
+    /// Number of waits missing because their end was not seen.
     pub fn end_missed(&self) -> u64 {
         self.end_missed
     }
 
-    /// The events for which there was no room.
+    /// Number of events that did not fit.
     pub fn missing(&self) -> u64 {
         self.missing
     }

@@ -1,12 +1,13 @@
-//! Scripts of events, and the waits that follow from them.
+//! Compares scripts of events with the resulting waits.
 
-use expect_test::{Expect, expect};
+use expect_test::expect_file;
+use fonio_testing::cases::cases;
 use proptest::prelude::*;
 
 use super::*;
 
 /// Notes events such as `10 cpu0 left 7`, `20 cpu1 waking 7 by 9`, `20 cpu1 waking 7 by 9 irq`, `21 cpu0 woken 7`,
-/// `15 cpu0 gap`, `19 cpu0 reason 7 io`, and handles them up to an instant: `until 30`.
+/// `15 cpu0 gap`, `19 cpu0 reason 7 io`, and handles them up to a time: `until 30`.
 fn run(script: &str) -> String {
     let mut threads = BlockedThreads::default();
     let mut shown = String::new();
@@ -69,82 +70,10 @@ fn show(thread: &BlockedThread) -> String {
     )
 }
 
-#[track_caller]
-fn check(script: &str, expected: Expect) {
-    expected.assert_eq(&run(script));
-}
-
 #[test]
-fn a_wait_ends_with_its_wake_up() {
-    check(
-        "10 cpu0 left 7\n 30 cpu1 waking 7 by 9\n 31 cpu0 woken 7\n until 100",
-        expect![[r#"
-            7 10 to 30 by 9
-        "#]],
-    );
-    check(
-        "10 cpu0 left 7\n 30 cpu1 waking 7 by 9 irq\n 31 cpu0 woken 7\n until 100",
-        expect![[r#"
-            7 10 to 30 by an interrupt on 1
-        "#]],
-    );
-    check(
-        "10 cpu0 left 7\n 29 cpu0 reason 7 io\n 31 cpu0 woken 7\n until 100",
-        expect![[r#"
-            7 10 to 31 for I/O in [77]
-        "#]],
-    );
-}
-
-#[test]
-fn events_of_processors_that_come_later_are_put_in_order() {
-    check(
-        "30 cpu1 waking 7 by 9\n 31 cpu1 woken 7\n 40 cpu1 left 7\n until 5\n 10 cpu0 left 7\n until 35\n until 50",
-        expect![[r#"
-            7 10 to 30 by 9
-            7 40 to …
-        "#]],
-    );
-}
-
-#[test]
-fn a_thread_that_is_woken_while_it_leaves_is_not_blocked_any_longer() {
-    check(
-        "9 cpu1 waking 7 by 9\n 10 cpu0 left 7\n 12 cpu1 woken 7\n 5000 cpu1 waking 7 by 8\n 5001 cpu1 woken 7\n until 9000",
-        expect![[r#"
-            7 10 to 10 by 9
-        "#]],
-    );
-}
-
-#[test]
-fn an_end_that_was_lost_ends_nothing_else() {
-    check(
-        "10 cpu0 left 7\n 20 cpu1 gap\n 30 cpu0 left 8\n 50 cpu1 woken 7\n 60 cpu0 woken 8\n until 100",
-        expect![[r#"
-            8 30 to 60
-            1 without an end
-        "#]],
-    );
-    check(
-        "10 cpu0 left 7\n 30 cpu0 left 7\n 60 cpu0 woken 7\n until 100",
-        expect![[r#"
-            7 30 to 60
-            1 without an end
-        "#]],
-    );
-}
-
-#[test]
-fn a_thread_can_be_blocked_before_and_after_the_recording() {
-    check(
-        "5 cpu0 was 7\n 5 cpu0 was 8\n 5 cpu0 was 9\n 10 cpu0 waking 7 by 1\n 11 cpu0 woken 7\n 12 cpu0 left 8\n until 100",
-        expect![[r#"
-            7 5 (or before) to 10 by 1
-            8 12 to …
-            9 5 (or before) to …
-        "#]],
-    );
+fn waits_of_all_threads() {
+    let file = expect_file!["cases.txt"];
+    file.assert_eq(&cases(&file.data(), run));
 }
 
 #[test]
@@ -177,7 +106,7 @@ fn a_stack_belongs_to_the_last_switch_of_its_processor() {
 }
 
 proptest! {
-    /// However the events are divided between rounds of reading, the waits are the same.
+    /// The waits do not depend on how the events are divided between rounds of reading.
     #[test]
     fn rounds_change_nothing(
         events in prop::collection::vec((0_u8..3, 1_u32..4, 0_u32..3), 0..60),

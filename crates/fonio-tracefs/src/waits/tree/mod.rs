@@ -1,9 +1,9 @@
-//! Follows a command's threads from event to event.
+//! Tracks the states of a command's threads.
 //!
-//! A thread runs, is ready, is blocked, or has ended. Each change of state closes an interval; the intervals in which
-//! the thread did not run become rows. Events come in order of time. A kernel stack follows its event on the same
-//! processor, so a closed interval can still get its reason. Rows are therefore written at the end, in order of their
-//! beginnings.
+//! A thread runs, is ready, is blocked, or has ended. Each state change closes an interval; the intervals in
+//! which the thread did not run become rows. Events come in order of time. A kernel stack follows its event
+//! on the same processor, so a closed interval may get its reason later. So rows are written at the end, in
+//! order of their beginnings.
 
 use std::io;
 
@@ -14,12 +14,13 @@ use rustc_hash::FxHashMap;
 use super::{Completions, Reasons};
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
-/// The clocks of two processors can differ by some microseconds. A thread then seems to run on one processor before it
-/// was woken or created on the other. An event up to this much later still counts as the cause.
+/// The clocks of two processors can differ by some microseconds, so a thread may seem to run on one processor
+/// before it was woken or created on the other. An event that is later by at most this much still counts as
+/// the cause.
 const SKEW_NS: u64 = 1_000_000;
-/// Largest number of remembered threads that ran before the event that created them was seen.
+/// Maximum number of threads that ran before their creation was seen.
 const EARLY_MAX: usize = 4096;
-/// Largest number of intervals remembered; later ones are only counted.
+/// Maximum number of stored intervals; later ones are only counted.
 const INTERVALS_MAX: usize = 4_000_000;
 
 /// When the command's first thread began and ended.
@@ -27,7 +28,7 @@ const INTERVALS_MAX: usize = 4_000_000;
 pub struct CommandSpan {
     /// When it was created.
     pub began: Option<Timestamp>,
-    /// When it left its processor for the last time.
+    /// When it last left its processor.
     pub ended: Option<Timestamp>,
 }
 
@@ -43,9 +44,9 @@ pub struct WaitTree {
     /// For each processor, the event to which its next stack belongs.
     stack_of: FxHashMap<u32, StackOf>,
     span: CommandSpan,
-    /// When each unknown thread last came onto a processor.
+    /// When each unknown thread last got a processor.
     early: FxHashMap<u32, u64>,
-    /// When each processor last switched from one thread to another, as far as the trace shows it.
+    /// When each processor last switched threads, if the trace shows it.
     switched: FxHashMap<u32, u64>,
     /// Whether the trace contains run times of threads.
     has_runtimes: bool,
@@ -54,9 +55,9 @@ pub struct WaitTree {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Running {
-        /// A wake-up that came before the thread had left its processor.
+        /// A wake-up before the thread left its processor.
         woken: Option<Woken>,
-        /// If no wake-up was seen: the interval that ended when the thread began to run, and that time.
+        /// If no wake-up was seen: the interval that ended when the thread began to run, and when that was.
         unexplained: Option<(usize, u64)>,
     },
     Ready {
@@ -87,7 +88,7 @@ struct Woken {
     at: u64,
     cpu: u32,
     by: Waker,
-    /// The reason that the waker's stack shows, if it shows one.
+    /// The reason from the waker's stack, if any.
     reason: Option<WaitReason>,
     has_stack: bool,
 }
@@ -112,8 +113,9 @@ impl Woken {
         matches!(self.by, Waker::Interrupt(_))
     }
 
-    /// The kind of wait that it ended. Kernels that do not trace a processor's idle thread do not record a stack in its
-    /// interrupts either. In that case, a hard interrupt counts as the timer's, and a soft one as the network's.
+    /// Returns the kind of wait that it ended. Kernels that do not trace a processor's idle thread also
+    /// record no stack in its interrupts. Then a hard interrupt counts as the timer's, and a soft one as the
+    /// network's.
     fn reason(&self) -> Option<WaitReason> {
         match self.by {
             Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(WaitReason::Timer),
@@ -128,15 +130,16 @@ struct Interval {
     tid: u32,
     began: u64,
     ended: Option<u64>,
-    /// The reason on the thread's own stack; `Cpu` if the thread was ready.
+    /// The reason from the thread's own stack; `Cpu` if the thread was ready.
     reason: Option<WaitReason>,
     uninterruptible: bool,
     woken: Option<Woken>,
 }
 
 impl Interval {
-    /// Why the thread waited. Its own stack decides, with two exceptions: if a timer ended a wait for anything but
-    /// storage, the reason is the timer; and if the stack shows no reason (as in `poll`), the wake-up decides.
+    /// Returns why the thread waited. Its own stack decides, with two exceptions. If a timer ended a wait
+    /// that was not for storage, the reason is the timer. If the stack shows no reason, as in `poll`, the
+    /// wake-up decides.
     fn reason(&self) -> WaitReason {
         let waker_stack = self.woken.and_then(|woken| woken.reason);
         let waker = self.woken.and_then(|woken| woken.reason());
@@ -144,7 +147,7 @@ impl Interval {
             (Some(own @ (WaitReason::Storage | WaitReason::Cpu)), _) => own,
             (Some(_), Some(WaitReason::Timer)) => WaitReason::Timer,
             (Some(own), _) => own,
-            // An interrupt that ends an uninterruptible sleep nearly always comes from a disk.
+            // An interrupt that ends an uninterruptible sleep is nearly always from a disk.
             (None, _)
                 if waker_stack.is_none()
                     && self.uninterruptible
@@ -159,7 +162,7 @@ impl Interval {
 }
 
 impl WaitTree {
-    /// Follows the thread `root`, which is about to be created.
+    /// Follows the thread `root`, which will be created next.
     pub fn new(root: u32, reasons: Reasons) -> WaitTree {
         WaitTree {
             root,
@@ -176,8 +179,8 @@ impl WaitTree {
         }
     }
 
-    /// Takes the next event, which happened at `time` on processor `cpu`. If it shows a new name of a thread, appends
-    /// the thread to `named`.
+    /// Processes the next event, from `time` and processor `cpu`. If it has a new thread name, appends the
+    /// thread to `named`.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>, named: &mut Vec<Thread>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some(of) = self.stack_of.remove(&cpu) {
@@ -272,8 +275,8 @@ impl WaitTree {
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // The thread must have come onto a processor, but the trace shows neither that nor how long it ran: the kernel
-        // does not trace it, or events were lost. An idle processor runs a woken thread at once.
+        // The thread must have run, but the trace does not show when or how long: the kernel does not trace
+        // it, or events were lost. An idle processor runs a woken thread at once.
         match state {
             State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
@@ -306,9 +309,9 @@ impl WaitTree {
         self.threads.insert(tid, next);
     }
 
-    /// Notes that a thread has run for `ns`. If the trace does not show when it came onto its processor, that was `ns`
-    /// ago: some kernels do not trace a processor's idle thread (seen in Linux 6.18, on all processors of a virtual
-    /// machine except the first).
+    /// Notes that a thread has run for `ns`. If the trace does not show when it got its processor, that was
+    /// `ns` ago. Some kernels do not trace a processor's idle thread (seen in Linux 6.18, on all processors
+    /// of a virtual machine except the first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
@@ -318,7 +321,7 @@ impl WaitTree {
         };
         let came = time.saturating_sub(ns);
         let off_since = at.map_or(came, |at| self.intervals[at].began);
-        // Another processor, whose clock differs, reports the time before the thread left.
+        // Another processor with a different clock reports run time from before the thread left.
         if came < off_since && left.is_some_and(|left| left != cpu) {
             return;
         }
@@ -329,7 +332,7 @@ impl WaitTree {
         let mut unexplained = None;
         match self.threads.get(&tid).copied() {
             Some(State::Ready { at, .. }) => self.close(at, time, None),
-            // No wake-up was seen, except possibly one while the thread was leaving its processor.
+            // No wake-up was seen, except perhaps while the thread was leaving its processor.
             Some(State::Blocked { at, woken, .. }) => match woken {
                 Some(woken) => {
                     let left = at.map_or(time, |at| self.intervals[at].began);
@@ -386,16 +389,16 @@ impl WaitTree {
         self.span
     }
 
-    /// The number of intervals beyond the cap; they have no rows.
+    /// Number of intervals without rows, because the maximum was reached.
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Writes the rows to `sink` in order of their beginnings. Rows of zero length are left out, except each thread's
-    /// first.
+    /// Writes the rows to `sink` in order of their beginnings. Zero-length rows are left out, except each
+    /// thread's first.
     ///
     /// # Errors
-    /// Those of `sink`.
+    /// Errors of `sink`.
     pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
         self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
         for interval in &self.intervals {

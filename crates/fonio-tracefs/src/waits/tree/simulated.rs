@@ -1,4 +1,4 @@
-//! Simulates threads whose intervals are known; the tree must find the same intervals from the events.
+//! Simulates threads with known intervals; the tree must find the same intervals from the events.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ const MAKER: u32 = 5;
 const STRANGER: u32 = 99;
 const PROCESSORS: usize = 2;
 
-/// One step of the simulation. Steps that are impossible at their time are skipped.
+/// One step of the simulation. Impossible steps are skipped.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The thread on the processor creates another, which is ready.
+    /// The thread on the processor creates another thread, which is ready.
     Fork { cpu: usize },
     /// The processor switches to a ready thread, to the stranger, or to idle; the previous thread blocks, stays ready,
     /// or ends.
     Switch { cpu: usize, left: Left, next: Next },
     /// An interrupt on the processor wakes one of the blocked threads.
     Wake { cpu: usize, which: usize },
-    /// The processor `by` updates the run time of the thread on the processor `on`: its own tick, or another's.
+    /// The processor `by` updates the run time of the thread on the processor `on`, which may be the same.
     Update { on: usize, by: usize },
 }
 
@@ -37,12 +37,13 @@ enum Next {
 #[derive(Debug, Default)]
 struct Simulation {
     now: u64,
-    /// The thread on each processor, 0 for its idle thread, and the time up to which its run time was reported.
+    /// The thread on each processor (0 for the idle thread), and the time up to which its run time was
+    /// reported.
     on: [(u32, u64); PROCESSORS],
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
-    /// Time, processor, current thread, whether in an interrupt, event.
+    /// Time, processor, current thread, whether in an interrupt, and event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
     /// Each thread's open interval, and the ended ones: thread, beginning, end, whether it was ready.
     open: FxHashMap<u32, (u64, bool)>,
@@ -75,7 +76,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Emits the run time since the last event of this kind, as the kernel does, unless it is zero.
+    /// Emits the run time since the last event of this kind, unless it is zero, like the kernel.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -142,7 +143,7 @@ impl Simulation {
         }
     }
 
-    /// The intervals that the tree finds in the events for which `seen` is true.
+    /// Returns the intervals that the tree finds in the events that `seen` accepts.
     fn intervals(&self, seen: impl Fn(usize, &SchedEvent<'_>) -> bool) -> Vec<(u32, u64, Option<u64>, bool)> {
         let mut tree = WaitTree::new(ROOT, Reasons::default());
         for (time, cpu, current, in_interrupt, event) in &self.events {
@@ -182,8 +183,8 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((1..10_u64, step), 0..120)
 }
 
-/// Returns whether the event is a switch from the idle thread of any processor except the first. Some kernels
-/// do not trace these.
+/// Returns whether the event is a switch from the idle thread of a processor other than the first. Some
+/// kernels do not trace these.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }
@@ -198,7 +199,7 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|_, _| true), &simulation.truth);
     }
 
-    /// The trace ends with a run time of every thread on a processor, because unreported run time cannot be known.
+    /// The trace ends with run times for all running threads, because unreported run time is unknown.
     #[test]
     fn runtimes_show_when_a_thread_came_onto_an_idle_processor(mut steps in steps()) {
         steps.extend((0..PROCESSORS).map(|on| (1, Step::Update { on, by: on })));
@@ -206,7 +207,7 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
-    /// Without run times and switches from idle threads, intervals begin or end too early or too late, but those of one
+    /// Without run times and switches from idle threads, intervals have wrong limits, but intervals of one
     /// thread do not overlap.
     #[test]
     fn without_runtimes_intervals_do_not_overlap(steps in steps()) {

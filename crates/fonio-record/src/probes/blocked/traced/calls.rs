@@ -1,12 +1,12 @@
-//! Finds the system call of a thread from the functions on its stack in the kernel.
+//! Finds the system call of a thread from its kernel stack.
 
 use fonio_tracefs::waits::{Functions, Symbols};
 
 use crate::probes::blocked::calls;
 use crate::probes::blocked::judgement::Caller;
 
-/// The prefixes of a system call's name in the names of the functions that begin it: for 64-bit and 32-bit
-/// programs, on x86 and ARM, before Linux 4.17 and since.
+/// Prefixes of system-call entry functions: for 64-bit and 32-bit programs, on x86 and ARM, before and since
+/// Linux 4.17.
 const BEGINNINGS: [&str; 16] = [
     "__x64_sys_",
     "__arm64_sys_",
@@ -26,8 +26,8 @@ const BEGINNINGS: [&str; 16] = [
     "ksys_",
 ];
 
-/// Functions that system calls call at once, by the name of one of these calls. The compiler can leave the function of the
-/// call itself out of the stack.
+/// Functions that system calls call directly, by the name of one of these calls. The compiler may inline the
+/// function of the call itself.
 const CALLED: [(&str, &[&str]); 19] = [
     ("fsync", &["do_fsync", "vfs_fsync", "vfs_fsync_range"]),
     ("readv", &["do_readv", "do_preadv", "vfs_readv"]),
@@ -50,7 +50,7 @@ const CALLED: [(&str, &[&str]); 19] = [
     ("truncate", &["do_sys_truncate", "do_sys_ftruncate"]),
 ];
 
-/// Further names of calls, by the name under which the call is known.
+/// Other names of calls, by the name used here.
 const OTHER_NAMES: [(&str, &[&str]); 4] = [
     ("newfstatat", &["newstat", "newlstat", "newfstat", "stat64", "lstat64", "fstat64", "fstatat64"]),
     ("truncate", &["truncate64", "ftruncate64"]),
@@ -58,7 +58,7 @@ const OTHER_NAMES: [(&str, &[&str]); 4] = [
     ("sync_file_range", &["sync_file_range2"]),
 ];
 
-/// Functions by which programs enter the kernel for a system call.
+/// Entry functions of the kernel for system calls.
 const ENTRIES: &[&str] = &[
     "do_syscall_64",
     "entry_SYSCALL_64_after_hwframe",
@@ -73,10 +73,10 @@ const ENTRIES: &[&str] = &[
     "ret_fast_syscall",
     "do_trap_ecall_u",
 ];
-/// The function in which all threads of the kernel begin.
+/// The function in which all kernel threads begin.
 const KERNEL_THREAD: &[&str] = &["kthread"];
 
-/// The functions of this kernel that show the system call.
+/// This kernel's functions that identify the system call.
 #[derive(Debug, Default)]
 pub(super) struct CallFunctions(Functions<Caller>);
 
@@ -108,13 +108,13 @@ impl CallFunctions {
         CallFunctions(Functions::find(&Symbols::from_kallsyms(text), &table))
     }
 
-    /// The caller of the functions on a stack, innermost first.
+    /// Returns the caller of the functions on a stack, innermost first.
     pub(super) fn of(&self, stack: &[u64]) -> Caller {
         let known = stack.iter().rev().filter_map(|address| self.0.innermost(std::iter::once(*address)));
         let mut caller = None;
         for found in known {
             match found {
-                // The outermost call counts: an execve opens and reads a file, too.
+                // The outermost call decides: execve also opens and reads a file.
                 Caller::OtherCall => caller = caller.or(Some(found)),
                 _ => return found,
             }
@@ -143,9 +143,9 @@ mod tests {
             (&[0x1710, 0x1410, 0x1010], "Fsync"),
             (&[0x1810], "Fsync"),
             (&[0x1910], "Write"),
-            // An execve does not count as a call on files, although it opens and reads one.
+            // execve is not a call on files, although it opens and reads one.
             (&[0x1710, 0x1210, 0x1010], "other"),
-            // The loop driver writes and syncs files for others.
+            // The loop driver writes and syncs files on behalf of others.
             (&[0x1710, 0x1410, 0x1310], "kernel"),
             (&[0x1710, 0x2010], "unknown"),
             (&[0x1710], "unknown"),

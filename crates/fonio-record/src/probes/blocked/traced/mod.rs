@@ -1,12 +1,12 @@
-//! Records the threads that wait for storage without BPF, by the scheduler's events in tracefs.
+//! Records the threads that wait for storage without BPF, from scheduler events in tracefs.
 //!
-//! The kernel gives `sched_switch` only for threads that leave their processor blocked, with their stack in
-//! the kernel. It gives every `sched_waking` and `sched_wakeup`, because these do not show how the thread
-//! slept. The events are decoded while the recording runs, and only the waits are kept ([`BlockedThreads`]).
-//! The life of a probe is that of [`BlockedProbe`](super::BlockedProbe), which sees more: threads that wait
-//! for another thread sleep interruptibly, and the events do not show the file of a call.
+//! The kernel records `sched_switch`, with the kernel stack, only for threads that leave their processor
+//! blocked. It records every `sched_waking` and `sched_wakeup`, because these do not show how the thread
+//! slept. The events are decoded during the recording, and only the waits are kept ([`BlockedThreads`]). The
+//! life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). That probe sees more: threads that
+//! wait for another thread sleep interruptibly, and the events do not show the file of a call.
 //!
-//! After `kill -9`, the next run removes this instance in tracefs, as it does those of the recorder.
+//! After `kill -9`, the next run removes this tracefs instance, like the recorder's other instances.
 
 mod calls;
 
@@ -28,28 +28,28 @@ use crate::tracefs::pages::read_raw;
 use crate::tracefs::{Instance, Tracefs};
 use calls::CallFunctions;
 
-/// An event that happened this long ago has been written into its buffer.
+/// An event is in its buffer after at most this time.
 const WRITTEN_WITHIN_NS: u64 = 1_000_000;
-/// Maximum number of stacks that the kernel takes in a period. Each costs about 10 µs, so all together cost
-/// at most 4 % of one processor.
+/// Maximum number of stacks that the kernel records in a period. Each costs about 10 µs, so the total is at
+/// most 4 % of one processor.
 const STACKS_PER_PERIOD: u64 = 4000;
 /// Maximum number of threads without a stack that are looked up in procfs in one round.
 const LOOKUPS_PER_ROUND: usize = 16;
 
-/// The losses and gaps in the events of a recording.
+/// The lost events of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unseen {
-    /// Events that the kernel's buffers lost.
+    /// Events lost in the kernel's buffers.
     pub events_lost: u64,
-    /// Gaps of unknown size in the events.
+    /// Event gaps of unknown size.
     pub gaps_uncounted: u64,
-    /// The kernel takes no stacks, or gave none.
+    /// The kernel cannot record stacks, or recorded none.
     pub no_stacks: bool,
     /// Waits without a stack, because there were more than [`STACKS_PER_PERIOD`].
     pub without_stack: u64,
 }
 
-/// An instance in tracefs with the scheduler's events, switched off and then on.
+/// A tracefs instance with scheduler events.
 #[derive(Debug)]
 pub(crate) struct TracedProbe {
     // Closed before the instance is removed.
@@ -60,26 +60,25 @@ pub(crate) struct TracedProbe {
     page: Vec<u8>,
     threads: BlockedThreads,
     judge: Judge,
-    /// The maximum content of one buffer in the last round, in bytes.
+    /// The fill level of the fullest buffer in the last round, in bytes.
     bytes_max: u64,
     period: u32,
     period_began: Timestamp,
-    /// The waits without a stack when the period began.
+    /// Number of waits without a stack at the beginning of the period.
     without_stack_before: u64,
-    /// The waits with a row of their own since then.
+    /// Number of waits with their own row since then.
     long_waits: u64,
     threshold: Nanos,
     threshold_max: Nanos,
     unseen: Unseen,
 }
 
-/// Turns threads that were blocked into waits, and counts the short ones.
+/// Turns blocked threads into waits, and counts the short ones.
 #[derive(Debug)]
 struct Judge {
     functions: StackFunctions,
     calls: CallFunctions,
-    /// The judgements by procfs of threads without a stack, by their number and the time at which they
-    /// were blocked.
+    /// The judgements from procfs of threads without a stack, by thread id and begin of the wait.
     looked_up: FxHashMap<(u32, Timestamp), Judgement>,
     /// The threads of this process.
     own: FxHashSet<u32>,
@@ -88,7 +87,7 @@ struct Judge {
 }
 
 impl TracedProbe {
-    /// Makes the instance, without beginning.
+    /// Creates the instance without enabling its events.
     pub(crate) fn load(
         tracefs: &Tracefs,
         machine: &Machine,
@@ -130,8 +129,8 @@ impl TracedProbe {
         let before = open::blocked_threads(machine);
         self.instance.switch(true)?;
         self.judge.note_own(machine);
-        // Threads that are blocked before and after the events are switched on were blocked all the time,
-        // except for a few that were blocked twice; for these, an event follows.
+        // A thread that is blocked before and after the events are enabled was blocked throughout. The few
+        // that blocked twice cause an event later.
         for tid in before {
             if open::is_blocked(machine, tid) && !self.judge.own.contains(&tid) {
                 self.judge.looked_up.insert((tid, began), open::judgement(machine, tid));
@@ -143,7 +142,7 @@ impl TracedProbe {
         Ok(())
     }
 
-    /// Gives the long waits that ended, and adapts the threshold.
+    /// Passes on the long waits that ended, and adapts the threshold.
     pub(crate) fn drain(&mut self, now: Timestamp, machine: &Machine, give: &mut dyn FnMut(BlockedWait)) {
         self.judge.note_own(machine);
         let until = self.read().0.saturating_sub(WRITTEN_WITHIN_NS);
@@ -152,13 +151,13 @@ impl TracedProbe {
         self.turn_period(now);
     }
 
-    /// Reads the buffers; returns an instant up to which nothing is missing.
+    /// Reads the buffers; returns a time up to which nothing is missing.
     fn read(&mut self) -> Timestamp {
         let started = now();
         self.bytes_max = 0;
         for (cpu, buffer) in &self.buffers {
             let mut bytes = 0;
-            // A page that cannot be read is looked at again in the next round.
+            // An unreadable page is tried again in the next round.
             while let Ok(Some(read)) = read_raw(buffer, &mut self.page) {
                 bytes += self.page.len() as u64;
                 let page = &self.page[..read];
@@ -170,7 +169,7 @@ impl TracedProbe {
                 if let Some(lost) = header.lost {
                     self.unseen.events_lost += lost.unwrap_or(0);
                     self.unseen.gaps_uncounted += u64::from(lost.is_none());
-                    self.threads.gap(header.time, *cpu);
+                    self.threads.gap(header.time.0, *cpu);
                 }
                 while let Some(record) = cursor.next(page) {
                     let Ok(record) = record else {
@@ -178,11 +177,11 @@ impl TracedProbe {
                         break;
                     };
                     if let Some(event) = self.decoder.decode(record.data) {
-                        self.threads.event(record.time, *cpu, &event);
+                        self.threads.event(record.time.0, *cpu, &event);
                     }
                 }
-                // On a busy machine, the buffer would never be empty.
-                if header.time > started.0 {
+                // On a busy machine, the buffer never becomes empty.
+                if header.time > started {
                     break;
                 }
             }
@@ -191,7 +190,7 @@ impl TracedProbe {
         started
     }
 
-    /// Handles the events up to an instant.
+    /// Handles the events up to `until_ns`.
     fn handle(&mut self, until_ns: u64, give: &mut dyn FnMut(BlockedWait)) {
         let (judge, threshold, period) = (&mut self.judge, self.threshold, self.period);
         let (has_stacks, mut without_stack, mut long_waits) = (!self.unseen.no_stacks, 0, 0);
@@ -240,19 +239,19 @@ impl TracedProbe {
         self.period_began = now;
         self.judge.short.begin(self.period, now);
         if self.unseen.without_stack > self.without_stack_before {
-            // The kernel stopped taking stacks. If this fails, later waits have no stack, and are counted as
-            // waits without a stack.
+            // The kernel has stopped recording stacks. If this fails, later waits count as waits without a
+            // stack.
             let _ = self.instance.take_stacks(STACKS_PER_PERIOD);
             self.without_stack_before = self.unseen.without_stack;
         }
     }
 
-    /// The share of the kernel's buffer that was full in the last round: the bytes, and the size.
+    /// The fill level and the size of the kernel's buffer in the last round, in bytes.
     pub(crate) fn filled(&self) -> (u64, u64) {
         (self.bytes_max, self.instance.bytes_per_cpu().unwrap_or(u64::MAX))
     }
 
-    /// Counts a wait that has no room for a row of its own.
+    /// Counts a wait for which there is no row left.
     pub(crate) fn count(&mut self, wait: &BlockedWait) {
         let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
         self.judge.short.add_wait(self.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
@@ -263,7 +262,7 @@ impl TracedProbe {
         &mut self.judge.names
     }
 
-    /// Switches the events off, and gives the remaining long waits and those that have not ended.
+    /// Disables the events, and passes on the remaining long waits and the open ones.
     pub(crate) fn finish(
         mut self,
         ended: Timestamp,
@@ -273,7 +272,7 @@ impl TracedProbe {
         self.look_up(machine);
         let blocked: FxHashSet<u32> = open::blocked_threads(machine).into_iter().collect();
         let looked = now();
-        // If this fails, the instance is removed all the same, and events come until then.
+        // If this fails, events arrive until the instance is removed.
         let _ = self.instance.switch(false);
         self.read();
         self.handle(u64::MAX, give);
@@ -287,7 +286,7 @@ impl TracedProbe {
             if blocked.contains(&thread.tid) {
                 self.judge.wait(&thread).into_iter().for_each(&mut *give);
             } else if thread.began > looked {
-                // It began while the events were being switched off.
+                // The wait began while the events were being disabled.
                 if let Some(wait) = self.judge.wait(&thread) {
                     let lasted = ended.since(wait.began).unwrap_or_default();
                     self.judge.short.add_wait(self.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
@@ -317,7 +316,7 @@ impl Judge {
         self.own.extend(tids.filter_map(|task| task.file_name().to_str()?.parse::<u32>().ok()));
     }
 
-    /// The wait of a thread; `None` if the thread is one of this process.
+    /// Returns the wait of a thread; `None` if the thread belongs to this process.
     fn wait(&mut self, thread: &BlockedThread) -> Option<BlockedWait> {
         let looked_up = self.looked_up.remove(&(thread.tid, thread.began));
         if self.own.contains(&thread.tid) {
@@ -335,7 +334,7 @@ impl Judge {
             _ => self.functions.of_stack(&thread.stack, self.calls.of(&thread.stack), thread.is_io),
         };
         let by = thread.woken_by;
-        // The idle thread of a processor wakes others only in interrupts.
+        // The idle thread wakes others only in interrupts.
         let by_interrupt = |interrupt: Option<Interrupt>, current| interrupt.is_some() || current == 0;
         judgement.by_completion = by.is_some_and(|by| by_interrupt(by.interrupt, by.current));
         judgement.waker_tid = by.filter(|_| !judgement.by_completion).map(|by| by.current);

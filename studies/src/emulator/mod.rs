@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fonio_core::Op;
+use fonio_sim::fit::Target;
 use fonio_sim::measure::{Gives, Order, Protocol};
 use fonio_sim::published;
 use serde_json::Value;
@@ -53,7 +54,7 @@ pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     result.seed = Some(1);
     let mut outside = 0;
     for name in names {
-        for (what, protocol, published) in experiments(name) {
+        for Target { to: what, protocol, wanted: published, .. } in experiments(name) {
             let Measured { figure: measured, model, requests } = measure(&fonio, name, &protocol)?;
             let near = is_near(name, published, measured);
             outside += u32::from(!near);
@@ -92,13 +93,13 @@ fn is_near(name: &str, published: f64, measured: f64) -> bool {
     }
 }
 
-/// The published experiments with a device: name, protocol, number.
-pub fn experiments(name: &str) -> Vec<(String, Protocol, f64)> {
+/// The published experiments with a device.
+pub fn experiments(name: &str) -> Vec<Target> {
     match published::CARDS.iter().find(|card| card.name == name) {
         Some(card) => card.phone_numbers().into(),
         None => {
             let mut all = published::samsung_s5();
-            all.retain(|(_, protocol, _)| protocol.gives == Gives::Response);
+            all.retain(|target| target.protocol.gives == Gives::Response);
             all
         }
     }

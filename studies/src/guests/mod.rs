@@ -12,6 +12,7 @@ use std::process::{Child, Command};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fonio_core::statistics::sample::mean;
+use fonio_sim::fit::Target;
 use fonio_sim::measure::Gives;
 use serde_json::Value;
 use xtask::results::{Cell, StudyResult};
@@ -191,7 +192,7 @@ fn model(fonio: &Path) -> Result<u32> {
     let mut result = StudyResult::begin("guests-model", title, "cargo studies guests model", &columns)?;
     let mut broken = 0;
     for name in emulator::names() {
-        for (what, protocol, _) in emulator::experiments(name) {
+        for Target { to: what, protocol, .. } in emulator::experiments(name) {
             process::check_signals()?;
             let words = emulator::fio_arguments(&protocol).join(" ");
             let script = format!("fio --filename=$FONIO_DEVICE {words}");

@@ -57,7 +57,8 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
         edit(&dir.join(name), |bytes| bytes.truncate(keep(bytes.len())));
     };
     let later_meta = "\"schema_version\": 7, \"new\": {}";
-    let cases: [(&str, &dyn Fn(&Path)); 16] = [
+    type Damage<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Damage<'_>); 16] = [
         ("a table in parts", &|dir| {
             let table = dir.join("requests.parquet");
             let part = fs::read(&table).unwrap();

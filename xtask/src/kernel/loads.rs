@@ -206,8 +206,9 @@ fn levels_have_shares() {
     if !has(&[Need::Cc]) {
         return;
     }
-    // Each group: its level, its programs, and the reads of each at a time.
-    let cases: [(&str, &[(u64, usize, u64)]); 5] = [
+    /// A level, its programs, and the reads that each program has in flight.
+    type Group = (u64, usize, u64);
+    let cases: [(&str, &[Group]); 5] = [
         ("one reader and four", &[(4, 1, 1), (4, 4, 1)]),
         ("one reader and four, three levels lower", &[(4, 1, 1), (7, 4, 1)]),
         ("two, always with reads, one level apart", &[(4, 1, 4), (5, 1, 4)]),

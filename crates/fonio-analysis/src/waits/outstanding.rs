@@ -180,7 +180,7 @@ impl Union {
             }
             from = from.min(earlier);
             until = until.max(later);
-            self.total = self.total - (later - earlier);
+            self.total -= later - earlier;
             self.open.pop_back();
         }
         if until <= from {

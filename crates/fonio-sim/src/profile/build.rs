@@ -19,6 +19,7 @@ const BLOCKS_MIN: u64 = 2;
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// A device as a profile describes it.
+#[expect(clippy::large_enum_variant, reason = "one value exists at a time, on the stack")]
 enum Design {
     Memory(Memory),
     Flash(Flash, Geometry, Layer),

@@ -185,7 +185,7 @@ impl<'a> Checker<'a> {
 
     /// Returns the number of operations of a step that is repeated this often.
     fn operations(&self, step: &Step, key: &str, repeats: u64) -> Result<u64, WorkloadError> {
-        let operations = repeats.checked_mul(step.count()).unwrap_or(u64::MAX);
+        let operations = repeats.saturating_mul(step.count());
         self.ensure(
             (1..=OPERATIONS_MAX).contains(&operations),
             &format!("{key}, count"),

@@ -165,7 +165,7 @@ fn label(node: &Path) -> String {
 /// Half of the memory, in full MiB.
 fn default_size() -> ByteCount {
     let total = Machine::here().host().memory_bytes.map_or(0, |total| total.0);
-    ByteCount((total / 2 >> 20).max(1) << 20)
+    ByteCount(((total / 2) >> 20).max(1) << 20)
 }
 
 /// Refuses the setting if the kernel has no zram, or if swap is in memory already.

@@ -5,7 +5,6 @@
 use fonio_analysis::requests::point::Point;
 use fonio_analysis::{Analysis, Comparison};
 use fonio_core::Meta;
-use fonio_core::units::{ByteCount, DeviceId, Timestamp};
 
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;

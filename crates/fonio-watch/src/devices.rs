@@ -95,7 +95,6 @@ impl Devices {
                 },
                 busy_ms: counters.busy_ms.saturating_sub(from.busy_ms),
                 health: device.health.as_ref().map(reading),
-                ..DeviceFigures::default()
             });
             now.insert(device.device.id, known);
         }

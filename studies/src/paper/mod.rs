@@ -314,7 +314,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut runs = Runs::new(*full, cpu.clone(), on.clone(), guest.clone(), fonio.clone());
     let mut outcomes = Vec::new();
     for (study, &(id, place, title, rows)) in papers() {
-        if !all && !wanted.iter().any(|wanted| wanted == id) && !(wanted.is_empty() && is_computed(rows)) {
+        let is_wanted =
+            all || wanted.iter().any(|wanted| wanted == id) || wanted.is_empty() && is_computed(rows);
+        if !is_wanted {
             continue;
         }
         let (Computed(make) | Measured(make)) = rows;

@@ -100,7 +100,8 @@ fn devices(text: &mut Text, figures: &Figures) {
 
 fn units(text: &mut Text, figures: &Figures) {
     let total = &figures.total;
-    let metrics: [(&str, &str, fn(&Traffic) -> ByteCount); 2] = [
+    type Bytes = fn(&Traffic) -> ByteCount;
+    let metrics: [(&str, &str, Bytes); 2] = [
         ("fonio_unit_written_bytes_total", "Bytes in the write requests of a unit or program.", |traffic| {
             traffic.written_bytes
         }),

@@ -34,7 +34,7 @@ impl Access {
         matches!(self, Access::SeqRead | Access::SeqWrite)
     }
 
-    /// Its words for people, in the plural.
+    /// Its plural form in texts, such as "random reads".
     pub fn words(self) -> &'static str {
         match self {
             Access::SeqRead => "sequential reads",
@@ -44,7 +44,7 @@ impl Access {
         }
     }
 
-    /// Its words for people, in the singular.
+    /// Its singular form in texts.
     pub fn word(self) -> &'static str {
         match self {
             Access::SeqRead => "sequential read",
@@ -54,7 +54,7 @@ impl Access {
         }
     }
 
-    /// Its part of the names of tests and figures.
+    /// Its form in the names of tests and figures.
     pub fn name(self) -> &'static str {
         match self {
             Access::SeqRead => "seq_read",

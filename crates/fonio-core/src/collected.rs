@@ -10,7 +10,7 @@ use crate::units::Timestamp;
 
 macro_rules! collected {
     ($($rows:ident: $method:ident $row:ident,)*) => {
-        /// Keeps the rows of a small recording, each kind in the order in which it came.
+        /// Keeps the rows of a small recording, each kind in order of arrival.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[allow(missing_docs)]
         pub struct CollectedRows {
@@ -20,7 +20,7 @@ macro_rules! collected {
         }
 
         impl CollectedRows {
-            /// Gives the rows to another sink, one kind after the other.
+            /// Sends the rows to another sink, one kind after the other.
             ///
             /// # Errors
             /// Errors of the sink.

@@ -11,13 +11,13 @@ use crate::device_kind::DeviceKind;
 pub struct DeviceIdentity {
     /// Its kind.
     pub kind: DeviceKind,
-    /// The model: the name that an eMMC or SD card reports, the model of another device.
+    /// The model; for an eMMC or SD card, the product name that it reports.
     pub model: Option<String>,
     /// The manufacturer's name, if it is known.
     pub manufacturer: Option<String>,
     /// The manufacturer's number as the card reports it: `0x000003`.
     pub manufacturer_id: Option<String>,
-    /// The number of the maker of an eMMC or SD card that the manufacturer made it for: `0x5344`.
+    /// The OEM number that an eMMC or SD card reports: `0x5344`.
     pub oem_id: Option<String>,
     /// The revision of the firmware.
     pub firmware: Option<String>,
@@ -36,7 +36,7 @@ pub struct DeviceIdentity {
 }
 
 impl DeviceIdentity {
-    /// The texts, which come from the device.
+    /// The texts that the device reported.
     pub fn texts(&mut self) -> [&mut Option<String>; 9] {
         [
             &mut self.model,

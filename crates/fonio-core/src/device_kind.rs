@@ -21,7 +21,7 @@ pub enum DeviceKind {
     SolidState,
     /// A device at a USB port.
     Usb,
-    /// A device that another machine or a program serves; the hardware behind it is hidden.
+    /// A device served by another machine or by a program; its hardware is unknown.
     Virtual,
     /// A hard disk.
     HardDisk,
@@ -59,7 +59,8 @@ impl DeviceKind {
         }
     }
 
-    /// Whether it is certainly flash. A USB device or a disk of a virtual machine can be flash and not say it.
+    /// Whether the device is certainly flash. USB devices and virtual disks can be flash without reporting
+    /// it.
     pub fn is_flash(self) -> bool {
         matches!(
             self,
@@ -72,12 +73,12 @@ impl DeviceKind {
         )
     }
 
-    /// Whether it has no storage of its own: its data is in memory, in a file, or on the devices below it.
+    /// Whether its data is stored elsewhere: in memory, in a file, or on the devices below it.
     pub fn is_layer(self) -> bool {
         matches!(self, DeviceKind::DeviceMapper | DeviceKind::Raid | DeviceKind::Loop | DeviceKind::Memory)
     }
 
-    /// Whether a measurement of it does not describe hardware.
+    /// Whether its measurements say nothing about hardware.
     pub fn hides_hardware(self) -> bool {
         matches!(self, DeviceKind::Virtual | DeviceKind::Loop | DeviceKind::Memory)
     }

@@ -13,21 +13,22 @@ pub struct BlockEvent {
     pub time: Timestamp,
     /// The kind of event.
     pub kind: EventKind,
-    /// The device it happened on.
+    /// The device of the event.
     pub device: DeviceId,
-    /// First sector. Flushes without data have 0 or, in old kernels, `u64::MAX`; readers pass the value on unchanged.
+    /// First sector. For a flush without data, this is 0 or, in old kernels, `u64::MAX`. Readers do not
+    /// change it.
     pub sector: Sector,
     /// The size at this moment. For a partial completion, it is the size of the completed part.
     pub bytes: ByteCount,
     /// The operation.
     pub op: Op,
-    /// The flags that are set, among those that the source shows.
+    /// The set flags, as far as the source shows them.
     pub flags: Flags,
-    /// The flags that the source could have shown.
+    /// The flags that the source can show.
     pub flags_known: Flags,
     /// The processor it was traced on.
     pub cpu: Option<u32>,
-    /// The thread that was running. For a completion, it is the interrupted thread.
+    /// The thread that was running. A completion interrupts an unrelated thread.
     pub tid: Option<u32>,
     /// The kernel's `ioprio`: class in the top 3 bits of 16.
     pub ioprio: Option<u16>,
@@ -55,16 +56,17 @@ impl BlockEvent {
     }
 }
 
-/// The kind of an event, in the kernel's words; the letters are those of blkparse.
+/// The kind of an event, in the kernel's terms, with the letters of blkparse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Q: a bio was handed to the device (`block_bio_queue`).
     BioQueue,
-    /// M: a bio was appended to a request (`block_bio_backmerge`), or, in blktrace, a request (`block_rq_merge`).
+    /// M: a bio was appended to a request (`block_bio_backmerge`). In blktrace, also
+    /// [`EventKind::RequestMerge`].
     BackMerge,
-    /// F: a bio was put before a request (`block_bio_frontmerge`).
+    /// F: a bio was prepended to a request (`block_bio_frontmerge`).
     FrontMerge,
-    /// `block_rq_merge`: two requests became one; this is the one that was absorbed.
+    /// `block_rq_merge`: this request was merged into another one.
     RequestMerge,
     /// B: the bio was bounced to lower memory.
     Bounce,
@@ -100,7 +102,7 @@ pub enum EventKind {
     },
     /// `block_rq_remap`: the request moved to the event's device and sector (device mapper's multipath).
     RequestRemap {
-        /// The device on which it was before.
+        /// The previous device.
         from_device: DeviceId,
         /// Its sector on that device.
         from_sector: Sector,
@@ -115,7 +117,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The name in [`Source::shows`](crate::meta::Source::shows), and the kind's place in a [`KindSet`].
+    /// The name in [`Source::shows`](crate::meta::Source::shows), and the kind's bit in a [`KindSet`].
     fn entry(self) -> (usize, &'static str) {
         match self {
             EventKind::BioQueue => (0, "queue"),
@@ -168,24 +170,23 @@ impl KindSet {
 /// Events that were lost: a ring buffer overran, or bytes of a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostEvents {
-    /// The processor whose buffer lost them; `None` if the source does not show it.
+    /// The processor whose buffer lost the events; `None` if the source does not show it.
     pub cpu: Option<u32>,
     /// The number of lost events; `None` if it is unknown.
     pub count: Option<u64>,
-    /// Up to this instant, the events are known to be complete.
+    /// No event up to this time is missing.
     pub after: Timestamp,
-    /// From this instant on, the events are known to be complete again.
+    /// No event from this time on is missing.
     pub before: Timestamp,
 }
 
-/// The instants of a source, kept as a few runs: one for an ordinary trace, and one more for each time far from all
-/// others.
+/// The timestamps of a source, kept as a few runs. An ordinary trace has one run; each outlier adds one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instants {
     runs: Vec<Run>,
 }
 
-/// Instants that lie within [`Instants::FAR`] of each other.
+/// Timestamps with gaps of at most [`Instants::FAR`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The earliest.
@@ -204,9 +205,9 @@ impl Run {
 }
 
 impl Instants {
-    /// Thirty days. Our choice: no block device in use is silent for this long.
+    /// Thirty days. Our choice: a block device in use is never silent for this long.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
-    /// Maximum number of runs kept apart. If a source has more, the rest form one run.
+    /// Maximum number of runs. If a source has more, the rest form one run.
     const RUNS_MAX: usize = 64;
 
     /// Adds an instant.
@@ -215,7 +216,7 @@ impl Instants {
         self.add(Run { first: time, last: time, count: 1 });
     }
 
-    /// Adds instants, all at once if they are near each other, as nearly all are.
+    /// Adds timestamps. They are nearly always close together, so they are added as one run.
     pub fn see_all(&mut self, times: impl Iterator<Item = Timestamp> + Clone) {
         let start = Run { first: Timestamp(u64::MAX), last: Timestamp(0), count: 0 };
         let all = times.clone().fold(start, |run, time| Run {
@@ -235,7 +236,7 @@ impl Instants {
         }
     }
 
-    /// Adds several instants that are near each other.
+    /// Adds timestamps that are close together.
     pub fn add(&mut self, more: Run) {
         let near = self.runs.iter().rposition(|run| run.is_near(more.first) || run.is_near(more.last));
         let place = near.or_else(|| (self.runs.len() >= Self::RUNS_MAX).then(|| self.runs.len() - 1));
@@ -251,7 +252,7 @@ impl Instants {
         runs.into_iter().for_each(|run| self.add(run));
     }
 
-    /// The runs, in the order of their first instants. Runs that have grown together are one run.
+    /// The runs, in order of their first timestamps. Overlapping runs are joined.
     pub fn runs(&self) -> Vec<Run> {
         let mut sorted = self.runs.clone();
         sorted.sort_unstable_by_key(|run| run.first);
@@ -273,8 +274,8 @@ impl Instants {
     }
 }
 
-/// The result of one step of a reader. Events are in time order within a batch and across batches, unless the source
-/// itself is not; the assembler must handle that.
+/// The result of one step of a reader. Events are in time order, also across batches, unless the source is
+/// out of order. The assembler must handle that.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Block events.
@@ -290,15 +291,15 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// Gaps in the source.
     pub lost: Vec<LostEvents>,
-    /// The times of all events whose time the reader understands, even of those that give no row: the span of a trace
-    /// covers all its events. The times of the rows above need not be repeated here.
+    /// The timestamps of all events that the reader can parse, including events without a row, because the
+    /// span of a trace covers all events. Times of the rows above can be omitted.
     pub instants: Instants,
     /// Errors in the input.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Batch {
-    /// Empties the batch and keeps its memory.
+    /// Empties the batch but keeps its allocations.
     pub fn clear(&mut self) {
         self.events.clear();
         self.requests.clear();

@@ -1,10 +1,10 @@
-//! Figures: named numbers that analyses and benchmarks give.
+//! Figures: named numbers from analyses and benchmarks.
 
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::Unit;
 
-/// The declaration of a figure: everything about it but its value.
+/// The declaration of a figure, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Figure {
@@ -14,11 +14,11 @@ pub struct Figure {
     pub label: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// The direction in which it is better, if it has one.
+    /// Whether lower or higher values are better, if either.
     pub better: Option<Better>,
 }
 
-/// The direction in which a figure is better for the users of the machine.
+/// Whether lower or higher values of a figure are better for users of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

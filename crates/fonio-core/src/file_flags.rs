@@ -4,7 +4,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// A set of properties of an open file, with the meaning of the flags of `open(2)`.
+/// A set of `open(2)` flags of an open file.
 ///
 /// The bits are fonio's own, because the kernel's differ between architectures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,11 +18,11 @@ impl FileFlags {
     pub const APPEND: FileFlags = FileFlags(1);
     /// Reads and writes bypass the page cache (`O_DIRECT`).
     pub const DIRECT: FileFlags = FileFlags(1 << 1);
-    /// The data of a write are durable when it ends (`O_DSYNC`).
+    /// Written data is durable when the write returns (`O_DSYNC`).
     pub const DSYNC: FileFlags = FileFlags(1 << 2);
-    /// The data and all metadata of a write are durable when it ends (`O_SYNC`).
+    /// Written data and all its metadata are durable when the write returns (`O_SYNC`).
     pub const SYNC: FileFlags = FileFlags(1 << 3);
-    /// This `open` made the file. Other calls on it do not have this flag.
+    /// This `open` created the file. Later calls on the file do not have this flag.
     pub const MADE: FileFlags = FileFlags(1 << 4);
     /// It is a folder.
     pub const FOLDER: FileFlags = FileFlags(1 << 5);

@@ -1,8 +1,8 @@
-//! Units, ids and the row types of a recording: the types that fonio's crates exchange.
+//! The types that fonio's crates exchange: units, ids and the rows of a recording.
 //!
-//! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) passes [`rows`] to a
-//! [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate knows neither Arrow nor
-//! any trace format, does no I/O and reads no clock.
+//! A *producer* (a [`TraceReader`] with the assembler, the live recorder, later a simulator) passes [`rows`]
+//! to a [`RowSink`]. A *consumer* (the recording writer, the analysis) is a [`RowSink`]. This crate is
+//! independent of Arrow and trace formats, does no I/O and reads no clock.
 
 mod access;
 mod collected;

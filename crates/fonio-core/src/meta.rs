@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::LostEvents;
 use crate::units::{ByteCount, DeviceId, Timestamp};
 
-/// The version of the recording's schema. A reader refuses a higher one.
+/// The version of the recording's schema. Readers reject a higher version.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The contents of `meta.json`.
@@ -15,14 +15,14 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Meta {
     /// The writer's [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The program that wrote it: `fonio 0.1.0`.
+    /// The program that wrote the recording: `fonio 0.1.0`.
     pub writer: String,
     /// The source of the events.
     pub source: Source,
     /// The clock of every timestamp.
     pub clock: Clock,
-    /// First and last instant covered: of the capture if they are known, else of all events in the source, those of
-    /// other tracepoints included.
+    /// Start and end of the capture. If unknown, the first and last event of the source, including events of
+    /// other tracepoints.
     pub began: Option<Timestamp>,
     /// See `began`.
     pub ended: Option<Timestamp>,
@@ -32,17 +32,17 @@ pub struct Meta {
     /// The command that was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// The process of the command.
+    /// The process id of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_pid: Option<u32>,
     /// Its exit code; `None` while it is unknown, or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
-    /// Processor time of the command in user mode, in nanoseconds, including the children for which it waited. The
-    /// kernel accounts it, on many machines by sampling at each timer tick.
+    /// User CPU time of the command and of the children it waited for, in nanoseconds. It is the kernel's
+    /// count; many machines sample it at each timer tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_user_ns: Option<u64>,
-    /// The same in kernel mode.
+    /// System CPU time, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_system_ns: Option<u64>,
     /// The machine.
@@ -62,30 +62,30 @@ pub struct Meta {
     pub rows: BTreeMap<String, u64>,
 }
 
-/// In [`Source::shows`]: the recording has the waits of all threads that were blocked.
+/// In [`Source::shows`]: the recording has the waits of all blocked threads.
 pub const SHOWS_BLOCKED: &str = "blocked";
 
-/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the recording lacks waits for another thread of a
-/// program and for asynchronous I/O, because it was made without BPF.
+/// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the recording was made without BPF, so it lacks
+/// waits for another thread of a program and for asynchronous I/O.
 pub const BLOCKED_PARTLY: &str = "blocked_partly";
 
 /// In [`Source::shows`], in addition to [`SHOWS_BLOCKED`]: the waits were sampled from procfs. Their times
 /// are estimates, and there are no requests.
 pub const BLOCKED_SAMPLED: &str = "blocked_sampled";
 
-/// The [`Source::format`] of a recording that was sampled from procfs.
+/// The [`Source::format`] of a recording sampled from procfs.
 pub const SOURCE_PROCFS: &str = "procfs";
 
 /// In [`Source::shows`]: the recording has the file-system calls of the followed processes.
 pub const SHOWS_CALLS: &str = "calls";
 
-/// The code of the diagnostic that counts the calls that are missing.
+/// The code of the diagnostic that counts missing calls.
 pub const LOST_CALLS: &str = "lost-calls";
 
-/// In [`Source::shows`]: the recording has the SQL statements of the followed processes, as far as their SQLite has symbols.
+/// In [`Source::shows`]: the recording has the SQL statements of followed processes whose SQLite has symbols.
 pub const SHOWS_STATEMENTS: &str = "statements";
 
-/// The code of the diagnostic that counts the runs of SQL statements, and the texts, that are missing.
+/// The code of the diagnostic that counts missing executions and texts of SQL statements.
 pub const LOST_STATEMENTS: &str = "lost-statements";
 
 /// The source of the events.
@@ -93,7 +93,7 @@ pub const LOST_STATEMENTS: &str = "lost-statements";
 pub struct Source {
     /// `tracefs`, `blktrace`, `blkparse`, `ftrace`, `systrace`, `csv`, …
     pub format: String,
-    /// The files read, as they were named.
+    /// The input files, as named by the user.
     pub files: Vec<String>,
     /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …); a missing kind is unknown, not
     /// 0.
@@ -122,7 +122,7 @@ pub struct Host {
     pub memory_bytes: Option<ByteCount>,
 }
 
-/// A block device and its queue, as sysfs shows them. A value that the source does not show is `None`.
+/// A block device and its queue, as sysfs shows them. Values that the source does not show are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Device {
@@ -134,10 +134,10 @@ pub struct Device {
     pub rotational: Option<bool>,
     pub removable: Option<bool>,
     pub scheduler: Option<String>,
-    /// The schedulers that it can have: those that the kernel has, built in or as modules. Empty if that is not known.
+    /// The schedulers available in the kernel, built in or as modules. Empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedulers: Vec<String>,
-    /// The number of requests that the driver takes at once (`nr_requests` and the driver's own depth).
+    /// The maximum number of requests in the driver (`nr_requests` and the driver's own depth).
     pub depth: Option<u32>,
     pub max_sectors_kb: Option<u32>,
     pub read_ahead_kb: Option<u32>,
@@ -168,16 +168,15 @@ pub struct Mount {
     pub available_bytes: Option<ByteCount>,
 }
 
-/// Maximum number of gaps listed one by one; further gaps are only counted.
+/// Maximum number of listed gaps; further gaps are only counted.
 const GAPS_MAX: usize = 1000;
 
 /// Events that were lost while recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// The number of events known to be lost. If `uncounted` is 0, it is the true number; else the true number is
-    /// greater.
+    /// The number of events known to be lost. A lower bound unless `uncounted` is 0.
     pub events: u64,
-    /// Gaps that lost an unknown number of events, at least one each. They add nothing to `events`.
+    /// Gaps that lost an unknown number of events, at least one each. They are not in `events`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted: u64,
     /// The first thousand gaps.
@@ -201,7 +200,7 @@ impl Lost {
         }
     }
 
-    /// Whether no event is known to be lost.
+    /// Whether there are no known lost events.
     pub fn is_nothing(&self) -> bool {
         self.events == 0 && self.uncounted == 0
     }

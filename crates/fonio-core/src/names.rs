@@ -21,7 +21,7 @@ macro_rules! named {
                 }
             }
 
-            /// The value with that name.
+            /// Parses a name.
             pub fn from_name(name: &str) -> Option<$enum> {
                 $enum::ALL.iter().copied().find(|value| value.name() == name)
             }

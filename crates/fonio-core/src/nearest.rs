@@ -1,6 +1,6 @@
 //! The known name that a user probably meant.
 
-/// Names less alike than this do not count as a typing error.
+/// Minimum similarity of a mistyped name.
 const ALIKE_MIN: f64 = 0.5;
 
 /// Returns the end of a sentence about an unknown name: the most similar known name, or nothing if no name is
@@ -8,7 +8,7 @@ const ALIKE_MIN: f64 = 0.5;
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());
-    // The first of several equal ones.
+    // Takes the first of equally similar names.
     let best = known
         .into_iter()
         .map(|known| (alike(known), known))

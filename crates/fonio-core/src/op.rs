@@ -1,4 +1,4 @@
-//! The operation of a request, and its flags, which have the meaning of the kernel's `REQ_*`.
+//! The operation of a request, and its flags (the kernel's `REQ_*`).
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -13,19 +13,19 @@ pub enum Op {
     Read,
     /// Data to the device.
     Write,
-    /// An empty request that makes the device's volatile write cache durable.
+    /// An empty request that flushes the device's volatile write cache.
     Flush,
-    /// Data that the host no longer needs (TRIM, UNMAP).
+    /// Drops data that the host no longer needs (TRIM, UNMAP).
     Discard,
-    /// A discard after which the data must not be recoverable.
+    /// A discard that makes the data unrecoverable.
     SecureErase,
-    /// A range to be read as zeroes, without data sent.
+    /// Writes zeroes to a range without sending data.
     WriteZeroes,
-    /// A write whose place in the zone the device chooses.
+    /// A write to a zone; the device chooses the sector.
     ZoneAppend,
     /// Zone reset, open, close, finish.
     ZoneManagement,
-    /// Any other operation, passthrough commands among them.
+    /// Any other operation, including passthrough commands.
     Other,
 }
 
@@ -58,13 +58,13 @@ impl Op {
         }
     }
 
-    /// The op with that [`name`](Op::name).
+    /// Parses a [`name`](Op::name).
     pub fn from_name(name: &str) -> Option<Op> {
         Op::ALL.into_iter().find(|op| op.name() == name)
     }
 }
 
-/// A set of request flags with the meaning of the kernel's `REQ_*` (`include/linux/blk_types.h`).
+/// A set of request flags, as the kernel's `REQ_*` (`include/linux/blk_types.h`).
 ///
 /// The bits are fonio's own, because the kernel's change between versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,11 +80,11 @@ impl Flags {
     pub const META: Flags = Flags(1 << 1);
     /// It is durable before it completes (`REQ_FUA`).
     pub const FUA: Flags = Flags(1 << 2);
-    /// The device's cache is flushed before it (`REQ_PREFLUSH`).
+    /// The device flushes its cache first (`REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(1 << 3);
-    /// It reads data before a program asks for them (`REQ_RAHEAD`).
+    /// It is readahead: no program has asked for the data yet (`REQ_RAHEAD`).
     pub const READAHEAD: Flags = Flags(1 << 4);
-    /// It goes before others in the scheduler (`REQ_PRIO`).
+    /// The scheduler prefers it (`REQ_PRIO`).
     pub const PRIO: Flags = Flags(1 << 5);
     /// Background work (`REQ_BACKGROUND`).
     pub const BACKGROUND: Flags = Flags(1 << 6);

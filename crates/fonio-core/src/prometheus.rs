@@ -18,12 +18,12 @@ pub enum Kind {
     Histogram,
 }
 
-/// A text that grows by a metric at a time.
+/// A text to which metrics are appended.
 #[derive(Debug, Default)]
 pub struct Text(String);
 
 impl Text {
-    /// Begins a metric. All of its rows follow.
+    /// Begins a metric. All its rows must follow directly.
     pub fn metric<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Metric<'t> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -41,7 +41,7 @@ impl Text {
     }
 
     fn write(&mut self, arguments: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(arguments).expect("a string takes whatever is written to it");
+        self.0.write_fmt(arguments).expect("writing to a string cannot fail");
     }
 }
 
@@ -58,7 +58,8 @@ impl Metric<'_> {
         self.part("", labels, None, value)
     }
 
-    /// Adds the rows of a histogram. `buckets` are the upper ends, ascending, each with the number of values up to it.
+    /// Adds the rows of a histogram. `buckets` holds ascending upper bounds, each with the number of values
+    /// up to it.
     pub fn histogram(
         &mut self,
         labels: &Labels<'_>,

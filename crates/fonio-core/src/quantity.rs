@@ -1,7 +1,7 @@
-//! Amounts: numbers with a unit, read from people and written for them with the same spelling everywhere.
+//! Amounts: numbers with a unit, parsed and formatted with the same spelling everywhere.
 //!
-//! The command line, budgets, workloads, faults and mount options read amounts with [`FromStr`]; reports, findings and
-//! errors write them with [`Unit::format`]. Sizes and times that an `f64` cannot hold exactly are refused.
+//! User input is parsed with [`FromStr`]; reports, findings and errors use [`Unit::format`]. Sizes and times
+//! that an `f64` cannot hold exactly are rejected.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use crate::units::Nanos;
 pub enum Unit {
     /// Nanoseconds, written as ns, µs, ms, s, min or h.
     Ns,
-    /// Seconds, written likewise: the unit of run times and time axes.
+    /// Seconds, formatted like nanoseconds: the unit of run times and time axes.
     S,
     /// Bytes, written with binary prefixes.
     Bytes,
@@ -29,14 +29,14 @@ pub enum Unit {
     /// 10⁶ bytes per second: the unit of benchmarks.
     #[serde(rename = "MB/s")]
     MbPerS,
-    /// Milliseconds, written as other times.
+    /// Milliseconds, formatted like nanoseconds.
     Ms,
     /// Hundredths of a whole.
     #[serde(rename = "%")]
     Percent,
     /// Events per second.
     PerS,
-    /// A share, 1 being everything; written as a percentage.
+    /// A share of 1, written as a percentage.
     Share,
     /// A ratio of two values; written with a ×.
     Ratio,
@@ -53,11 +53,11 @@ pub enum Unit {
 pub struct Quantity {
     /// The number in its base unit: nanoseconds, bytes, shares of 1.
     pub value: f64,
-    /// Its unit; absent if the text was a number alone.
+    /// The unit; `None` if the text was a plain number.
     pub unit: Option<Unit>,
 }
 
-/// An amount that cannot be read.
+/// An amount that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
     /// The text does not begin with a number.
@@ -76,7 +76,7 @@ pub enum QuantityError {
         /// The expected kind of amount.
         expected: Expected,
     },
-    /// The unit is unknown, or does not fit.
+    /// The unit is unknown, or not allowed here.
     #[error("`{text}` ends in `{unit}`; write {expected}")]
     OtherUnit {
         /// The text as it was written.
@@ -87,7 +87,7 @@ pub enum QuantityError {
         expected: Expected,
     },
     /// The amount is negative, or too large to be exact.
-    #[error("`{text}` is out of range, which is 0 to {largest}")]
+    #[error("`{text}` is out of range; use 0 to {largest}")]
     OutOfRange {
         /// The text as it was written.
         text: String,
@@ -96,7 +96,7 @@ pub enum QuantityError {
     },
 }
 
-/// The kind of amount that was expected; its text names the units and gives an example.
+/// The expected kind of amount; its text names the units and gives an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A number of bytes.
@@ -119,8 +119,8 @@ impl fmt::Display for Expected {
     }
 }
 
-/// The spelling of each unit, and its factor to the base unit. kB is 1000, KiB is 1024. A letter alone is binary, as in
-/// fio, truncate, losetup and mount: `2G`.
+/// The spelling of each unit, and its factor to the base unit. kB is 1000, KiB is 1024. A single letter is
+/// binary, as in fio, truncate, losetup and mount: `2G`.
 const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("ns", Unit::Ns, 1.0),
     ("us", Unit::Ns, 1e3),
@@ -156,7 +156,7 @@ const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("C", Unit::Millicelsius, 1000.0),
 ];
 
-/// Above this number, an `f64` does not hold every integer: 8 PiB, 104 days.
+/// The limit (8 PiB, 104 days) up to which an `f64` holds every integer.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Splits an amount into its number and its unit.
@@ -252,7 +252,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// Reads a size as [`ByteCount`] does, for callers that count in plain numbers.
+/// Parses a [`ByteCount`] into a plain number.
 ///
 /// # Errors
 /// If the text is not a valid size.
@@ -260,7 +260,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     text.parse().map(|ByteCount(bytes)| bytes)
 }
 
-/// Reads a time as [`Nanos`] does, for callers that use the standard library's type.
+/// Parses [`Nanos`] into a [`Duration`].
 ///
 /// # Errors
 /// If the text is not a valid time.
@@ -294,8 +294,7 @@ impl fmt::Display for Quantity {
 impl Unit {
     /// Formats `value` in this unit for people.
     ///
-    /// A value that is not finite is written as a dash. Such values must not occur, and the report has no word for
-    /// them.
+    /// A value that is not finite is written as a dash. Such values should not occur.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();
@@ -328,7 +327,7 @@ impl Unit {
 
     /// Formats a change in this unit, with its sign.
     pub fn format_change(self, value: f64) -> String {
-        // A change too small to be shown counts as no change.
+        // A change that would round to 0 is formatted as no change.
         let text = self.format(value.abs());
         match text.starts_with('<') {
             true => self.format(0.0),
@@ -340,7 +339,7 @@ impl Unit {
 
 /// Three significant digits, without trailing zeroes.
 ///
-/// Integers above 999 keep every digit, and separators.
+/// Integers above 999 keep every digit and get separators.
 fn plain(value: f64) -> String {
     if value >= 999.5 {
         return if value < 1e15 { grouped(value.round() as u64) } else { format!("{value:.2e}") };
@@ -491,13 +490,13 @@ mod tests {
             `MiB` does not begin with a number; write a size in B, kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as 256MiB
             `4 potatoes` ends in `potatoes`; write a size in B, kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as 256MiB
             `10ms` ends in `ms`; write a size in B, kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as 256MiB
-            `-1B` is out of range, which is 0 to 8192TiB
-            `99999999TiB` is out of range, which is 0 to 8192TiB
+            `-1B` is out of range; use 0 to 8192TiB
+            `99999999TiB` is out of range; use 0 to 8192TiB
             `30` needs a unit; write a time in ns, us, ms, s, min or h, such as 30s
             `s` does not begin with a number; write a time in ns, us, ms, s, min or h, such as 30s
             `1e3` needs a unit; write a time in ns, us, ms, s, min or h, such as 30s
             `1MiB` ends in `MiB`; write a time in ns, us, ms, s, min or h, such as 30s
-            `99999999h` is out of range, which is 0 to 2500h
+            `99999999h` is out of range; use 0 to 2500h
             `` does not begin with a number; write a time in ns, us, ms, s, min or h, such as 30s"#]].assert_eq(&errors.join("\n"));
     }
 

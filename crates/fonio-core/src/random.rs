@@ -32,7 +32,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// A sequence for each label. One more draw from one sequence changes nothing in the others.
+    /// An independent sequence for each label: drawing from one does not change the others.
     pub fn labelled(seed: u64, label: &str) -> Random {
         // FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -43,7 +43,7 @@ impl Random {
         random
     }
 
-    /// The same sequence after `count` more numbers, which are skipped without computing them.
+    /// The sequence after the next `count` numbers, which are skipped without being computed.
     #[inline]
     pub fn skip(self, count: u64) -> Random {
         Random { state: self.state.wrapping_add(count.wrapping_mul(STEP)) }
@@ -80,7 +80,7 @@ impl Random {
         }
     }
 
-    /// A number from 0 up to, but not including, 1.
+    /// A number from 0 (included) to 1 (excluded).
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64

@@ -1,5 +1,4 @@
-//! The contract of a trace reader: the requirements of the assembler and the recorder on every source of
-//! block events.
+//! The contract of trace readers: what the assembler and the recorder require of a source of block events.
 
 use std::io;
 
@@ -39,7 +38,7 @@ pub trait TraceReader {
         }
     }
 
-    /// The format, the files, and the event kinds that it can show. Complete once the input has ended.
+    /// The format, the files, and the event kinds of the input. Complete at the end of the input.
     fn source(&self) -> Source;
 
     /// The clock of the timestamps. Complete once the input has ended.

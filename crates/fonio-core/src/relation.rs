@@ -11,7 +11,7 @@ pub enum Relation {
     Above,
 }
 
-/// A sign comes before those that it begins with.
+/// Longer signs come first, so `<=` is not read as `<`.
 const SIGNS: [(&str, Relation); 5] = [
     ("<=", Relation::AtMost),
     ("<", Relation::Below),
@@ -21,7 +21,7 @@ const SIGNS: [(&str, Relation); 5] = [
 ];
 
 impl Relation {
-    /// The relation whose sign begins the text, and the sign.
+    /// Finds the relation at the start of the text, and its sign.
     pub fn at_start(text: &str) -> Option<(Relation, &'static str)> {
         SIGNS.iter().find(|(sign, _)| text.starts_with(sign)).map(|(sign, relation)| (*relation, *sign))
     }

@@ -10,7 +10,7 @@ use crate::op::{Flags, Op};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
 named! {
-    /// The kind of data that a request or bio carries.
+    /// The kind of data in a request or bio.
     #[derive(Default)]
     #[allow(missing_docs)]
     Content {
@@ -35,13 +35,13 @@ pub struct Request {
     pub device: DeviceId,
     /// The operation.
     pub op: Op,
-    /// The flags that are set.
+    /// The set flags.
     pub flags: Flags,
-    /// The flags that the source could show.
+    /// The flags that the source can show.
     pub flags_known: Flags,
     /// First sector; `None` for a flush without data.
     pub sector: Option<Sector>,
-    /// Size when it was issued (else when it was last seen), merged bios included.
+    /// Size at issue, else when last seen, including merged bios.
     pub bytes: ByteCount,
     /// When the first of its bios was queued.
     pub queued: Option<Timestamp>,
@@ -51,15 +51,15 @@ pub struct Request {
     pub issued: Option<Timestamp>,
     /// When it was last issued, if it was issued more than once.
     pub reissued: Option<Timestamp>,
-    /// When its last part completed; `None` if that was not seen.
+    /// When its last part completed; `None` if not recorded.
     pub completed: Option<Timestamp>,
-    /// How often the driver requeued it; `None` if the source shows no requeues.
+    /// Number of requeues by the driver; `None` if the source does not show them.
     pub requeues: Option<u32>,
-    /// The processor on which it was issued; else, on which it was queued.
+    /// The processor that issued it, else the one that queued it.
     pub cpu: Option<u32>,
-    /// The thread that queued its first bio; if no bio was seen, the one that inserted it, else the one that issued it.
+    /// The thread that queued its first bio; if unknown, the thread that inserted or else issued the request.
     pub tid: Option<u32>,
-    /// The thread that caused it (that dirtied the page), if it is known and can differ from `tid`.
+    /// The thread that dirtied the page, if it is known and can differ from `tid`.
     pub cause_tid: Option<u32>,
     /// The row of `files.parquet`.
     pub file_id: Option<u32>,
@@ -98,7 +98,7 @@ impl Request {
         }
     }
 
-    /// The instant that orders the table: issued, else queued, else inserted, else completed.
+    /// The timestamp that orders the table: issued, else queued, else inserted, else completed.
     pub fn order_time(&self) -> Timestamp {
         self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
     }
@@ -108,7 +108,7 @@ impl Request {
         (self.order_time(), self.request_id).cmp(&(other.order_time(), other.request_id))
     }
 
-    /// Service time: from first issue to completion. The studies call it latency.
+    /// Service time: from first issue to completion. Studies call it latency.
     pub fn service(&self) -> Option<Nanos> {
         self.completed?.since(self.issued?)
     }
@@ -124,7 +124,7 @@ impl Request {
     }
 }
 
-/// `bios.parquet`: one bio as it was queued on one device.
+/// `bios.parquet`: one bio on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Bio {
@@ -150,23 +150,23 @@ pub struct Bio {
 named! {
     /// How a child in `links.parquet` came from its parent.
     LinkKind {
-        /// A bio (parent) was merged into a request (child) that another bio had begun; or a request into a request.
+        /// A bio or request (parent) was merged into an existing request (child).
         Merge = "merge",
         /// A bio (parent) was split; the child is the remainder.
         Split = "split",
-        /// A bio (parent) on a stacked device or partition moved on as a bio (child) to the device below.
+        /// A bio (parent) on a stacked device or partition became a bio (child) on the device below.
         Remap = "remap",
-        /// The driver requeued a request (parent), which was issued again under another id (child).
+        /// The driver requeued a request (parent); it was issued again under another id (child).
         Requeue = "requeue",
         /// A request with data and preflush or FUA (parent) needed this flush request (child).
         Flush = "flush",
-        /// Something else caused the child.
+        /// The child has another cause.
         Cause = "cause",
     }
 }
 
 named! {
-    /// The table of one end of a [`Link`].
+    /// The table of a parent or child in a [`Link`].
     #[allow(missing_docs)]
     LinkEnd {
         Request = "request",
@@ -174,7 +174,7 @@ named! {
     }
 }
 
-/// `links.parquet`: how one bio or request came from another, in the order in which the links were seen.
+/// `links.parquet`: how one bio or request came from another, in order of detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub struct Link {
@@ -190,11 +190,11 @@ named! {
     SqliteWrite {
         /// The header of a rollback journal.
         JournalHeader = "journal_header",
-        /// Zeros over the header of a rollback journal: the journal is not valid any more.
+        /// Zeros over the header of a rollback journal, which invalidate the journal.
         JournalEnd = "journal_end",
         /// The header of a WAL.
         WalHeader = "wal_header",
-        /// A frame of a WAL that is not the last one of its transaction.
+        /// A frame in a WAL, before the last one of its transaction.
         WalFrame = "wal_frame",
         /// The last frame of a transaction in a WAL.
         WalCommit = "wal_commit",
@@ -206,12 +206,12 @@ named! {
 #[allow(missing_docs)]
 pub struct Call {
     pub call_id: u64,
-    /// The call's name as in the manual: `pwrite64`, `fsync`, or `page_fault`.
+    /// The name of the system call, such as `pwrite64` or `fsync`; or `page_fault`.
     pub name: String,
     pub tid: u32,
     /// The file; for a call on two files, the first.
     pub file_id: Option<u32>,
-    /// The offset in the file; for `ftruncate`, its new length; for `open`, its length once it is open.
+    /// The offset in the file; for `ftruncate`, the new length; for `open`, the length after the call.
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
@@ -235,7 +235,7 @@ pub struct Statement {
     pub entered: Timestamp,
     /// … and the last one ended; `None` if it had not ended.
     pub exited: Option<Timestamp>,
-    /// The number of steps; a statement that returns rows makes one for each.
+    /// The number of steps. A query takes one step for each row.
     pub steps: u64,
     /// The sum of their durations.
     pub stepping: Nanos,
@@ -247,13 +247,13 @@ pub struct Statement {
 named! {
     /// The reason why a thread did not run.
     WaitReason {
-        /// It waited for a read, a write, a flush, a page of a file or of swap, or the file system's journal.
+        /// It waited for a read, a write, a flush, a page fault, swap, or the file system's journal.
         Storage = "storage",
-        /// It waited for a socket: for another machine, or for this one through the network stack.
+        /// It waited for a network socket, to this or another machine.
         Network = "network",
-        /// It waited for a timer that it had set itself.
+        /// It waited for its own timer.
         Timer = "timer",
-        /// It waited for a lock, of the kernel or of the program (futex).
+        /// It waited for a lock in the kernel or in the program (futex).
         Lock = "lock",
         /// It waited for another thread or process: a pipe, a local socket, the end of a child.
         Thread = "thread",
@@ -275,19 +275,19 @@ named! {
         Fsync = "fsync",
         /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
         Metadata = "metadata",
-        /// A page fault on a mapped file, or on memory that is missing for another reason.
+        /// A page fault on a mapped file or on other absent memory, except swap.
         PageFault = "page_fault",
         /// A page fault on memory that was swapped out.
         SwapIn = "swap_in",
-        /// A write that the kernel holds back because too much memory is dirty (`balance_dirty_pages`).
+        /// A write that the kernel throttles because too much memory is dirty (`balance_dirty_pages`).
         DirtyLimit = "dirty_limit",
         /// A wait for the file system's journal in a call other than fsync.
         Journal = "journal",
-        /// A call that waits for another thread or process, which was blocked meanwhile: a futex, a pipe, a socket.
+        /// A call (futex, pipe, socket) that waits for another thread or process, which is itself blocked.
         OtherThread = "other_thread",
         /// A call that waits for asynchronous I/O: io_getevents, io_uring_enter.
         AsyncIo = "async_io",
-        /// The work of a kernel thread: write-back, commits of the journal, swapping out.
+        /// The work of a kernel thread: write-back, journal commits, swap-out.
         KernelThread = "kernel_thread",
         /// Another system call.
         Other = "other",
@@ -297,8 +297,8 @@ named! {
 }
 
 impl BlockedIn {
-    /// Whether a wait in this operation was for storage. The kernel does not count waits for a commit of the journal as I/O,
-    /// so the reason can be another one.
+    /// Whether waits in this operation are for storage. The kernel does not count waits for a journal commit
+    /// as I/O, so their [`WaitReason`] can be another one.
     pub fn is_for_storage(self, reason: WaitReason) -> bool {
         reason == WaitReason::Storage
             || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
@@ -318,14 +318,14 @@ pub struct Wait {
     /// The thread that ended it; `None` for an interrupt. In a thread's first interval, whose reason is
     /// [`Cpu`](WaitReason::Cpu), it is the thread that created it.
     pub waker_tid: Option<u32>,
-    /// The operation in which the thread was blocked; `None` for a wait of a launch, which does not show it.
+    /// The operation in which the thread was blocked; `None` for waits of a launch, where it is unknown.
     pub blocked_in: Option<BlockedIn>,
     /// The file of that operation.
     pub file_id: Option<u32>,
 }
 
-/// `blocked_counts.parquet`: how many times, and for how long, a thread was blocked uninterruptibly in waits that have
-/// no row of their own in `waits`, because they were short or too many. Each wait is in one of the two tables.
+/// `blocked_counts.parquet`: the number and total time of a thread's uninterruptible waits that were too
+/// short or too many for a row in `waits`. Each wait is in one of the two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockedCount {
@@ -333,12 +333,12 @@ pub struct BlockedCount {
     pub blocked_in: BlockedIn,
     /// [`Storage`](WaitReason::Storage) if the kernel counted the waits as I/O; else `Unknown`.
     pub reason: WaitReason,
-    /// The waits ended at this instant or later …
+    /// The waits ended at this time or later …
     pub from: Timestamp,
     /// … and before this instant.
     pub until: Timestamp,
-    /// Each wait was shorter than this, a power of two of microseconds, and at least half as long. The shortest class, 1
-    /// µs, begins at 0.
+    /// Upper bound of each wait, a power of two in microseconds. Each wait was at least half as long. The
+    /// shortest class, 1 µs, begins at 0.
     pub below: Nanos,
     /// The number of waits.
     pub count: u64,
@@ -346,7 +346,7 @@ pub struct BlockedCount {
     pub total: Nanos,
 }
 
-/// `files.parquet`: a file's name from an instant on.
+/// `files.parquet`: a file's name from a given time on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct File {
@@ -358,8 +358,8 @@ pub struct File {
     pub content: Content,
 }
 
-/// `threads.parquet`: a thread's identity from an instant on. At an instant, the last row with that `tid` whose `from`
-/// is not later applies.
+/// `threads.parquet`: a thread's identity from a given time on. The last row with that `tid` and `from` at or
+/// before a time applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Thread {
@@ -371,16 +371,16 @@ pub struct Thread {
     /// Path below the cgroup mount; a systemd unit can be read from it.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
-    /// The process that started its process, or that took it over.
+    /// The parent process.
     pub parent_pid: Option<u32>,
-    /// The name by which people know the control group or the user: a systemd unit, a container, an add-on of Home
-    /// Assistant, an Android package. `None` if the recorder did not look it up; the path of the cgroup may show it then.
+    /// The familiar name of the control group or user: a systemd unit, container, Home Assistant add-on or
+    /// Android package. `None` if the recorder did not look it up; then see the cgroup path.
     pub unit: Option<String>,
 }
 
 named! {
-    /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes moved, busy time and stall time are
-    /// counters from some origin (use differences); the others are gauges.
+    /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes, busy time and stall
+    /// time are counters with an arbitrary start (use differences); the others are gauges.
     #[allow(missing_docs)]
     Metric {
         /// Counter over all processors, in `USER_HZ` ticks (100 a second each).
@@ -412,7 +412,7 @@ named! {
         CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
         /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
         ProcessorActiveTicks = "processor_active_ticks",
-        /// Speed of an interface's link in one direction, if its driver knows it. Subject: the interface.
+        /// Link speed of an interface in one direction, if the driver reports it. Subject: the interface.
         NetLinkBytesPerS = "net_link_bytes_per_s",
     }
 }
@@ -428,7 +428,7 @@ pub struct Sample {
     pub value: i64,
 }
 
-/// `marks.parquet`: a named instant, or a span if `until` is present.
+/// `marks.parquet`: a named point in time, or a span if `until` is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Mark {
@@ -439,7 +439,7 @@ pub struct Mark {
 }
 
 named! {
-    /// How much a [`Diagnostic`] matters.
+    /// The severity of a [`Diagnostic`].
     #[allow(missing_docs)]
     Severity {
         /// For information; nothing was lost.
@@ -453,8 +453,7 @@ named! {
 
 /// `diagnostics.jsonl`: an error in the input, and how fonio handled it.
 ///
-/// After a few diagnostics with the same `code`, each with its place, producers merge the others into one with a
-/// `count`.
+/// After a few diagnostics with the same `code`, producers merge the others into one with a `count`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// How much it matters.

@@ -1,4 +1,4 @@
-//! The contract of a consumer of rows, and two macros for the kinds of rows that it does not need.
+//! The contract of a consumer of rows, and two macros for implementing it.
 
 use std::io;
 
@@ -9,12 +9,12 @@ use crate::units::Timestamp;
 
 /// Takes the rows of a recording. The recording writer, the analysis and the filters implement it.
 ///
-/// Rows of each table arrive in that table's order, unless a producer documents otherwise. Tables are interleaved
-/// freely, but a row to which others refer by time (a thread, a file) comes before them. An error is a failure of the
-/// sink itself (a full disk) and ends the producer.
+/// Rows of each table arrive in that table's order, unless a producer documents otherwise. Rows of different
+/// tables can be interleaved, but a thread or file comes before the rows that refer to it. An error means
+/// that the sink itself failed (for example, disk full); the producer stops.
 ///
-/// A sink handles every kind of row explicitly, so that none is forgotten: [`ignore_rows!`](crate::ignore_rows) names
-/// the kinds that it does not need, and [`forward_rows!`](crate::forward_rows) those that it passes on unchanged.
+/// A sink handles every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the ignored kinds,
+/// and [`forward_rows!`](crate::forward_rows) the kinds that it forwards unchanged.
 ///
 /// ```
 /// use std::io;
@@ -33,8 +33,8 @@ use crate::units::Timestamp;
 /// ```
 #[allow(missing_docs)]
 pub trait RowSink {
-    /// Called once, before any row, with the first instant covered, if there is one. Times that a user states count
-    /// from it.
+    /// Called once, before any row, with the start of the recorded period, if known. Times in user input are
+    /// relative to it.
     fn began(&mut self, at: Timestamp) -> io::Result<()>;
     fn request(&mut self, row: &Request) -> io::Result<()>;
     fn bio(&mut self, row: &Bio) -> io::Result<()>;
@@ -48,15 +48,14 @@ pub trait RowSink {
     fn sample(&mut self, row: &Sample) -> io::Result<()>;
     fn mark(&mut self, row: &Mark) -> io::Result<()>;
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()>;
-    /// Promises that no more requests or bios ordered before `before` will come. A producer whose rows are out of order
-    /// calls this, so that a sink that sorts them need not hold them all.
+    /// Promises that no more requests or bios ordered before `before` will come. Producers with unordered
+    /// rows call this, so a sorting sink can release the earlier rows.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
-    /// Takes a wait that a filter leaves out. The wait counts only for threads that pass the filter and
-    /// waited for this one.
+    /// Takes a wait of a thread outside the filter, for filtered threads that waited for this thread.
     fn wait_left_out(&mut self, _: &Wait) -> io::Result<()> {
         Ok(())
     }
-    /// Whether the sink needs bios and links; if not, a producer may leave them out.
+    /// Whether the sink needs bios and links; if not, a producer may omit them.
     fn wants_bios(&self) -> bool {
         true
     }
@@ -72,9 +71,9 @@ macro_rules! ignore_rows {
     )+};
 }
 
-/// Implements the named methods of a [`RowSink`] as calls of the same method of the sink in a field,
-/// `forward_rows!(inner: bio, link);`, of the sink that a method gives, `forward_rows!(sink(): bio, link);`, or of the sink
-/// that a reference points to, `forward_rows!(*: bio, link);`.
+/// Implements the named methods of a [`RowSink`] by forwarding to another sink: in a field,
+/// `forward_rows!(inner: bio, link);`, returned by a method, `forward_rows!(sink(): bio, link);`, or behind a
+/// reference, `forward_rows!(*: bio, link);`.
 #[macro_export]
 macro_rules! forward_rows {
     (*: $($method:ident),+ $(,)?) => {$(

@@ -20,18 +20,18 @@ struct Known {
     from_event: bool,
 }
 
-/// The place from which a name was read.
+/// The origin of a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
-    /// The columns before the event. They give the name that the kernel saved last, which can be older than the event
-    /// or, in a `trace` file, younger. So this name never replaces one that an event gave.
+    /// The columns in front of the event. They show the name that the kernel saved last. It can be older than
+    /// the event or, in a `trace` file, newer. So this name never replaces a name from an event.
     Columns,
-    /// The event itself: it gives the thread's name at that moment.
+    /// The event itself, with the thread's name at that time.
     Event,
 }
 
-/// The threads that a reader saw recently, and their known properties. A thread that was forgotten gets a row again
-/// when it returns.
+/// The threads that a reader saw recently, and their known properties. An evicted thread gets a new row when
+/// it reappears.
 #[derive(Debug, Default)]
 pub struct SeenThreads {
     young: FxHashMap<u32, Known>,
@@ -39,7 +39,7 @@ pub struct SeenThreads {
 }
 
 impl SeenThreads {
-    /// Records a thread, and returns a row if something about it is new.
+    /// Records a thread, and returns a row if its properties are new.
     pub fn seen(
         &mut self,
         tid: u32,
@@ -122,7 +122,7 @@ mod tests {
         let mut threads = SeenThreads::default();
         for tid in 1..=(5 * GENERATION_MAX as u32) {
             assert!(threads.seen(tid, None, Some(b"x"), NameOrigin::Columns, Timestamp(0)).is_some());
-            // A busy thread is never forgotten.
+            // A busy thread is never evicted.
             let busy = threads.seen(u32::MAX, None, Some(b"busy"), NameOrigin::Columns, Timestamp(0));
             assert_eq!(busy.is_some(), tid == 1);
         }

@@ -1,14 +1,14 @@
-//! The names by which people know a control group: a systemd unit, or a container.
+//! The familiar names of control groups: systemd units and containers.
 //!
-//! The path of a control group has the name of a systemd unit, but only the id of a container. The recorder looks the
-//! container's name up while it records (`fonio-record`, `units`).
+//! The path of a control group contains the name of a systemd unit, but only the id of a container. The
+//! recorder looks the container's name up while it records (`fonio-record`, `units`).
 
-/// The number of digits by which Docker and Podman show a container's id.
+/// The number of id digits that Docker and Podman show.
 const SHORT_ID: usize = 12;
 /// The number of hexadecimal digits of a container's id.
 const FULL_ID: usize = 64;
 
-/// The names of container engines in names of scopes such as `docker-ID.scope`.
+/// The engine names in scopes such as `docker-ID.scope`.
 const ENGINES: [(&str, Engine); 8] = [
     ("docker-", Engine::Docker),
     ("libpod-payload-", Engine::Podman),
@@ -35,7 +35,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The name of the engine, which precedes that of a container: `docker`, `podman`, …
+    /// The name of the engine, written before the container's: `docker`, `podman`, …
     pub fn name(self) -> &'static str {
         match self {
             Engine::Docker => "docker",
@@ -49,7 +49,7 @@ impl Engine {
     }
 }
 
-/// A control group as people know it.
+/// The systemd unit or container of a control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupUnit<'c> {
     /// A unit of systemd: `notes.service`, `session-3.scope`.
@@ -73,18 +73,18 @@ impl<'c> CgroupUnit<'c> {
             let above = at.checked_sub(1).map_or("", |above| parts[above]);
             Some((at, container(above, parts[at])?))
         });
-        // The machine knows only the outer one of nested containers.
+        // Only the outer one of nested containers is known to the host.
         if let Some((at, (engine, id))) = containers.min_by_key(|(at, _)| *at) {
             let inside = innermost_unit(&parts[at + 1..]).filter(|inside| inside != "init.scope");
             return Some(CgroupUnit::Container { engine, id, inside });
         }
-        // A slice says little, but more than nothing.
+        // A slice is better than nothing.
         let slice = || parts.iter().rev().find(|part| part.ends_with(".slice")).map(|slice| unescaped(slice));
         innermost_unit(&parts).or_else(slice).map(CgroupUnit::Systemd)
     }
 
-    /// The name to show. `name` is that of a container, if it is known; without it, the name says that it has only the id:
-    /// `docker id 0123456789ab`.
+    /// The name to show. `name` is the container's name. Without it, the result shows the id: `docker id
+    /// 0123456789ab`.
     pub fn shown(&self, name: Option<&str>) -> String {
         match self {
             CgroupUnit::Systemd(unit) => unit.clone(),
@@ -100,7 +100,7 @@ impl<'c> CgroupUnit<'c> {
     }
 }
 
-/// The unit or container of a path below the cgroup mount, as far as the path shows it; `None` if the path names none.
+/// The unit or container in a path below the cgroup mount; `None` if the path names none.
 ///
 /// ```
 /// # use fonio_core::unit_name;
@@ -111,14 +111,14 @@ pub fn unit_name(cgroup: &str) -> Option<String> {
     CgroupUnit::of_cgroup(cgroup).map(|unit| unit.shown(None))
 }
 
-/// The innermost unit that is not a slice. Below the unit of a user's session are the units of that user.
+/// The innermost unit that is not a slice. A user's units are below the unit of the user's session.
 fn innermost_unit(parts: &[&str]) -> Option<String> {
     let kinds = [".service", ".scope", ".socket", ".mount", ".swap"];
     let unit = parts.iter().rev().find(|part| kinds.iter().any(|kind| part.ends_with(kind)));
     unit.map(|unit| unescaped(unit))
 }
 
-/// The container of a part of a path, and of the part above it.
+/// The container in a path component and its parent.
 fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
     let is_id = |text: &str| text.len() == FULL_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let named = part.strip_suffix(".scope").unwrap_or(part);
@@ -135,7 +135,7 @@ fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
         "docker" if is_id(part) => Some((Engine::Docker, part)),
         "lxc" => Some((Engine::Lxc, part)),
         pod if pod.starts_with("pod") && is_id(part) => Some((Engine::Unknown, part)),
-        // Podman, nerdctl and others with the driver `cgroupfs`: the id below a folder of any name.
+        // Podman, nerdctl and others with the `cgroupfs` driver: the id below any folder.
         _ => is_id(part).then_some((Engine::Unknown, part)),
     }
 }

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The size of a sector in every kernel interface, whatever the device's logical block size is.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// An instant on the recording's clock, in nanoseconds since that clock's own origin.
+/// A time on the recording's clock, in nanoseconds since the clock's origin.
 ///
-/// The clock is named in the recording's `meta.json`. Two timestamps of different recordings cannot be compared.
+/// The clock is named in the recording's `meta.json`. Timestamps of different recordings cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);
@@ -35,7 +35,7 @@ impl Timestamp {
     /// The end of time, for intervals without a known end.
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
-    /// The time from `earlier` to `self`; `None` if `earlier` is in fact later, which happens in damaged traces.
+    /// The time from `earlier` to `self`; `None` if `earlier` is later, as in damaged traces.
     pub fn since(self, earlier: Timestamp) -> Option<Nanos> {
         self.0.checked_sub(earlier.0).map(Nanos)
     }
@@ -57,7 +57,7 @@ impl Sub<Nanos> for Timestamp {
 
 impl Sub for Timestamp {
     type Output = Nanos;
-    /// The time from `earlier` to `self`; none if `earlier` is in fact later.
+    /// The time from `earlier` to `self`; 0 if `earlier` is later.
     fn sub(self, earlier: Timestamp) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -117,7 +117,7 @@ macro_rules! sums {
 }
 sums!(Nanos, ByteCount);
 
-/// In documents, a number with a unit is a number; the unit is in the name of its field.
+/// In JSON, a number with a unit is a plain number; the field's name has the unit.
 #[cfg(feature = "schema")]
 macro_rules! schemas {
     ($($unit:ty),*) => {$(

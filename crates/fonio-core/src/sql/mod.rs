@@ -1,29 +1,28 @@
 //! SQL statements of SQLite without their values.
 //!
-//! [`normalised`] writes `?` for every value, so statements that differ only in values become equal, and no
-//! value is kept. Statements come from other programs and can be cut off, so any bytes are accepted.
+//! [`normalised`] replaces every value by `?`. This removes secrets and makes statements equal that differ
+//! only in values. It accepts any bytes, because statements come from other programs and can be truncated.
 
 mod tokens;
 mod words;
 
 use tokens::{Token, Tokens};
 
-/// Maximum number of characters of a normalised statement, including the mark at the end of one that was cut
-/// off.
+/// Maximum number of characters of a normalised statement, including the ellipsis of a truncated one.
 pub const TEXT_MAX: usize = 240;
-/// The end of a statement that was cut off.
+/// The end of a truncated statement.
 const CUT: &str = "…";
 /// Replaces all values after the first.
 const MORE: &str = "...";
 
 /// Returns the statement with `?` instead of values, in one line, with keywords in capitals and at most
-/// [`TEXT_MAX`] characters. `is_cut` is whether `text` is only the beginning of the statement; its last word
-/// can then be incomplete, and is left out.
+/// [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. Its last word can then be incomplete and
+/// is omitted.
 ///
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
-/// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. SQLite treats a
-/// name in double quotes as text if no column has this name, so it counts as a value unless it is the name of
-/// a table. Words after the `=` of a PRAGMA are values too, except for a few that say nothing, such as `WAL`.
+/// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. A name in double
+/// quotes is a value unless it names a table, because SQLite treats it as text if there is no such column.
+/// Words after the `=` of a PRAGMA are values too, except for a few harmless ones, such as `WAL`.
 pub fn normalised(text: &[u8], is_cut: bool) -> String {
     let mut writer = Writer::default();
     let mut tokens = Tokens::new(text, is_cut);
@@ -38,7 +37,7 @@ pub fn normalised(text: &[u8], is_cut: bool) -> String {
     writer.finish(ahead.is_some() || is_cut)
 }
 
-/// A normalised statement in which `name` replaced every word that is not a keyword.
+/// Replaces every word of a normalised statement that is not a keyword by `name`.
 pub fn with_names(text: &str, mut name: impl FnMut(&str) -> String) -> String {
     let mut replaced = String::new();
     let mut from = 0;
@@ -88,7 +87,7 @@ pub fn kind(text: &str) -> Kind {
     }
 }
 
-/// The kind of token that the writer wrote last.
+/// The kind of the last written token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Last {
     #[default]
@@ -100,7 +99,7 @@ enum Last {
     Open,
     Close,
     Comma,
-    /// A sign before a value, which may still be a part of it.
+    /// A sign that may belong to the next value.
     Operator,
 }
 
@@ -113,17 +112,16 @@ struct Writer {
     /// Whether the last word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
-    /// The offset of a sign that belongs to the next value, if one follows.
+    /// The offset of a sign that belongs to a following value.
     sign: Option<usize>,
-    /// The offset at which the current values begin, and the beginning and end of the list of values in
-    /// brackets before them.
+    /// The start of the current values, and the start and end of the preceding list of values in brackets.
     values: Option<usize>,
     row: Option<(usize, usize)>,
 }
 
 impl Writer {
     fn is_full(&self) -> bool {
-        // A few more than fit, so that the end shows whether something was cut off.
+        // A few more than the limit, to detect truncation.
         self.chars > 2 * TEXT_MAX
     }
 
@@ -139,7 +137,7 @@ impl Writer {
         self.last = last;
     }
 
-    /// Goes back to a length of the text.
+    /// Truncates the text.
     fn cut(&mut self, length: usize) {
         self.chars -= self.out[length..].chars().count();
         self.out.truncate(length);
@@ -171,7 +169,7 @@ impl Writer {
         self.out.contains(['=', '('])
     }
 
-    /// Whether an expression follows, so that NULL is a value and not a part of `NOT NULL` or `IS NULL`.
+    /// Whether an expression follows. NULL is then a value and not a part of `NOT NULL` or `IS NULL`.
     fn expects_expression(&self) -> bool {
         matches!(self.last, Last::Open | Last::Comma | Last::Operator)
     }
@@ -257,7 +255,7 @@ impl Writer {
         self.sign = None;
     }
 
-    /// Ends brackets. A list of values after another one is left out: `(?, ...), ...`.
+    /// Ends brackets. A second list of values is omitted: `(?, ...), ...`.
     fn close(&mut self) {
         let only_values = self.values.filter(|at| self.out[..*at].ends_with('('));
         self.put(")", Last::Close);
@@ -268,7 +266,7 @@ impl Writer {
         };
         let open = at - 1;
         match self.row {
-            // `(?), (?)`: the noted list, a comma and a space precede the bracket.
+            // `(?), (?)`: the previous list, a comma and a space precede the bracket.
             Some((_, end)) if end + 2 == open => {
                 self.cut(end);
                 if !self.out.ends_with(MORE) {
@@ -295,7 +293,7 @@ impl Writer {
     }
 }
 
-/// Returns the bytes as text without control characters, which could harm a terminal.
+/// Returns the bytes as text without control characters, which are unsafe in a terminal.
 fn printable(bytes: &[u8]) -> String {
     let shown = |c: char| if c.is_control() || is_direction(c) { ' ' } else { c };
     String::from_utf8_lossy(bytes).chars().map(shown).collect()

@@ -7,11 +7,11 @@ use std::ops::Range;
 pub(super) enum Token<'t> {
     /// A keyword or a name.
     Word(&'t [u8]),
-    /// A name in backticks or square brackets, with them.
+    /// A name, including its backticks or square brackets.
     Quoted(&'t [u8]),
-    /// A name in double quotes, with them; SQLite can take it for text.
+    /// A name, including its double quotes; SQLite can treat it as text.
     DoubleQuoted(&'t [u8]),
-    /// A number, a text, a blob or a parameter, or a possible beginning of one.
+    /// A number, text, blob or parameter, or possibly the start of one.
     Value,
     /// One or two characters of another kind, such as an operator.
     Sign(&'t [u8]),
@@ -26,12 +26,12 @@ pub(super) struct Tokens<'t> {
 }
 
 impl<'t> Tokens<'t> {
-    /// `is_cut` is whether the end of the statement is missing. A word at the end is left out then.
+    /// `is_cut` means that the statement is truncated. A word at the end is then omitted.
     pub(super) fn new(text: &'t [u8], is_cut: bool) -> Tokens<'t> {
         Tokens { text, at: 0, is_cut }
     }
 
-    /// The tokens with their places in the text.
+    /// The tokens with their ranges in the text.
     pub(super) fn with_places(mut self) -> impl Iterator<Item = (Token<'t>, Range<usize>)> {
         std::iter::from_fn(move || {
             let (token, start) = self.step()?;
@@ -39,7 +39,7 @@ impl<'t> Tokens<'t> {
         })
     }
 
-    /// Returns the next token, and its place.
+    /// Returns the next token, and its range.
     fn step(&mut self) -> Option<(Token<'t>, usize)> {
         self.skip_spaces();
         let (start, rest) = (self.at, &self.text[self.at..]);
@@ -100,7 +100,7 @@ fn token(text: &[u8]) -> Option<(Shape, usize)> {
         [] => return None,
         [b'x' | b'X', b'\'', ..] => value(1 + quoted(&text[1..]).0),
         [b'\'', ..] => value(quoted(text).0),
-        // The end of a name can be missing; then it could also be a value.
+        // A name without its closing quote could also be a value.
         [b'"', ..] => or_value(quoted(text), Shape::DoubleQuoted),
         [b'`', ..] => or_value(quoted(text), Shape::Quoted),
         [b'[', ..] => {
@@ -123,12 +123,12 @@ fn or_value((length, is_closed): (usize, bool), shape: Shape) -> (Shape, usize) 
     (if is_closed { shape } else { Shape::Value }, length)
 }
 
-/// Returns the number of bytes before the first end byte; the number of all bytes if there is no end byte.
+/// Returns the number of bytes before the first end byte, or of all bytes if there is none.
 fn length_until(text: &[u8], is_end: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| is_end(*byte)).unwrap_or(text.len())
 }
 
-/// The length of a quoted text, which can contain doubled quotes, and whether its end is present.
+/// The length of a quoted text (with doubled quotes inside), and whether it is terminated.
 fn quoted(text: &[u8]) -> (usize, bool) {
     let mark = text[0];
     let mut at = 1;
@@ -142,7 +142,7 @@ fn quoted(text: &[u8]) -> (usize, bool) {
     }
 }
 
-/// The length of a number, with all letters and digits that follow it directly.
+/// The length of a number, including all directly following letters and digits.
 fn number(text: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -168,7 +168,7 @@ fn parameter(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a name can contain a byte; it can contain all bytes outside ASCII.
+/// Whether a name can contain a byte. Every byte outside ASCII is allowed.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
 }

@@ -1,4 +1,4 @@
-//! The words of SQL that matter for statements without values.
+//! The SQL words that normalisation depends on.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ static KEYWORDS: Words = LazyLock::new(|| {
     )
 });
 
-/// Keywords that are more often the name of a column.
+/// Keywords that are usually column names.
 const NAMES: [&str; 15] = [
     "ACTION", "CURRENT", "DATABASE", "EACH", "FIRST", "GROUPS", "KEY", "LAST", "OTHERS", "PLAN", "QUERY",
     "RANGE", "ROW", "ROWS", "TIES",
@@ -41,7 +41,7 @@ static SETTINGS: Words = LazyLock::new(|| {
 });
 
 fn is_among(word: &[u8], words: &[&str]) -> bool {
-    // No keyword is longer; the text of a hostile statement can be.
+    // The longest keyword; limits the work for hostile statements.
     if word.len() > 17 {
         return false;
     }
@@ -54,7 +54,7 @@ pub(super) fn is_keyword(word: &[u8]) -> bool {
     is_among(word, &KEYWORDS)
 }
 
-/// Whether a word is a keyword that is more often the name of a column, and stays as it is.
+/// Whether a word is a keyword that is usually a column name; its case is kept.
 pub(super) fn is_mostly_name(word: &[u8]) -> bool {
     is_among(word, &NAMES)
 }
@@ -64,7 +64,7 @@ pub(super) fn is_value(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"true") || word.eq_ignore_ascii_case(b"false")
 }
 
-/// Whether a word as the value of a PRAGMA is a known setting.
+/// Whether a word is a known value of a PRAGMA.
 pub(super) fn says_nothing(word: &[u8]) -> bool {
     is_among(word, &SETTINGS)
 }

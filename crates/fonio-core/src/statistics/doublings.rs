@@ -1,4 +1,4 @@
-//! A histogram whose classes double: small, exact to merge, and precise enough to show which values are slow.
+//! A histogram whose classes double: small, exact when merged, and precise enough to show slow values.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub fn end_of(class: usize) -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Doublings {
-    /// The counts up to the highest class that has values.
+    /// The counts up to the highest class with values.
     counts: Vec<u64>,
 }
 
@@ -41,13 +41,13 @@ impl Doublings {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The number of values in each class, up to the highest class that has values.
+    /// The number of values in each class, up to the highest class with values.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The class of the quantile `thousandths` / 1000: the lowest class at whose end at least this share of the values is
-    /// counted. `None` without values.
+    /// The class of the quantile `thousandths` / 1000: the lowest class whose cumulative share is at least
+    /// this. `None` without values.
     pub fn class_of_quantile(&self, thousandths: u64) -> Option<usize> {
         let rank = u128::from(self.count()) * u128::from(thousandths.min(1000));
         let mut seen = 0;

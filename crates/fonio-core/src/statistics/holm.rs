@@ -1,12 +1,13 @@
 //! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple Test
 //! Procedure*, 1979).
 //!
-//! Each figure is tested at its share of the level. Figures that show a difference are removed, the others
-//! divide their shares, and so on until no more are found. The probability that any claim is wrong stays at
-//! the level, whichever figures truly differ.
+//! Each figure is tested at its share of the level. Figures with a difference are removed and their shares go
+//! to the others. This repeats until no more differ. The probability of any false claim is at most the level,
+//! whichever figures truly differ.
 
-/// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure differs at a
-/// level; it must not claim less at a higher one. Returns the level at which each figure was tested last.
+/// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure
+/// differs at a level; it must be monotonic in the level. Returns the last level at which each figure was
+/// tested.
 pub fn levels(level: f64, weights: &[f64], mut claims: impl FnMut(usize, f64) -> bool) -> Vec<f64> {
     let mut open: Vec<usize> = (0..weights.len()).collect();
     let mut levels = vec![level; weights.len()];

@@ -1,5 +1,5 @@
-//! Answers from repeated runs: spreads, differences of means, points of Student's t, and levels for many answers at once;
-//! and histograms of many values.
+//! Statistics of repeated runs: spreads, differences of means, Student's t, and levels for simultaneous
+//! tests; and histograms.
 //!
 //! All of it is plain arithmetic: the same input gives the same bytes on every platform.
 
@@ -10,5 +10,5 @@ pub mod steps;
 pub mod student;
 pub mod welch;
 
-/// In at most this share of comparisons, any of the answers claims a difference between equal things.
+/// Maximum share of comparisons with any false claim of a difference.
 pub const FAMILY_LEVEL: f64 = 0.05;

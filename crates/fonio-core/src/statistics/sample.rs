@@ -16,7 +16,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; `None` without values.
+    /// The spread of `values`; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let mean = mean(values)?;
         let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
@@ -49,7 +49,7 @@ pub fn is_known(values: &[f64], relative: f64) -> bool {
         .is_some_and(|spread| spread.count > 1 && spread.error() <= relative * spread.mean.abs())
 }
 
-/// The arithmetic mean; `None` without values.
+/// The arithmetic mean; `None` if there are no values.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

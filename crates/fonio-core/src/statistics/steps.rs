@@ -1,11 +1,11 @@
-//! A histogram whose steps grow with the value; quantiles of measured values use it.
+//! A histogram whose steps grow with the value, for quantiles of measurements.
 //!
 //! A general histogram (HdrHistogram) also updates totals and extremes with every value, and takes four times
 //! the space for the same use. Each request is counted in a dozen histograms, so a general histogram took a
 //! fifth of a report's time.
 
-/// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, a value is at
-/// most half a step from the step's middle, which is `1 / (2 << BITS)` of the value.
+/// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, the
+/// step's middle differs from a value by at most half a step: `1 / (2 << BITS)` of the value.
 #[derive(Clone, Debug, Default)]
 pub struct Steps<const BITS: u32> {
     counts: Vec<u32>,
@@ -14,7 +14,7 @@ pub struct Steps<const BITS: u32> {
 impl<const BITS: u32> Steps<BITS> {
     /// Each value below this has its own step.
     pub const EXACT_BELOW: u64 = 2 << BITS;
-    /// The greatest relative distance of a step's middle from its values.
+    /// Maximum relative distance of a step's middle from its values.
     pub const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
 
     #[inline]
@@ -71,12 +71,12 @@ impl<const BITS: u32> Steps<BITS> {
         }
     }
 
-    /// Each step that has values: its middle, and the number of values.
+    /// Each step with values: its middle, and the number of values.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.filled().map(|(step, count)| (Self::middle(step), count))
     }
 
-    /// Each step that has values: its largest value, and the number of values.
+    /// Each step with values: its largest value, and the number of values.
     pub fn ends(&self) -> impl Iterator<Item = (u64, u64)> {
         self.filled().map(|(step, count)| (Self::end(step), count))
     }

@@ -1,7 +1,7 @@
 //! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
 //! Functions* (1964), 26.7.3 and 26.7.4.
 
-/// Above this number of degrees of freedom, the points change by less than a percent, at any level used here.
+/// Above this number of degrees of freedom, t changes by less than 1 % at any level used here.
 const FREEDOM_MAX: u32 = 200;
 
 /// The probability that |t| is at most `t` with `freedom` degrees of freedom.
@@ -24,7 +24,7 @@ fn within(t: f64, freedom: u32) -> f64 {
     }
 }
 
-/// The `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so that the interval is
+/// The `t` that |t| exceeds with probability `level`. Degrees of freedom are rounded down, so the interval is
 /// never too narrow.
 ///
 /// # Panics
@@ -37,7 +37,7 @@ pub fn two_sided(level: f64, freedom: f64) -> f64 {
     while within(high, freedom) < 1.0 - level && high < 1e9 {
         high *= 2.0;
     }
-    // A double can be halved fewer than 60 times before its neighbours meet.
+    // After 60 halvings, the interval of a double has no value inside.
     for _ in 0..60 {
         let middle = low + (high - low) / 2.0;
         if within(middle, freedom) < 1.0 - level { low = middle } else { high = middle }

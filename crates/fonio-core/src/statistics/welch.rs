@@ -46,7 +46,7 @@ impl Interval {
     }
 }
 
-/// A mean, and how precisely it is known.
+/// A mean and its precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownMean {
     /// The mean.
@@ -58,7 +58,7 @@ pub struct KnownMean {
 }
 
 impl KnownMean {
-    /// The mean of at least two values; `None` for fewer, which show no spread.
+    /// The mean of at least two values; `None` for fewer, whose spread is unknown.
     pub fn of(values: &[f64]) -> Option<KnownMean> {
         let spread = Spread::of(values).filter(|spread| spread.count > 1)?;
         Some(KnownMean {
@@ -68,7 +68,7 @@ impl KnownMean {
         })
     }
 
-    /// `other` minus this mean, with the interval that holds the true difference in all but the share `level` of cases.
+    /// `other` minus this mean, with its confidence interval; `level` is the error probability.
     /// Without any variance, the interval is a point.
     pub fn difference(&self, other: &KnownMean, level: f64) -> Interval {
         let value = other.mean - self.mean;
@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn as_by_hand() {
-        // Variances of the means: 1/3 and 4/3, so 1.2899 for the error and 2.94 degrees of freedom: t is that of 2, 4.303.
+        // Variances of the means: 1/3 and 4/3, so 1.2899 for the error and 2.94 degrees of freedom: t for 2
+        // degrees is 4.303.
         let (first, other) = (KnownMean::of(&[9.0, 10.0, 11.0]), KnownMean::of(&[18.0, 20.0, 22.0]));
         let (first, other) = first.zip(other).expect("three values each");
         let found = first.difference(&other, 0.05);

@@ -182,7 +182,7 @@ mod tests {
             ),
             ("2TiB", Err("`2TiB` is more than 1 TiB")),
             ("x B", Err("`` is not a weight; write a whole number from 1 to 1000000 before the x")),
-            ("-4KiB", Err("`-4KiB` is out of range, which is 0 to 8192TiB")),
+            ("-4KiB", Err("`-4KiB` is out of range; use 0 to 8192TiB")),
             ("9KiB..1KiB", Err("`9KiB..1KiB` runs backwards")),
         ] {
             let got = text.parse::<Sizes>().map(|sizes| sizes.to_string());

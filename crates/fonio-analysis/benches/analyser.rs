@@ -55,7 +55,7 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// Makes the requests one by one, so that only the analyser's memory is touched.
+/// Creates the requests one by one, so only the analyser's memory is touched.
 struct Maker {
     shape: Shape,
     random: Random,
@@ -122,7 +122,7 @@ fn analyse(shape: Shape) -> Analysis {
     analyser.finish(&Meta::default())
 }
 
-/// The cost of making the requests, to subtract from the other results.
+/// The cost of creating the requests, to subtract from the other results.
 #[divan::bench(args = SHAPES, sample_count = 3, sample_size = 1)]
 fn making(bencher: Bencher, shape: Shape) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {

@@ -8,13 +8,13 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space; a request touches each
-/// place that it covers, completely or in part, once.
+/// Places that are written or read repeatedly. A place is 4 KiB of a device's address space. A request
+/// touches each place that it overlaps once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Locality {
-    /// Share of the address space that was followed: 1 means every place. Below 1, places were chosen in chunks of 256
-    /// KiB by a hash of their address, the counts of places are divided by this share, and the ranking contains only
-    /// the followed places.
+    /// Share of the address space that was followed: 1 means every place. Below 1, chunks of 256 KiB were
+    /// sampled by a hash of their address. Counts of places are then divided by this share, and the ranking
+    /// contains only sampled places.
     pub sampled_share: f64,
     /// Writes.
     pub written: PlaceCounts,
@@ -24,26 +24,26 @@ pub struct Locality {
     pub most_written: Vec<Place>,
 }
 
-/// The number of times that requests of one op touch places.
+/// How often requests of one op touch places.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceCounts {
     /// Distinct places.
     pub places: u64,
-    /// The number of all touches.
+    /// Total number of touches.
     pub touches: u64,
     /// Places touched more than once.
     pub again_places: u64,
-    /// Share of touches of places that were touched before.
+    /// Share of touches that go to places touched before.
     pub again_share: Option<f64>,
     /// Share of all touches that go to the 10 most touched places.
     pub top_10_share: Option<f64>,
-    /// The touches of the most touched place.
+    /// Touches of the most touched place.
     pub most: u64,
-    /// The fewest places that together have half of the touches.
+    /// Minimum number of places that cover half of the touches.
     pub covering_50: u64,
-    /// The fewest places that together have 90 percent of the touches.
+    /// Minimum number of places that cover 90 percent of the touches.
     pub covering_90: u64,
-    /// The fewest places that together have 99 percent of the touches.
+    /// Minimum number of places that cover 99 percent of the touches.
     pub covering_99: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct Place {
     pub device: u32,
     /// Its first sector.
     pub sector: u64,
-    /// The number of writes to it.
+    /// Number of writes to the place.
     pub writes: u64,
 }
 
@@ -68,20 +68,21 @@ const PLACE_SECTORS_SHIFT: u32 = 3;
 /// Places per chunk: 256 KiB, which keeps the places of sequential requests together.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
-/// Maximum number of chunks followed: 17 MiB of counts, 32 GiB of addresses if every chunk is touched.
+/// Maximum number of chunks followed. They take 17 MiB and cover 32 GiB of addresses.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Chunks are looked up by region, 16 MiB: few regions are touched at a time, so their index stays in the cache.
+/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so their index
+/// stays in the cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
-/// Chunks are allocated in slabs, so that growth copies nothing.
+/// Chunks per slab. Slabs let the storage grow without copying.
 const SLAB_CHUNKS: usize = 256;
 /// Bits of an address's hash that decide whether the address is followed.
 const HASH_BITS: u32 = 32;
 /// Touches are handled in batches.
 const BATCH: usize = 256;
-/// The number of ranks that the study shows (Figure 6 ignores those after 300).
+/// Number of ranks in the study's Figure 6.
 const RANKS: usize = 300;
-/// The longest request that is followed completely, in places: 64 MiB. A damaged size must not take forever.
+/// Maximum number of places counted per request (64 MiB), so that a corrupt size does not take forever.
 const PLACES_MAX: u64 = 1 << 14;
 
 /// Reads and writes of each place, modulo 256: two cache lines. The overflow is in `carried`.
@@ -91,25 +92,26 @@ struct Chunk([[u8; CHUNK_PLACES]; 2]);
 
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
-/// Counts touches of places. With more than [`CHUNKS_MAX`] chunks, it keeps every second chunk by the hash of its
-/// address, and repeats this when needed, as SHARDS (Waldspurger et al., FAST 2015) does for cache simulation.
+/// Counts touches of places. Beyond [`CHUNKS_MAX`] chunks, it drops half of the chunks by the hash of their
+/// address, and repeats this when needed. SHARDS (Waldspurger et al., FAST 2015) does the same for cache
+/// simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
     /// The number of the chunk of each touch in the batch, or [`NOT_FOLLOWED`].
     numbers: Vec<u32>,
     chunks_max: usize,
-    /// The place of each region's table; the device is in the upper bits of the region.
+    /// Index into `tables` for each region. The upper bits of a region's key hold the device.
     regions: FxHashMap<u64, u32>,
     /// For each region, the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
-    /// The number of chunks that have a number.
+    /// Number of followed chunks.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
-    /// By chunk number, reads and writes that touch every place of the chunk, kept apart because large requests have
-    /// many.
+    /// By chunk number: reads and writes that cover the whole chunk. A separate count makes large requests
+    /// cheap.
     whole: Vec<[u64; 2]>,
-    /// Multiples of 256 touches, by chunk number, whether it is a write, and place.
+    /// Multiples of 256 touches. The key is chunk number, whether it is a write, and place.
     carried: FxHashMap<(u32, bool, u8), u64>,
     /// Numbers of dropped chunks, which can be used again.
     free: Vec<u32>,
@@ -157,20 +159,20 @@ impl PlaceTally {
         }
     }
 
-    /// Handles the batch in tight loops, so that the processor waits for the memory of several chunks at once.
+    /// Handles the batch in tight loops, so the processor loads several chunks in parallel.
     fn work_off(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         let mut numbers = std::mem::take(&mut self.numbers);
         let mut thinned = u32::MAX;
         while thinned != self.thinned {
-            // Thinning drops chunks, and those found so far may be among them: look them up again.
+            // Thinning may have dropped chunks found so far: look them up again.
             thinned = self.thinned;
             numbers.clear();
             numbers.extend(batch.iter().map(|touch| {
                 self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
             }));
         }
-        // Reads each chunk once before using it, so that the maximum number of loads runs at the same time.
+        // Read each chunk once before use, so that the loads run in parallel.
         let mut first_counts = 0;
         for (touch, number) in batch.iter().zip(&numbers) {
             if let Some(slab) = self.slabs.get(*number as usize / SLAB_CHUNKS) {
@@ -189,7 +191,7 @@ impl PlaceTally {
             }
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
             let counts = &mut chunk.0[usize::from(touch.write)];
-            // All places are handled alike, for any range: that takes a few instructions on many places at once.
+            // Update all places of the chunk, whatever the range: this compiles to a few vector instructions.
             let mut wrapped = false;
             for (count, one) in counts.iter_mut().zip(ones(range.clone())) {
                 *count = count.wrapping_add(one);
@@ -220,7 +222,7 @@ impl PlaceTally {
         (number != NOT_FOLLOWED).then_some(number)
     }
 
-    /// Gives a number to a chunk that has none yet, unless it must not be followed.
+    /// Assigns a number to a new chunk, unless sampling excludes it.
     #[cold]
     fn follow(&mut self, key: u64) -> Option<u32> {
         while self.followed >= self.chunks_max && self.thinned < HASH_BITS {
@@ -265,7 +267,7 @@ impl PlaceTally {
         followed
     }
 
-    /// Keeps every second one of the chunks followed so far.
+    /// Drops half of the followed chunks.
     fn thin(&mut self) {
         self.thinned += 1;
         let chunks = self.chunks();
@@ -312,7 +314,7 @@ impl Question for PlaceTally {
         let end = sector.after(seen.bytes);
         let mut place = sector.0 >> PLACE_SECTORS_SHIFT;
         let last = ((end.0 - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
-        // No device is this large, and the address must leave space for the device's number.
+        // No device is this large, and the upper bits of the key hold the device's number.
         if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
             return;
         }
@@ -402,7 +404,8 @@ impl Question for PlaceTally {
 /// One for each place of `range`, zero for the others.
 #[inline]
 fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
-    /// Ones, then the same number of zeroes: the part from place `CHUNK_PLACES - n` on begins with `n` ones.
+    /// Ones, then the same number of zeroes. The slice that starts at `CHUNK_PLACES - n` begins with `n`
+    /// ones.
     const ONES: [u8; 2 * CHUNK_PLACES] = {
         let mut ones = [0; 2 * CHUNK_PLACES];
         let mut place = 0;
@@ -423,12 +426,12 @@ fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
 /// The number of places with each count.
 #[derive(Debug)]
 struct Ranking {
-    /// Most places have small counts, which are kept outside the map.
+    /// Small counts, which most places have, are kept outside the map.
     small: [u64; SMALL],
     large: BTreeMap<u64, u64>,
 }
 
-/// The number of small counts: those of a chunk that was never touched completely, and a few more.
+/// Number of small counts: enough for any chunk that no request has covered completely.
 const SMALL: usize = 512;
 
 impl Default for Ranking {
@@ -438,13 +441,13 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Adds the places of a chunk: the counts of each place, plus `whole` touches of the complete chunk.
+    /// Adds the places of a chunk. The count of each place is its own plus `whole`.
     fn add_all(&mut self, counts: &[u8; CHUNK_PLACES], whole: u64) {
         let small = usize::try_from(whole).ok().and_then(|whole| self.small.get_mut(whole..));
         let Some(small) = small.and_then(|small| small.first_chunk_mut::<256>()) else {
             return counts.iter().for_each(|count| self.add(whole + u64::from(*count)));
         };
-        // Requests touch neighbours, so these mostly have the same count.
+        // Requests touch neighbouring places, which therefore often have equal counts.
         let (eights, _) = counts.as_chunks::<8>();
         for eight in eights {
             if *eight == [eight[0]; 8] {
@@ -463,7 +466,7 @@ impl Ranking {
     }
 
     fn finish(&self, thinned: u32) -> PlaceCounts {
-        // The most touched places come first; places without touches do not count.
+        // The most touched places come first; places without touches are skipped.
         let small = self.small.iter().enumerate().skip(1).map(|(touches, places)| (touches as u64, *places));
         let small: Vec<(u64, u64)> = small.filter(|(_, places)| *places > 0).collect();
         let ranked = || {

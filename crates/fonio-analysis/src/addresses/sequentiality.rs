@@ -1,14 +1,15 @@
-//! Sequential and random bytes, in sum and over time (Kim et al., Table V and Figure 6).
+//! Sequential and random bytes, in total and over time (Kim et al., Table V and Figure 6).
 
 use fonio_core::{ByteCount, Request, Sector, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Sequential and random requests. A request is sequential if it starts at one of the last `window` ends of requests of
-/// the same op on the same device.
+/// Sequential and random requests. A request is sequential if it starts where one of the last `window`
+/// requests of the same op and device ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sequentiality {
-    /// The number of remembered ends per op and device. 1 by default: our choice, the studies give no definition.
+    /// Number of earlier requests compared, per op and device. The default of 1 is our choice: the studies
+    /// give no definition.
     pub window: u32,
     /// Reads.
     pub read: SequentialShare,
@@ -33,7 +34,7 @@ pub struct SequentialShare {
     pub sequential_bytes_share: Option<f64>,
 }
 
-/// Cumulative curves: value `i` is that at the end of bin `i`.
+/// Cumulative curves. Entry `i` is the value at the end of bin `i`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CumulativeCurves {
     /// Start of the first bin, in nanoseconds since the span began.
@@ -58,7 +59,7 @@ use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Maximum number of ends that can be remembered.
+/// Maximum window.
 pub const WINDOW_MAX: usize = 16;
 /// Bins of the curves.
 const BINS: usize = 512;
@@ -77,9 +78,9 @@ pub(crate) struct SequentialTally {
 #[derive(Debug, Default)]
 struct Ends {
     ends: [Sector; WINDOW_MAX],
-    /// The number of known ends, at most the window.
+    /// Number of stored ends, at most the window.
     known: usize,
-    /// The place of the next end.
+    /// Index at which the next end is stored.
     next: usize,
 }
 
@@ -96,7 +97,7 @@ impl Fold for Bin {
 }
 
 impl Ends {
-    /// Returns whether `start` is one of the last ends, and remembers `end`.
+    /// Returns whether `start` is one of the last ends, and stores `end`.
     #[inline]
     fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
         assert!(self.next < window && self.known <= window, "the ends lie in the window");
@@ -120,7 +121,7 @@ impl Question for SequentialTally {
         self.bins.begin_at(origin);
     }
 
-    /// Adds a request. One that is neither a read nor a write, or has no sector, is neither sequential nor random.
+    /// Adds a request. Requests without a sector, and ops other than reads and writes, are ignored.
     #[inline]
     fn request(&mut self, _: &Request, seen: &Seen) {
         let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
         assert_eq!(found.read.sequential_bytes_share, Some(0.5));
         assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
-        // With two remembered ends, the last write continues the first.
+        // With a window of 2, the last write continues the first.
         assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
     }
 

@@ -11,7 +11,7 @@ pub struct Spatial {
     pub devices: Vec<SpatialMap>,
 }
 
-/// Bytes moved by time and address. A request counts at its first sector.
+/// Bytes transferred by time and address. A request is counted at its first sector.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpatialMap {
     /// Index into `devices` of the analysis.
@@ -26,9 +26,9 @@ pub struct SpatialMap {
     pub columns: u32,
     /// The number of rows.
     pub rows: u32,
-    /// The first touched sector.
+    /// First sector accessed.
     pub first_sector: Option<u64>,
-    /// The sector after the last touched one.
+    /// Sector after the last one accessed.
     pub end_sector: Option<u64>,
     /// Bytes read: `columns` values for each row, from the lowest address.
     pub read_bytes: Vec<u64>,
@@ -41,12 +41,12 @@ use crate::question::context::Ending;
 use crate::question::ratio::at;
 use crate::question::seen::Seen;
 
-/// Maximum number of columns and rows; a small picture shows 64 by 64.
+/// Maximum number of columns, and of rows.
 const COLUMNS: usize = 64;
 const ROWS: usize = 64;
 /// Maximum number of devices with a map; each map takes 64 KiB.
 const DEVICES: usize = 16;
-/// The first width of a column is 2^20 ns (about a millisecond), and the first height of a row is 2^11 sectors (1 MiB).
+/// Initial width of a column: 2^20 ns (about 1 ms). The initial height of a row is 2^11 sectors (1 MiB).
 const FIRST_COLUMN_SHIFT: u32 = 20;
 const FIRST_ROW_SHIFT: u32 = 11;
 

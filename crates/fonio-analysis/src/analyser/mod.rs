@@ -26,7 +26,7 @@ pub struct Analyser {
     options: AnalysisOptions,
     context: Context,
     questions: Questions,
-    /// First and last instant of the workload's phases.
+    /// Start and end of the workload's phases.
     phases: Option<(Timestamp, Timestamp)>,
 }
 
@@ -44,7 +44,7 @@ impl Analyser {
     /// Finishes and returns the analysis of all rows.
     ///
     /// # Panics
-    /// If the embedded rules cannot be read, which a test rules out.
+    /// If the embedded rules cannot be parsed; a test checks that they can.
     pub fn finish(self, meta: &Meta) -> Analysis {
         let mut end = self.context.end(meta);
         let answers = self.questions.finish(&mut end);
@@ -70,7 +70,8 @@ impl Analyser {
     }
 }
 
-/// The run time of the recorded command; `worked` is the time of its launch or phases, if the recording has them.
+/// The run time of the recorded command. `worked` is the duration of its launch or phases, if they were
+/// recorded.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
     let recorded =

@@ -1,7 +1,7 @@
-//! The questions of the analysis, one line each: the field of the analysis, the tally, and the answer.
+//! The questions of the analysis, one line each: field, tally and type of the answer.
 //!
-//! A new question is a file with its tally, which implements [`Question`], and a line here. The order of the lines is that
-//! of the JSON document; nothing else depends on it.
+//! To add a question, add a file with a tally that implements [`Question`], and a line here. The lines are in
+//! the order of the JSON document.
 
 use fonio_core::{Request, Timestamp};
 use schemars::JsonSchema;
@@ -40,14 +40,15 @@ use crate::waits::blocked::{Blocked, BlockedTally};
 use crate::waits::outstanding::{Outstanding, OutstandingTally};
 use crate::waits::queueing::{QueueTally, Queueing};
 
-/// Passes a row on to each question.
+/// Passes a row to each question.
 macro_rules! each {
     ($self:ident: $($question:ident)*, $row:ident $arguments:tt) => {{
         $($self.$question.$row $arguments;)*
     }};
 }
 
-/// Registers the questions. Between the first ones and the others, the analysis has the fields that are not questions.
+/// Registers the questions. Fields of the analysis that are not questions stand between the first ones and
+/// the others.
 macro_rules! questions {
     (
         $($(#[$first_attribute:meta])* $first:ident: $first_tally:ty => $first_answer:ty,)*
@@ -102,7 +103,7 @@ macro_rules! questions {
                 }
             }
 
-            /// Gives the answers; the other fields of the analysis are empty.
+            /// Returns an analysis with the answers; its other fields are empty.
             pub(super) fn finish(self, end: &mut Ending) -> Analysis {
                 Analysis {
                     $($first: self.$first.finish(end),)*
@@ -131,23 +132,22 @@ questions! {
     /// Whether the figures can be trusted.
     validity: ValidityTally => Validity,
     ---
-    /// The span to which rates and shares refer.
+    /// The time span to which rates and shares refer.
     span: Span,
-    /// The filter, if there was one. In-flight, flushed and sequential requests then refer only to those that passed
-    /// it.
+    /// The filter, if there was one. In-flight, flushed and sequential requests are then computed only from
+    /// requests that passed it.
     filter: Option<FilterOptions>,
     /// The devices with requests, by number; other parts refer to them by index.
     devices: Vec<DeviceInfo>,
-    /// The duration of the recorded work, in nanoseconds: of a launch; else of the phases of a workload, first to last;
-    /// else of the complete recording, if its command ended well. Absent if no work was recorded, or if there was a
-    /// filter.
+    /// Duration of the recorded work in nanoseconds: the launch; otherwise all phases of the workload;
+    /// otherwise the recording, if its command succeeded. Absent if no work was recorded, or with a filter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run_time_ns: Option<u64>,
-    /// Whether a command was recorded, from its start to its end.
+    /// Whether the recording covers a command from its start to its end.
     #[serde(default)]
     has_command: bool,
     ---
-    /// The critical path of the launch, if the recording is of a launch and has its waits.
+    /// The critical path of the launch, if a launch and its waits were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     launch: LaunchTally => Option<Launch>,
     /// The number of requests and bytes.
@@ -164,9 +164,9 @@ questions! {
     flushes: FlushTally => Flushes,
     /// Places that are written or read repeatedly.
     locality: PlaceTally => Locality,
-    /// The share of the time that is I/O.
+    /// Share of time spent on I/O.
     io_share: ShareTally => IoShare,
-    /// The time that programs may have waited.
+    /// Time for which programs may have waited.
     outstanding: OutstandingTally => Outstanding,
     /// The threads that were blocked on storage, if the recording has the waits of all threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,7 +179,7 @@ questions! {
     interference: InterferenceTally => Interference,
     /// Requests by process.
     processes: ProcessTally => Processes,
-    /// Requests by file and kind of data, if the recording shows these.
+    /// Requests by file and kind of data, if recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: FileTally => Option<Files>,
     /// The transactions of SQLite databases, if the recording has file-system calls.
@@ -191,6 +191,6 @@ questions! {
     series: SeriesTally => Series,
     /// Single requests.
     points: PointTally => Points,
-    /// The basis of intervals.
+    /// Sums per time slice, from which confidence intervals are computed.
     slices: SliceTally => Slices,
 }

@@ -118,8 +118,8 @@ fn call(at: u64, name: &str, file: u32, sqlite_write: Option<SqliteWrite>) -> Ca
     }
 }
 
-/// An analysis in which every figure is known, except those that lost events hide. The one without lost events has the
-/// waits of threads.
+/// An analysis in which every figure is known, except figures that lost events make unknown. Only the
+/// analysis without lost events has waits of threads.
 pub(crate) fn everything(lost_events: u64) -> Analysis {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     analyser.began(Timestamp(0)).unwrap();
@@ -306,10 +306,11 @@ fn damaged_times_are_counted_and_harm_nothing() {
     assert_eq!(analysis.totals.requests, 6);
 }
 
-/// The definition must reproduce a published table: percent is the sum of latencies over the duration.
+/// The definition reproduces a published table: percent is the sum of latencies over the duration.
 #[test]
 fn io_share_is_the_studys() {
-    // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent; each takes the mean that this implies.
+    // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent. Each request here takes the mean
+    // that follows.
     let (requests, duration_us, percent) = (846u64, 7_414_260u64, 19.8508);
     let mean_us = duration_us as f64 * percent / 100.0 / requests as f64;
     let rows: Vec<Request> = (0..requests)
@@ -326,7 +327,7 @@ fn io_share_is_the_studys() {
 }
 
 proptest! {
-    /// For any rows, the parts agree with each other and nothing panics.
+    /// For any rows, the parts of the analysis are consistent and nothing panics.
     #[test]
     fn parts_agree(count in 1u64..300, skip in 0usize..200) {
         let all = mixture(count + 200);

@@ -1,4 +1,4 @@
-//! The files behind the I/O: requests and bytes by file and kind of data, and who caused them.
+//! The files behind the I/O: requests and bytes by file and kind of data, and the processes that caused them.
 
 use std::collections::BTreeMap;
 
@@ -15,31 +15,32 @@ use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
 use crate::question::threads::Threads;
 
-/// Requests by file and kind of data. Present if the recording shows these for at least one request.
+/// Requests by file and kind of data. Present if at least one request has a file or kind of data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Files {
-    /// Each file, and each kind of data without a file; most bytes first.
+    /// Files, and kinds of data without a file; most bytes first.
     pub files: Vec<FileUse>,
     /// Rows beyond the cap of 4096, which are not listed.
     pub files_beyond_cap: u64,
     /// Requests and bytes by kind of data, in a fixed order.
     pub contents: Vec<ContentUse>,
-    /// Share of the bytes read and written whose kind of data is unknown; absent without such bytes.
+    /// Share of bytes read and written whose kind of data is unknown; absent if no bytes were read or
+    /// written.
     pub unknown_share: Option<f64>,
-    /// Share of the bytes of files whose path is unknown; absent without bytes of files.
+    /// Share of file bytes whose file path is unknown; absent if there are no file bytes.
     pub path_unknown_share: Option<f64>,
-    /// Share of the bytes read and written for which it is unknown who caused them; absent without such bytes.
+    /// Share of bytes read and written whose cause is unknown; absent if no bytes were read or written.
     pub cause_unknown_share: Option<f64>,
 }
 
 /// One file, or one kind of data without a file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileUse {
-    /// The last known path; absent if it is unknown, or if the data belong to no file.
+    /// Last known path; absent if unknown or if the data belong to no file.
     pub path: Option<String>,
     /// `major:minor` of the file system's device; absent if the data belong to no file.
     pub device: Option<String>,
-    /// The inode number; absent if the data belong to no file, or to several files of the same path.
+    /// Inode number; absent if the data belong to no file or to several files with the same path.
     pub inode: Option<u64>,
     /// The kind of data, as in the recording.
     pub content: String,
@@ -49,11 +50,11 @@ pub struct FileUse {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// The process that caused most of the bytes; absent if that is unknown.
+    /// Process that caused most of the bytes; absent if unknown.
     pub cause: Option<String>,
-    /// The systemd unit or container of that process, if it is known.
+    /// Systemd unit or container of that process, if known.
     pub cause_unit: Option<String>,
-    /// The share of the bytes that this process caused.
+    /// Share of the bytes caused by that process.
     pub cause_share: Option<f64>,
 }
 
@@ -73,7 +74,7 @@ pub struct ContentUse {
 }
 
 impl Files {
-    /// Returns the number of write requests with this kind of data.
+    /// Returns the number of write requests of this kind of data.
     pub fn writes_of(&self, content: Content) -> u64 {
         let row = self.contents.iter().find(|row| row.content == content.name());
         row.map_or(0, |row| row.writes)
@@ -82,7 +83,7 @@ impl Files {
 
 /// Maximum number of rows in the table.
 const LISTED_MAX: usize = 4096;
-/// The largest number of processes distinguished for one file.
+/// Maximum number of processes distinguished per file.
 const CAUSES_MAX: usize = 8;
 
 /// Every kind of data, in the order of the table.
@@ -97,7 +98,7 @@ const CONTENTS: [Content; 8] = [
     Content::Unknown,
 ];
 
-/// A file by its number in the recording, or none; and the kind of data.
+/// The file's number in the recording, if there is a file, and the kind of data.
 type Key = (Option<u32>, Content);
 
 /// Counts by file.
@@ -121,7 +122,7 @@ struct Count {
     causes: Vec<(Option<Cause>, ByteCount)>,
 }
 
-/// The number of a thread's name, and of its unit.
+/// Number of a thread's name, and number of its unit.
 pub(crate) type Cause = (u32, Option<u32>);
 
 impl Count {
@@ -153,7 +154,7 @@ impl Question for FileTally {
 
     fn request(&mut self, row: &Request, seen: &Seen) {
         let (file, content) = (row.file_id, row.content);
-        // Only a known cause counts: the thread that queued the request may be a worker.
+        // Use only a known cause: the thread that queued the request may be a worker.
         let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
         self.is_shown |= file.is_some() || content != Content::Unknown;
         let bytes = if seen.has_data() { seen.bytes } else { ByteCount(0) };
@@ -205,7 +206,7 @@ impl Question for FileTally {
                     without_path += count.bytes();
                 }
             }
-            // A file that is deleted and created again, such as a journal, has several numbers.
+            // A file that is deleted and re-created, such as a journal, has several numbers.
             if let Some(path) = &name.path {
                 let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
                 if let Some((row, sum)) = rows.get_mut(place) {
@@ -258,7 +259,7 @@ impl Question for FileTally {
 }
 
 impl Files {
-    /// Adds the shares of metadata and logs in the bytes written, and the folder with the largest logs.
+    /// Adds the shares of metadata and of logs in the bytes written, and the log folder with most bytes.
     fn figures_of_writes(&self, facts: &mut Facts) {
         let written: u64 = self.contents.iter().map(|row| row.write_bytes).sum();
         let metadata = self.contents.iter().filter(|row| row.content == Content::FsMetadata.name());
@@ -283,13 +284,13 @@ impl Files {
     }
 }
 
-/// The folder of logs that a file of a program other than journald lies in, such as `/var/log`.
+/// Returns the log folder of a file, such as `/var/log`; `None` for journald's files.
 fn log_folder(path: &str) -> Option<&str> {
     let ends = ["/log/", "/logs/"].iter().filter_map(|name| path.find(name).map(|at| at + name.len() - 1));
     ends.min().map(|end| &path[..end]).filter(|_| path.starts_with('/') && !path.contains(SYSTEM_LOG))
 }
 
-/// In the paths of journald's files.
+/// Part of the paths of journald's files.
 const SYSTEM_LOG: &str = "/log/journal/";
 
 fn used(row: FileUse, count: &Count, threads: &Threads) -> FileUse {

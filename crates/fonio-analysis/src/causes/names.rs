@@ -21,7 +21,7 @@ pub(super) struct Name {
 }
 
 impl FileNames {
-    /// Notes the name of a file; a later one replaces it.
+    /// Stores the name of a file, replacing an earlier one.
     pub(crate) fn add(&mut self, row: &File) {
         if self.names.len() >= FILES_MAX && !self.names.contains_key(&row.file_id) {
             return;

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// Requests by process name.
 ///
-/// A request belongs to the thread that dirtied the data if that is known, else to the one that queued it; the name is
-/// the thread's `comm` at that time. Kernel workers count as one (`kworker`), because their names change all the time.
+/// A request belongs to the thread that dirtied the data if known, otherwise to the thread that queued it.
+/// The name is the thread's `comm` at that time. All kernel workers are counted as `kworker`, because their
+/// names keep changing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Processes {
-    /// Each name, the greatest sum of latencies first, then by requests and name.
+    /// Process names, sorted by sum of latencies, then by requests and name.
     pub processes: Vec<Process>,
-    /// Distinct names beyond the cap of 1024, which are counted together as `(other)`.
+    /// Number of names beyond the cap of 1024; these are counted together as `(other)`.
     pub names_beyond_cap: u64,
 }
 
@@ -21,7 +22,7 @@ pub struct Processes {
 pub struct Process {
     /// The name; `(unknown)` if the source does not show the thread, `tid N` if it does not show the name.
     pub name: String,
-    /// The systemd unit or container; absent if it is unknown, or if processes of this name are in several.
+    /// Systemd unit or container; absent if unknown, or if processes of this name belong to several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Requests.
@@ -38,19 +39,20 @@ pub struct Process {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// The sum of service times, in nanoseconds; absent if no request is known to have completed.
+    /// Sum of service times in nanoseconds; absent if no completion is known.
     pub service_sum_ns: Option<u64>,
-    /// The longest service time, in nanoseconds; absent like the sum, and if a longer one may have been lost.
+    /// Longest service time in nanoseconds; absent if no completion is known, or if a longer one may have
+    /// been lost.
     pub service_max_ns: Option<u64>,
-    /// If events were lost: the longest service time seen, in nanoseconds; the true one is at least this.
+    /// If events were lost: the longest service time seen, in nanoseconds, a lower bound of the true one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_max_at_least_ns: Option<u64>,
-    /// Share of the sum of all service times; absent like the sum.
+    /// Share of the sum of all service times; absent if no completion is known.
     pub latency_share: Option<f64>,
 }
 
 impl Process {
-    /// The name, with the unit or container if it is known: `python3 (notes.service)`.
+    /// The name, with the unit or container if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         match &self.unit {
             Some(unit) => format!("{} ({unit})", self.name),
@@ -58,7 +60,7 @@ impl Process {
         }
     }
 
-    /// Whether the source shows the threads.
+    /// Whether the source shows the thread.
     pub(crate) fn is_known(&self) -> bool {
         self.name != UNKNOWN_NAME
     }
@@ -79,7 +81,7 @@ pub(crate) struct ProcessCounts {
 #[derive(Debug, Default)]
 struct Count {
     requests: u64,
-    /// The unit of the first request, and whether another request had another one.
+    /// Unit of the first request, and whether a later request had a different unit.
     unit: Option<u32>,
     has_several_units: bool,
     reads: u64,
@@ -122,7 +124,7 @@ impl ProcessCounts {
         }
     }
 
-    /// The numbers of the names with requests, in the order of the table.
+    /// Returns the numbers of the names with requests, in table order.
     fn order(&self, threads: &Threads) -> Vec<usize> {
         let mut order: Vec<usize> =
             (0..self.counts.len()).filter(|at| self.counts[*at].requests > 0).collect();
@@ -133,7 +135,7 @@ impl ProcessCounts {
         order
     }
 
-    /// The place in the table of each name's number.
+    /// Returns the table row of each name, by the name's number.
     pub(crate) fn places(&self, threads: &Threads) -> Vec<u32> {
         let mut places = vec![0; self.counts.len()];
         for (place, number) in self.order(threads).into_iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::figures::facts::{Facts, Frame};
 use crate::question::Question;
 use crate::question::context::Ending;
 
-/// Lists the processes that [`Context`](crate::question::context::Context) counts.
+/// Lists the processes counted by [`Context`](crate::question::context::Context).
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTally;
 
@@ -58,7 +58,7 @@ mod tests {
             "R 0+8 d60 c100 t9",
             "FF d100 c110",
         ]);
-        // A worker wrote the data back, the database dirtied them.
+        // A worker wrote the data back; the database had dirtied them.
         rows[1].cause_tid = Some(1);
         rows.iter().for_each(|row| analyser.request(row).unwrap());
         let processes = analyser.finish(&Meta::default()).processes.processes;

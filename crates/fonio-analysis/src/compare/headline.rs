@@ -1,4 +1,4 @@
-//! The figures that a comparison consists of, from the analysis of one recording.
+//! The figures of a comparison, from the analysis of one recording.
 
 use fonio_core::Unit;
 
@@ -16,15 +16,15 @@ use crate::verdict::facts::facts;
 pub(super) enum Nearness {
     /// The run time of the work, and its time blocked on storage.
     Felt,
-    /// Responses of reads and synchronous writes, which programs wait for.
+    /// Response times of reads and synchronous writes, for which programs wait.
     Waiting,
     /// Figures that explain the others: service times, shares, rates, write-back.
     Explains,
 }
 
 impl Nearness {
-    /// The figure's share of the level at which all figures are tested together. The weights keep most of the level for
-    /// the work's own time, although many figures explain it.
+    /// The figure's share of the significance level. Most of the level goes to the work's own time, although
+    /// many other figures are tested too.
     pub(super) fn weight(self) -> f64 {
         match self {
             Nearness::Felt => 40.0,
@@ -37,10 +37,10 @@ impl Nearness {
 /// A headline figure of one recording.
 pub(super) struct Headline {
     pub(super) name: String,
-    /// The figure over the full span; absent if the recording does not have it.
+    /// The figure over the full span; absent if not recorded.
     pub(super) figure: Option<Figure>,
     pub(super) nearness: Nearness,
-    /// The interval around the value, as far as the recording can give one.
+    /// The interval around the value, if the recording allows one.
     pub(super) within: Within,
 }
 
@@ -60,7 +60,7 @@ impl Headline {
 pub(super) enum Within {
     /// The figure has one value per recording, so only several recordings show how it varies.
     OneValue,
-    /// The recording has too few independent pieces.
+    /// The recording has too few independent segments.
     TooFewPieces,
     /// The figure has an interval at any level.
     Known(Estimate),
@@ -91,8 +91,8 @@ fn put_own(analysis: &Analysis, facts: &mut Facts) {
     analysis.slices.compared_figures(has_responses, facts);
 }
 
-/// The number of slices in one independent piece: the longest memory that a latency shows. The device's past affects
-/// all figures, and rare events (a 99th percentile) cannot show the memory themselves.
+/// Returns the number of slices in one independent segment: the longest correlation of any latency. It is
+/// used for all figures, since rare events (a 99th percentile) are too few to estimate their own.
 fn memory(analysis: &Analysis) -> f64 {
     let slices = &analysis.slices;
     [&slices.read, &slices.write_sync, &slices.write_async]
@@ -169,7 +169,7 @@ fn rates(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline
 mod tests {
     use super::*;
 
-    /// The longer of the memories of reads and of writes applies.
+    /// The longer correlation of reads and writes is used.
     #[test]
     fn the_longest_memory_holds_for_all_figures() {
         let mut analysis = Analysis::default();
@@ -178,8 +178,8 @@ mod tests {
         slices.write_sync.response.count = vec![10; 100];
         slices.write_sync.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at % 2]).collect();
         slices.read.response.count = vec![10; 100];
-        // Slow and quick alternate, ten slices each: correlations about 1, 0.8, 0.6, 0.4, 0.2; twice their sum less one
-        // is 5.
+        // Ten slow slices alternate with ten quick ones. The correlations are about 1, 0.8, 0.6, 0.4, 0.2;
+        // twice their sum, minus 1, is 5.
         slices.read.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at / 10 % 2]).collect();
         let found = memory(&analysis);
         assert!((4.5..5.5).contains(&found), "{found} slices");

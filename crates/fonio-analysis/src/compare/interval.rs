@@ -1,8 +1,8 @@
 //! The rule for claiming a difference between two values, and the run times of repeated runs.
 //!
-//! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No difference" is
-//! claimed only if the interval rules out a doubling and a halving; otherwise the data are insufficient, and the answer
-//! is unknown.
+//! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No
+//! difference" is claimed only if the interval excludes a doubling and a halving. Otherwise the answer is
+//! unknown.
 
 use fonio_core::statistics::sample::{self, Spread};
 use fonio_core::statistics::welch::{Interval, KnownMean};
@@ -11,24 +11,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::statistics::{FAMILY_LEVEL, holm, student};
 
-/// A difference of less than 5 percent is not reported: two runs of the same thing differ by as much, because of the
-/// location of files and the device's past. Ours.
+/// The smallest reported difference is 5 percent (our choice). Identical runs differ by that much, because of
+/// file locations and the device's past.
 pub const LEAST_EFFECT: f64 = 1.05;
 
-/// If the interval reaches this ratio, or its inverse, it cannot separate equal from different. Ours.
+/// An interval that reaches this ratio or its inverse is too wide for "no difference" (our choice).
 const TOO_WIDE: f64 = 2.0;
 
-/// Minimum number of runs for an interval: the spread of two is a guess.
+/// Minimum number of runs for an interval: two runs say too little about the spread.
 pub const RUNS_MIN: usize = 3;
 
 /// The change from a first value to a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// The second over the first; absent if one of them is unknown or the first is 0.
+    /// The second value divided by the first; absent if one is unknown or the first is 0.
     pub ratio: Option<f64>,
     /// Lower end of the ratio's interval; absent if there is none.
     pub low: Option<f64>,
-    /// Upper end; also absent if no greater ratio is ruled out.
+    /// Upper end; also absent if the interval is unbounded above.
     pub high: Option<f64>,
     /// The confidence of the interval, 0 to 1; it grows with the number of figures tested together.
     pub confidence: Option<f64>,
@@ -46,7 +46,7 @@ pub enum Answer {
     Lower,
     /// More than the first, by more than 5 percent.
     Higher,
-    /// No difference was found; a doubling or a halving would have been.
+    /// No difference was found. The data would have shown a doubling or a halving.
     NoDifference,
     /// The data are insufficient.
     Unknown,
@@ -60,16 +60,16 @@ pub enum Unknown {
     NotMeasured,
     /// One of the two has fewer than three runs.
     TooFewRuns,
-    /// There is a single recording of each, and the figure has one value per recording.
+    /// There is one recording per side, and the figure has one value per recording.
     OneValueEach,
-    /// After autocorrelation the recording is worth fewer than eight independent pieces.
+    /// Because of autocorrelation, the recording has fewer than eight independent segments.
     TooFewPieces,
     /// The interval reaches from less than half to more than double.
     TooWide,
 }
 
 impl Unknown {
-    /// The reason in the words of tables.
+    /// Returns the reason as shown in tables.
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
@@ -82,12 +82,12 @@ impl Unknown {
 }
 
 impl Change {
-    /// An unknown answer with its reason. `ratio` is the observed ratio, if there is one.
+    /// Returns an unknown answer with its reason. `ratio` is the observed ratio, if any.
     pub(crate) fn unknown(ratio: Option<f64>, why: Unknown) -> Change {
         Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
     }
 
-    /// The change according to an interval of the ratio at `level`.
+    /// Derives the change from an interval of the ratio at `level`.
     pub(crate) fn of_ratio(ratio: Interval, level: f64) -> Change {
         let Interval { low, value, high } = ratio;
         let (answer, unknown) = if low > LEAST_EFFECT {
@@ -115,17 +115,17 @@ impl Change {
     }
 }
 
-/// The geometric mean of positive values; `None` if there are none, or if one is not positive.
+/// Returns the geometric mean; `None` if there are no values or one is not positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
     possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
 }
 
-/// Compares the runs with each of several fixes with the runs without, and tests all fixes together (Holm).
+/// Compares runs with each of several fixes to runs without, and tests all fixes together (Holm).
 ///
-/// Run `r` of a fix is compared with run `r` without it: both belong to round `r`, which had one seed and one state of
-/// the machine. The interval is Student's t of the logarithms of the rounds' ratios. The ratio is the fix over the
-/// base: a run time ratio below 1 is faster.
+/// Run `r` with a fix is compared with run `r` without it. Both belong to round `r`, with the same seed and
+/// machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio below 1 means
+/// that the fix is faster.
 ///
 /// # Panics
 ///
@@ -157,12 +157,13 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
     Change::of_ratio(bounds, level)
 }
 
-/// Returns how many rounds bring the interval of a run time's ratio within `factor` of the ratio, judged from the rounds of
-/// a pilot: at least as many as the pilot had, at most `most`. `None` for a pilot of fewer than three rounds.
+/// Returns the number of rounds after which the interval lies within `factor` of the run time ratio,
+/// estimated from a pilot. The result is at least the pilot's rounds and at most `most`. `None` if the pilot
+/// has fewer than three rounds.
 ///
-/// `together` is the number of ratios that are tested together: the interval is as strict as Holm's method may demand of
-/// it. A pilot of few rounds shows too small a spread as easily as too large a one, so the planning takes the upper end of
-/// the spread's one-sided 80 percent interval (Browne 1995 advises this for sample sizes from pilots).
+/// `together` is the number of ratios tested together; the interval uses the strictest level of Holm's
+/// method. A short pilot may underestimate the spread. The plan therefore uses the upper end of the spread's
+/// one-sided 80 percent interval, as Browne (1995) advises.
 pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, most: usize) -> Option<usize> {
     let ratios: Vec<f64> = base.iter().zip(fix).map(|(base, fix)| libm::log(fix / base)).collect();
     if ratios.len() < RUNS_MIN {
@@ -179,8 +180,8 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, mo
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
 }
 
-/// The standard deviation to plan with after a pilot of at least three values: the upper end of its one-sided 80 percent
-/// interval.
+/// Returns the standard deviation for planning after a pilot of at least three values: the upper end of its
+/// one-sided 80 percent interval.
 pub(crate) fn deviation_of_pilot(values: &[f64]) -> f64 {
     let (count, freedom) = (values.len() as f64, values.len() as f64 - 1.0);
     (variance_of_mean(values) * count * freedom / chi_squared_lower_fifth(freedom)).sqrt()
@@ -195,7 +196,8 @@ fn chi_squared_lower_fifth(freedom: f64) -> f64 {
     freedom * root * root * root
 }
 
-/// The ratio of unpaired runs on two sides, on the logarithm (Welch's t); on the values themselves if one is 0.
+/// Compares unpaired runs of two sides with Welch's t on the logarithms, or on the values themselves if one
+/// is 0.
 pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
     let ratio = geometric_mean(first).zip(geometric_mean(other)).map(|(first, other)| other / first);
     if first.len() < RUNS_MIN || other.len() < RUNS_MIN {
@@ -211,8 +213,8 @@ pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
 }
 
 impl Change {
-    /// The change according to an interval of the difference. It is for values with a 0 among them, for which a ratio
-    /// is meaningless.
+    /// Derives the change from an interval of the difference. Used if a value is 0 and ratios are
+    /// meaningless.
     pub(crate) fn of_difference(difference: Interval, both_zero: bool, level: f64) -> Change {
         let answer = match difference {
             _ if both_zero => Answer::NoDifference,
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn rounds_are_paired() {
-        // Rounds of 10, 20 and 40 s for each fix: unpaired, nothing is found; paired, a halving without any spread.
+        // Rounds of 10, 20 and 40 s. Unpaired, no difference is found; paired, a halving without spread.
         let base = [10.0, 20.0, 40.0];
         let change = &compare_rounds(&[(&base, &[5.0, 10.0, 20.0])])[0];
         assert_eq!((change.answer, change.confidence), (Answer::Lower, Some(0.95)));
@@ -290,7 +292,8 @@ mod tests {
 
     #[test]
     fn many_fixes_are_held_together() {
-        // The difference of one fix is found if it is tested alone, but not next to nineteen that do nothing.
+        // One fix's difference is found if tested alone, but not together with nineteen fixes that have no
+        // effect.
         let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
         let nothing = [1.01, 0.99, 1.0, 1.02];
         assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);

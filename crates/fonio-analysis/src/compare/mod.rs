@@ -34,14 +34,14 @@ pub struct Named<T> {
     pub value: T,
 }
 
-/// A comparison of sides with the first one.
+/// A comparison of one or more sides with the first side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The method by which the intervals were computed.
     pub method: String,
     /// The compared sides; the others are compared with the first.
     pub sides: Vec<Side>,
-    /// Each headline figure that is known on some side; the figures that people feel most directly come first.
+    /// Headline figures known on at least one side; figures that users feel most directly come first.
     pub rows: Vec<ComparisonRow>,
 }
 
@@ -69,7 +69,8 @@ pub struct ComparisonRow {
     pub better: Option<Better>,
     /// Whether it is the work's own time: run time, or time blocked on storage.
     pub felt: bool,
-    /// The value on each side: of several recordings, the geometric mean (the mean if a value is 0); absent if unknown.
+    /// The value on each side; absent if unknown. For several recordings, it is the geometric mean (the mean
+    /// if a value is 0).
     pub values: Vec<Option<f64>>,
     /// Each value as text for people.
     pub texts: Vec<Option<String>>,
@@ -110,7 +111,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
                 between(&values(&measured[0], figure), &values(other, figure), level)
             }
         };
-        // A figure for which a difference can never be claimed takes no share of the level from the others.
+        // A figure without an interval takes no share of the significance level.
         let weight = |at: usize| match change(at, FAMILY_LEVEL).confidence {
             Some(_) => measured[0][0][known[at]].nearness.weight(),
             None => 0.0,
@@ -164,7 +165,7 @@ fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     }
 }
 
-/// The typical value of several recordings; `None` if one of them does not have the value.
+/// Returns the typical value of several recordings; `None` if it is unknown in one of them.
 fn typical(runs: &[Option<f64>]) -> Option<f64> {
     let runs: Vec<f64> = runs.iter().copied().collect::<Option<_>>()?;
     match runs.as_slice() {

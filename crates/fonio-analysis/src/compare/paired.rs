@@ -1,5 +1,5 @@
 //! Tests whether a setting has an effect on a machine in use. It compares pairs of slices of time. In each
-//! pair, one slice has the setting, and the order was drawn at random.
+//! pair, one slice has the setting, in random order.
 //!
 //! The figure is the time for which threads were blocked on storage, per second. Only the ratio of each pair
 //! is used, so a load that grows or shrinks over time cancels out. A difference is claimed if the interval of
@@ -14,36 +14,36 @@ use serde::{Deserialize, Serialize};
 use crate::compare::interval::{self, LEAST_EFFECT, RUNS_MIN};
 use crate::compare::statistics::{FAMILY_LEVEL, sequential};
 
-/// The ratio of an effect that is worth knowing: a reduction by 20 percent. Ours.
+/// The smallest ratio of interest: a reduction by 20 percent (our choice).
 pub const EFFECT: f64 = 0.8;
 
 /// Minimum number of pairs needed to claim a difference.
 pub const PAIRS_MIN: usize = 6;
 
-/// Added to both times of a pair, in seconds per second: 0.1 ms in each second is nothing that anybody notices, and the ratio
-/// of two times around 0 says nothing.
+/// Constant added to both times of a pair, in seconds per second. Nobody notices 0.1 ms per second, and
+/// ratios of times near 0 are meaningless.
 pub const FLOOR: f64 = 1e-4;
 
-/// Maximum number of pairs for which the need is computed.
+/// Maximum of `pairs_needed`.
 const PAIRS_MAX: usize = 1000;
 
-/// What pairs of slices show.
+/// Result of a comparison of pairs of slices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Paired {
     /// The number of pairs.
     pub pairs: usize,
-    /// The ratio of a typical pair, with the setting over without it; absent without pairs.
+    /// Ratio of a typical pair: with the setting divided by without it; absent if there are no pairs.
     pub ratio: Option<f64>,
-    /// Lower end of its interval; absent if no smaller ratio is ruled out.
+    /// Lower end of its interval; absent if unbounded.
     pub low: Option<f64>,
-    /// Upper end; absent if no greater ratio is ruled out.
+    /// Upper end; absent if unbounded.
     pub high: Option<f64>,
-    /// The confidence of the interval, 0 to 1, after all pairs together.
+    /// Confidence of the interval, 0 to 1.
     pub confidence: f64,
     /// The answer.
     pub answer: PairedAnswer,
-    /// The pairs with which four of five tests show an effect of 20 percent, judged from the variation of these; absent
-    /// with fewer than three pairs, and if it is more than 1000.
+    /// Number of pairs with which four of five tests would show an effect of 20 percent, estimated from the
+    /// variation seen. Absent if above 1000, or with fewer than three pairs.
     pub pairs_needed: Option<usize>,
 }
 
@@ -55,14 +55,14 @@ pub enum PairedAnswer {
     Lower,
     /// More time with the setting.
     Higher,
-    /// No difference was shown, and one of 20 percent is ruled out.
+    /// No difference was shown, and a difference of 20 percent is excluded.
     LittleDifference,
     /// No difference was shown.
     NotShown,
 }
 
 impl PairedAnswer {
-    /// Whether more pairs would not change the answer, so that the test can end.
+    /// Whether the test can end because more pairs would not change the answer.
     pub fn is_final(self) -> bool {
         self != PairedAnswer::NotShown
     }
@@ -109,7 +109,7 @@ pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
     paired
 }
 
-/// The logarithm of each pair's ratio, with the setting over without it.
+/// Returns the logarithm of each pair's ratio: with the setting divided by without it.
 fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
     let ratio = |&(without, with): &(f64, f64)| {
         assert!(without >= 0.0 && with >= 0.0, "a time is at least 0");
@@ -118,8 +118,8 @@ fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
     pairs.iter().map(ratio).collect()
 }
 
-/// The pairs that an effect of 20 percent needs. The variation of few pairs is easily too small by chance, so its upper end
-/// counts ([`interval::rounds_needed`] does the same).
+/// Returns the number of pairs needed to show an effect of 20 percent. Few pairs may underestimate the
+/// variation, so its upper bound is used, as in [`interval::rounds_needed`].
 fn pairs_needed(ratios: &[f64]) -> Option<usize> {
     if ratios.len() < RUNS_MIN {
         return None;
@@ -153,7 +153,7 @@ mod tests {
         let none = compare_pairs(&[]);
         assert_eq!((none.answer, none.ratio, none.pairs_needed), (PairedAnswer::NotShown, None, None));
         assert_eq!(compare_pairs(&[(0.0, 0.0); 10]).answer, PairedAnswer::LittleDifference);
-        // Microseconds per second differ by a factor, but threads are hardly blocked.
+        // The times differ by a factor of 4, but are negligible.
         assert_eq!(compare_pairs(&[(1e-6, 4e-6); 10]).answer, PairedAnswer::LittleDifference);
     }
 

@@ -4,7 +4,8 @@ use super::*;
 use crate::analyser::tests::{analyse_rows, request};
 use crate::compare::interval::Answer;
 
-/// Synchronous writes, one per millisecond for four seconds, which take from `base` to `base` + 100 microseconds.
+/// Generates one synchronous write per millisecond for four seconds. Each takes `base` to `base` + 100
+/// microseconds.
 fn writer(base: u64, seed: u64) -> Analysis {
     let mut draw = seed;
     let mut noise = move || {
@@ -78,7 +79,7 @@ fn too_short_for_an_interval() {
 
 #[test]
 fn several_recordings_are_the_unit() {
-    // Each recording alone is precise; recordings of the same thing spread by 20 percent.
+    // Each recording is precise, but recordings of the same side vary by 20 percent.
     let before: Vec<Analysis> = [300, 360, 420].map(|base| writer(base, base)).into();
     let after: Vec<Analysis> = [310, 350, 440].map(|base| writer(base, base + 1)).into();
     let slow: Vec<Analysis> = [3000, 3600, 4200].map(|base| writer(base, base)).into();

@@ -9,10 +9,10 @@ use crate::distribution::Distribution;
 
 /// Flushes and the gaps between them.
 ///
-/// A flush is a flush request, or a write with preflush for which no flush request was issued between its queueing and
-/// its issue (the block layer turns most preflushes into a separate flush request, and one flush must not count twice).
-/// A write with FUA alone is not a flush, because it does not empty the device's cache; it is counted separately, and
-/// an option includes it.
+/// A flush is a flush request or a write with preflush. The block layer turns most preflushes into a separate
+/// flush request; if one was issued between the write's queueing and its issue, only that request is counted.
+/// A write with FUA alone does not empty the device's cache. It is counted separately, and as a flush only if
+/// an option is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flushes {
     /// The number of flushes on all devices.
@@ -25,7 +25,7 @@ pub struct Flushes {
     pub fua_writes: u64,
     /// Whether writes with FUA were counted as flushes (an option).
     pub fua_counted: bool,
-    /// Of the flushes, writes with FUA.
+    /// Number of flushes that are writes with FUA.
     pub fua_flushes: u64,
     /// Flushes per second of the span.
     pub flushes_per_s: Option<f64>,
@@ -33,7 +33,7 @@ pub struct Flushes {
     pub writes_per_flush: Option<f64>,
     /// Bytes written per flush.
     pub write_bytes_per_flush: Option<f64>,
-    /// Gaps of all devices together; absent if no device has two flushes.
+    /// Gaps of all devices combined; absent if no device has two flushes.
     pub gaps: Option<FlushGaps>,
     /// Each device that has flushes.
     pub devices: Vec<DeviceFlushes>,
@@ -196,7 +196,7 @@ impl Question for FlushTally {
 }
 
 impl Gaps {
-    /// A lost flush joins two gaps into one, and a lost write makes a gap smaller.
+    /// A lost flush merges two gaps, and a lost write makes a gap smaller.
     fn finish(&self, loss: Loss) -> Option<FlushGaps> {
         Some(FlushGaps {
             requests: self.requests.distribution_despite(loss, 1, Curve::With)?,
@@ -240,9 +240,9 @@ mod tests {
 
     #[test]
     fn a_preflush_counts_once() {
-        // The block layer sends the flush first, then the data, which still show the preflush flag.
+        // The block layer issues the flush first, then the data, which keep the preflush flag.
         let split = ["FF q0 d5 c10", "FWFS 0+8 q0 d11 c20", "FF q30 d35 c40", "FWS 8+8 q30 d41 c50"];
-        // A source that shows bios, or another write's flush before this one was queued.
+        // The source shows bios, or the flush belongs to an earlier write.
         let whole = ["FWFS 0+8 q0 d11 c20", "FF q30 d31 c32", "FWS 8+8 q40 d41 c50"];
         let count = |lines: &[&str]| {
             let flushes = analyse(lines).flushes;

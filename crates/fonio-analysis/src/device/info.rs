@@ -10,34 +10,35 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceInfo {
     /// `major:minor`.
     pub device: String,
-    /// The name, for example `mmcblk0`, if it is known.
+    /// The name, for example `mmcblk0`, if known.
     pub name: Option<String>,
-    /// The model, if it is known.
+    /// The model, if known.
     pub model: Option<String>,
-    /// The I/O scheduler, if it is known.
+    /// The I/O scheduler, if known.
     pub scheduler: Option<String>,
-    /// The I/O schedulers that it can have, if they are known.
+    /// Available I/O schedulers, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedulers: Vec<String>,
     /// Whether it is a disk with rotating platters, if the kernel reports that.
     pub rotational: Option<bool>,
-    /// The read-ahead in KiB, if it is known.
+    /// The read-ahead in KiB, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ahead_kb: Option<u32>,
-    /// The mount point of an ext3 or ext4 on it that commits its journal as often as by default.
+    /// Mount point of an ext3 or ext4 file system on the device with the default commit interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits_often: Option<String>,
-    /// The mount point of a file system on it that writes access times: without noatime and lazytime.
+    /// Mount point of a file system on the device that writes access times (mounted without noatime and
+    /// lazytime).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_access_times: Option<String>,
-    /// The mount point of a file system on it without the option discard, if the device can discard.
+    /// Mount point of a file system on the device without the option discard, if the device supports discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_discard: Option<String>,
     /// Requests.
     pub requests: u64,
 }
 
-/// The first mount of an ext3 or ext4 without a longer commit interval than the default of 5 s.
+/// Returns the first ext3 or ext4 mount whose commit interval is at most the default of 5 s.
 fn commits_often(mounts: &[Mount]) -> Option<String> {
     let is_default = |mount: &&Mount| {
         let commit = mount.options.iter().find_map(|option| option.strip_prefix("commit="));
@@ -46,7 +47,7 @@ fn commits_often(mounts: &[Mount]) -> Option<String> {
     Some(mounts.iter().find(is_default)?.at.clone())
 }
 
-/// The first mount that can be written and has none of these options.
+/// Returns the first writable mount with none of these options.
 fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
     let has = |mount: &Mount, option: &str| mount.options.iter().any(|other| other == option);
     let lacks = |mount: &&Mount| !has(mount, "ro") && !options.iter().any(|option| has(mount, option));
@@ -54,7 +55,7 @@ fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
 }
 
 impl DeviceInfo {
-    /// The device as far as the recording describes it.
+    /// Builds the description of a device from the recording's metadata.
     pub(crate) fn of(id: DeviceId, known: Option<&Device>, requests: u64) -> DeviceInfo {
         let device = id.to_string();
         let Some(known) = known else { return DeviceInfo { device, requests, ..DeviceInfo::default() } };
@@ -75,7 +76,7 @@ impl DeviceInfo {
         }
     }
 
-    /// The name, or `major:minor` if it is unknown.
+    /// Returns the name, or `major:minor` if the name is unknown.
     pub(crate) fn shown(&self) -> &str {
         self.name.as_ref().unwrap_or(&self.device)
     }

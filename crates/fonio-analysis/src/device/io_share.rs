@@ -1,14 +1,14 @@
-//! The share of the time that is I/O: the sum of latencies and the busy time over the span (the block-trace study's
-//! Figure 7 and Table III).
+//! The share of time spent on I/O: sum of latencies and busy time divided by the span (the block-trace
+//! study's Figure 7 and Table III).
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Below this share, storage is light: section IV.D of the block-trace study.
+/// Storage load is light below this share: section IV.D of the block-trace study.
 pub const LIGHT_BELOW: f64 = 0.09;
-/// From this share on, storage is heavy. Ours: the study gives no second threshold; its heavy group begins at 16.8
-/// percent and its moderate one ends at 13.4.
+/// Storage load is heavy from this share on (our choice). The study gives no second threshold: its moderate
+/// group ends at 13.4 percent and its heavy group begins at 16.8.
 pub const HEAVY_FROM: f64 = 0.15;
 
 /// The weight of storage.
@@ -30,16 +30,16 @@ pub struct IoShare {
     pub all: Option<Share>,
     /// Each device.
     pub devices: Vec<DeviceShare>,
-    /// Requests whose issue the source does not show; their time counts from queueing.
+    /// Requests whose issue the source does not show; they count as in flight from queueing.
     pub counted_from_queueing: u64,
 }
 
 /// One I/O share, by latency and by busy time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
-    /// The sum of service times over the span, as in the study; it exceeds 1 if requests overlap.
+    /// Sum of service times divided by the span, as in the study; it may exceed 1 because requests overlap.
     pub latency_sum_share: f64,
-    /// Time with at least one request in flight over the span; never above 1.
+    /// Time with at least one request in flight, divided by the span; at most 1.
     pub busy_union_share: f64,
     /// The sum of service times, in nanoseconds.
     pub latency_sum_ns: u64,
@@ -125,7 +125,7 @@ impl Union {
     #[inline]
     fn add(&mut self, start: Timestamp, end: Timestamp) {
         self.latency_sum += end - start;
-        // Requests come in the order of their start, so the end of one interval is the only open state.
+        // Requests come in the order of their start, so only the end of the last interval must be kept.
         let from = start.max(self.busy_until);
         if end > from {
             self.busy += end - from;

@@ -1,4 +1,4 @@
-//! The device: its flushes, its share of the time, and the effect of reads and writes on each other.
+//! The device: flushes, share of time spent on I/O, and the effect of reads and writes on each other.
 
 pub mod flushes;
 pub mod info;

@@ -1,4 +1,4 @@
-//! Distributions: exact count, sum and extremes, and quantiles with a known error.
+//! Distributions: exact count, sum, minimum and maximum, and quantiles with a known error.
 
 pub(crate) mod tally;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 /// A distribution of integers. The unit is in the name of the field that holds it (`service_ns`, `bytes`, …).
 ///
-/// A quantile `pQ` is the smallest recorded value that at least Q percent of the values do not exceed. It is absent if
-/// there are too few values to distinguish it from the maximum (p99 needs 100, p99.99 needs 10 000).
+/// A quantile `pQ` is the smallest recorded value that is at least as large as Q percent of the values. It is
+/// absent if too few values distinguish it from the maximum (p99 needs 100, p99.99 needs 10 000).
 ///
-/// If events were lost, values are missing, and count, minimum, sum, mean and curve refer to the values that were seen.
-/// The maximum is then absent. A quantile is absent too, unless all possible missing values give the same quantile
-/// within 5 percent. `missing` holds the known bounds.
+/// If events were lost, count, minimum, sum, mean and curve refer to the values seen, and the maximum is
+/// absent. A quantile is present only if the missing values cannot change it by more than 5 percent.
+/// `missing` holds the known bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
     /// The number of values.
@@ -39,25 +39,25 @@ pub struct Distribution {
     pub p999: Option<u64>,
     /// 99.99 percent do not exceed it.
     pub p9999: Option<u64>,
-    /// The greatest relative error of a quantile; 0 means exact.
+    /// Maximum relative error of a quantile; 0 means exact.
     pub relative_error: f64,
-    /// The known bounds of the maximum and the quantiles if values are missing; absent if none is missing.
+    /// Bounds of the maximum and the quantiles if values are missing; otherwise absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Missing>,
-    /// The cumulative curve, for drawing; absent if it is not needed.
+    /// Cumulative curve for charts; absent if not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cdf: Option<Cdf>,
 }
 
-/// The known bounds of a distribution with missing values, because events were lost.
+/// Bounds of a distribution that lacks values because events were lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Missing {
-    /// The most values that can be missing: each lost event can have cost one. Absent if the number of lost events is
-    /// unknown; then no quantile has bounds.
+    /// Maximum number of missing values: one per lost event. Absent if the number of lost events is unknown;
+    /// then no quantile has bounds.
     pub at_most: Option<u64>,
-    /// The greatest value that was seen: the maximum is at least this.
+    /// Greatest value seen, a lower bound of the maximum.
     pub max_at_least: u64,
-    /// The bounds of the median; like all quantiles, absent if there are too few values.
+    /// Bounds of the median; absent if there are too few values, like those of the other quantiles.
     pub p50: Option<Bounds>,
     /// The bounds of the 80th percentile.
     pub p80: Option<Bounds>,
@@ -78,7 +78,8 @@ pub struct Missing {
 pub struct Bounds {
     /// The lower bound: the quantile if all missing values were less than those seen.
     pub low: u64,
-    /// The upper bound: the quantile if all missing values were greater; absent if it would be one of them.
+    /// The upper bound: the quantile if all missing values were greater; absent if that quantile is a missing
+    /// value.
     pub high: Option<u64>,
 }
 
@@ -87,6 +88,6 @@ pub struct Bounds {
 pub struct Cdf {
     /// Ascending values, four per doubling; the last is the maximum.
     pub up_to: Vec<u64>,
-    /// For each, the number of values that do not exceed it.
+    /// For each value of `up_to`, the number of values that do not exceed it.
     pub cumulative: Vec<u64>,
 }

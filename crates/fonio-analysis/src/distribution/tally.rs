@@ -4,9 +4,10 @@ use crate::distribution::{Bounds, Cdf, Distribution, Missing};
 use crate::question::loss::Loss;
 use fonio_core::statistics::steps::Steps;
 
-/// Steps in each power of two, as a power of two: a quantile is at most 0.2 percent off, and exact below 512.
+/// Binary logarithm of the steps per doubling. A quantile's error is at most 0.2 percent; below 512 it is
+/// exact.
 const BITS: u32 = 8;
-/// The same for sizes, which have few different values: exact below 2048 sectors, which is 1 MiB.
+/// The same for sizes: exact below 2048 sectors (1 MiB).
 const SIZE_BITS: u32 = 10;
 
 /// The quantiles of a [`Distribution`] as fractions, with the number of values that each needs.
@@ -20,8 +21,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds this close, relative to the lower one, count as one value: about ten times the histogram's own
-/// error, and less than the difference between runs of the same thing. Our choice.
+/// Bounds within this relative distance are reported as one value (our choice): about ten times the
+/// histogram's error, and less than the difference between identical runs.
 const AGREE: f64 = 0.05;
 
 /// Collects the values of a distribution.
@@ -56,7 +57,8 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.add_scaled(value, value);
     }
 
-    /// Adds `value` to the sum, but `key` to the histogram: sizes are kept there in sectors, which makes them exact.
+    /// Adds `value` to the sum and `key` to the histogram. The histogram holds sizes in sectors, which makes
+    /// them exact.
     #[inline]
     pub(crate) fn add_scaled(&mut self, value: u64, key: u64) {
         self.count += 1;
@@ -79,7 +81,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         all
     }
 
-    /// The distribution; `None` without values. `scale` is the size of one histogram step.
+    /// Returns the distribution; `None` if there are no values. `scale` is the size of one histogram step.
     pub(crate) fn distribution(&self, scale: u64, curve: Curve) -> Option<Distribution> {
         if self.count == 0 {
             return None;
@@ -133,7 +135,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         })
     }
 
-    /// The distribution if as many values as `loss` says may be missing.
+    /// Returns the distribution, with bounds if `loss` allows missing values.
     pub(crate) fn distribution_despite(&self, loss: Loss, scale: u64, curve: Curve) -> Option<Distribution> {
         let whole = self.distribution(scale, curve)?;
         let at_most = match loss {
@@ -164,11 +166,11 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         })
     }
 
-    /// The bounds of the quantile `part / all` if up to `missing` further values were not seen.
+    /// Returns the bounds of the quantile `part / all` if up to `missing` values were not seen.
     fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
         let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
-        // Any number of missing values up to the maximum is possible. More of them below move the quantile down, more
-        // above move it up, so the maximum is the worst case in both directions.
+        // Missing values below the quantile move it down, missing values above move it up. The maximum number
+        // is therefore the worst case in both directions.
         let count = u128::from(self.count) + u128::from(missing);
         Bounds {
             low: rank(count)
@@ -178,7 +180,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         }
     }
 
-    /// The value with this rank, counted from 1; `None` beyond the greatest.
+    /// Returns the value with this rank, counted from 1; `None` if the rank exceeds the count.
     fn at_rank(&self, rank: u128, scale: u64) -> Option<u64> {
         if rank == 0 {
             return Some(0);
@@ -267,7 +269,7 @@ mod tests {
 
         let one = of(Loss::UpTo(1));
         assert_eq!((one.max, one.p50, one.p90), (None, Some(100), Some(100)));
-        // Rank 110 of 111 is at most the tenth from the top; for 99.9 percent there are too few values.
+        // With one missing value, p99 has rank 110 of 111. For 99.9 percent there are too few values.
         assert_eq!((one.p99, one.p999), (Some(1000), None));
         let missing = one.missing.unwrap();
         assert_eq!((missing.at_most, missing.max_at_least), (Some(1), 1000));
@@ -286,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bounds contain the true quantile, for any removed values and any number of missing values.
+        /// The bounds contain the true quantile, whichever values were removed.
         #[test]
         fn bounds_hold_the_quantile_of_all(
             all in prop::collection::vec((0u64..400, any::<bool>()), 2..200), more in 0u64..5

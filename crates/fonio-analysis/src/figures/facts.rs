@@ -1,6 +1,6 @@
 //! Collects the figures of an analysis, and the words that sentences mention.
 //!
-//! A figure is declared once, where its question puts it here: its name, its label, its unit, its direction and its value.
+//! Each question declares its figures here: name, label, unit, direction and value.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::distribution::Distribution;
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) figures: BTreeMap<String, Figure>,
-    /// Names that sentences mention: of a process, a zone or an interface.
+    /// Names that sentences mention: processes, thermal zones or interfaces.
     pub(crate) words: BTreeMap<String, String>,
 }
 
@@ -33,14 +33,14 @@ impl Frame<'_> {
         self.devices.iter().map(|device| device.requests).sum()
     }
 
-    /// The name of a device by its place.
+    /// Returns the name of the device with this index.
     pub(crate) fn device(&self, place: u32) -> Option<&str> {
         self.devices.get(place as usize).map(DeviceInfo::shown)
     }
 }
 
 impl Facts {
-    /// Adds a figure without a direction: it explains others.
+    /// Adds a figure without a direction, which explains others.
     pub(crate) fn put(
         &mut self,
         name: impl Into<String>,
@@ -72,8 +72,8 @@ impl Facts {
         self.put(name, label, unit, value.into().map(|value| value as f64));
     }
 
-    /// Adds a figure that people feel: lower is better. A service time can rise, and a rate can fall, because the work was
-    /// done with fewer requests, so these have no direction.
+    /// Adds a figure that users feel: lower is better. Service times and rates have no direction: with fewer
+    /// requests, the service time can rise and the rate can fall.
     pub(crate) fn felt(
         &mut self,
         name: impl Into<String>,
@@ -99,7 +99,7 @@ impl Facts {
         self.statistics(name, of, unit, None, distribution);
     }
 
-    /// Adds each statistic of a distribution that people feel.
+    /// Adds each statistic of a distribution that users feel.
     pub(crate) fn felt_distribution(
         &mut self,
         name: &str,
@@ -142,12 +142,12 @@ impl Facts {
         self.words.insert(name.to_owned(), word.to_owned());
     }
 
-    /// The value of a figure, if it is known.
+    /// Returns the value of a figure, if known.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.figures.get(name)?.value
     }
 
-    /// A figure with its unit, or a word, if it is known.
+    /// Returns a figure with its unit, or a word, if known.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let figure = self.figures.get(name).filter(|figure| figure.value.is_some());
         figure.map(|figure| figure.text.as_str()).or_else(|| self.words.get(name).map(String::as_str))

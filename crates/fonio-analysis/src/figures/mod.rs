@@ -1,8 +1,8 @@
 //! Figures: every named number of an analysis.
 //!
-//! Budgets, rules, comparisons and `fonio report --figures` read figures only from here. A name is stable; people read
-//! the label. A figure that the recording does not show is listed too, without a value. Each question declares its own
-//! figures, in its own file.
+//! Budgets, rules, comparisons and `fonio report --figures` read all figures from here. Names are stable;
+//! labels are for people. A figure that the recording does not show is listed without a value. Each question
+//! declares its own figures, in its own file.
 
 pub(crate) mod facts;
 

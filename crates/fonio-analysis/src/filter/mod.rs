@@ -1,8 +1,7 @@
 //! Filters by device, process, unit, file, op and time range.
 //!
-//! A [`Filter`] passes only the matching rows to another sink. Values that the sink derives from several
-//! requests (requests in flight, the gap to the last flush, sequential requests) then refer only to the
-//! requests that passed.
+//! A [`Filter`] passes only the matching rows to another sink. The sink computes values such as requests in
+//! flight, gaps between flushes and sequential requests only from requests that passed.
 
 mod pattern;
 
@@ -18,23 +17,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::question::threads::Threads;
 
-/// The rows that pass a filter. An empty list or an absent bound lets everything pass; one matching entry of a list
-/// suffices.
+/// Criteria of a filter. An empty list or an absent bound lets everything pass. A row must match one entry of
+/// each list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FilterOptions {
     /// Devices, as `major:minor`.
     pub devices: Vec<String>,
-    /// Process names (the thread's `comm` at that time). A name that ends with `*` matches every name with that
-    /// beginning. Kernel workers are all called `kworker`.
+    /// Process names (the thread's `comm` at that time). A name that ends with `*` matches every name with
+    /// that prefix. All kernel workers are called `kworker`.
     pub comms: Vec<String>,
     /// Threads by id. A request passes if its thread matches `comms` or `tids`.
     pub tids: Vec<u32>,
-    /// Units and containers of these processes, with their kind (`notes.service`, `docker web`) or without it (`notes`,
-    /// `web`). `*` stands for any text, `?` for any character. Requests of unknown units do not pass.
+    /// Units and containers, with their kind (`notes.service`, `docker web`) or without it (`notes`, `web`).
+    /// `*` stands for any text, `?` for any character. Requests of unknown units do not pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<String>,
-    /// Files: a name (`notes.db*`), or a path, which also means the files below it (`/var/lib/notes`). `*` stands for any
-    /// text, `?` for any character. Requests of unknown files do not pass.
+    /// Files: a name (`notes.db*`), or a path that includes the files below it (`/var/lib/notes`). `*` stands
+    /// for any text, `?` for any character. Requests of unknown files do not pass.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
     /// Ops by name: `read`, `write`, `flush`, …
@@ -96,22 +95,22 @@ impl FilterOptions {
     }
 }
 
-/// Passes matching rows on to the next sink.
+/// Passes matching rows to the next sink.
 ///
-/// Requests and bios pass by device, process, unit, file, op and time (a request's time in the table, a bio's queue
-/// time); calls and waits pass by process, unit, file and the time at which they begin; marks and samples pass by time.
-/// Threads, files, links and diagnostics always pass, because other rows refer to them. The counts of short waits are not
-/// of a file, so a filter by file drops them.
+/// Requests and bios are filtered by device, process, unit, file, op and time (a request's time in the table,
+/// a bio's queue time). Calls and waits are filtered by process, unit, file and begin time, marks and samples
+/// by time. Threads, files, links and diagnostics always pass, because other rows refer to them. Counts of
+/// short waits name no file, so a filter by file drops them.
 #[derive(Debug)]
 pub struct Filter<S> {
     options: FilterOptions,
     devices: Vec<DeviceId>,
     ops: Vec<Op>,
-    /// Whether a process name passes, by the name's number; `None` if that was not checked yet.
+    /// Whether a process name passes, by the name's number; `None` if not checked yet.
     names: Vec<Option<bool>>,
     /// The same for units.
     units: Vec<Option<bool>>,
-    /// The files of which a name passes.
+    /// Files with at least one name that passes.
     files: FxHashSet<u32>,
     threads: Threads,
     /// The time range; known once the recording has begun.
@@ -120,7 +119,7 @@ pub struct Filter<S> {
 }
 
 impl<S: RowSink> Filter<S> {
-    /// Creates a filter that passes rows on to `next`.
+    /// Creates a filter that passes rows to `next`.
     ///
     /// # Errors
     /// If a device is not `major:minor`, an op is unknown, or a range ends before it begins.
@@ -169,7 +168,7 @@ impl<S: RowSink> Filter<S> {
         (from..until).contains(&time)
     }
 
-    /// Whether an interval overlaps with the range; without an end, it lasts.
+    /// Whether an interval overlaps the time range. An interval without an end is open.
     fn overlaps_range(&mut self, began: Timestamp, ended: Option<Timestamp>) -> bool {
         self.in_range(began)
             || self.range.is_some_and(|(from, until)| began < until && ended.is_none_or(|ended| ended > from))
@@ -215,7 +214,7 @@ impl<S: RowSink> Filter<S> {
         self.options.files.is_empty() || file.is_some_and(|file| self.files.contains(&file))
     }
 
-    /// Whether the rows of a thread, on a file, pass.
+    /// Whether rows of a thread and file pass.
     fn whose_passes(&mut self, tids: [Option<u32>; 2], file: Option<u32>, time: Timestamp) -> bool {
         self.file_passes(file) && self.process_passes(tids, time) && self.unit_passes(tids, time)
     }
@@ -264,7 +263,7 @@ impl<S: RowSink> RowSink for Filter<S> {
     }
 
     fn statement(&mut self, row: &Statement) -> io::Result<()> {
-        // The steps of a row can take long, and their transactions lie anywhere between them.
+        // A row can span a long time, with transactions anywhere within it.
         if self.overlaps_range(row.entered, row.exited)
             && self.whose_passes([Some(row.tid), None], None, row.entered)
         {
@@ -274,7 +273,7 @@ impl<S: RowSink> RowSink for Filter<S> {
     }
 
     fn wait(&mut self, row: &Wait) -> io::Result<()> {
-        // The analysis counts the part of a wait that lies in the range.
+        // The analysis counts only the part of a wait inside the range.
         if !self.overlaps_range(row.began, row.ended) {
             return Ok(());
         }
@@ -391,7 +390,7 @@ mod tests {
             (FilterOptions { comms: some("kworker"), ..base() }, &[3]),
             (FilterOptions { tids: vec![1, 3], ..base() }, &[0, 3]),
             (FilterOptions { comms: some("fio"), tids: vec![3], ..base() }, &[0, 3]),
-            // Before it was known, the unit of a thread is the first that is.
+            // Before the first row of a thread, its first known unit is used.
             (FilterOptions { units: some("web"), ..base() }, &[1, 2]),
             (FilterOptions { units: some("docker *"), comms: some("sqlite3"), ..base() }, &[2]),
             (FilterOptions { units: some("mail"), ..base() }, &[]),

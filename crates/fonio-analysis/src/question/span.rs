@@ -1,9 +1,9 @@
-//! The span to which rates and shares refer.
+//! The time span to which rates and shares refer.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The span to which rates and shares refer.
+/// The time span to which rates and shares refer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
     /// Its start in nanoseconds of the recording's clock. Every other time in the analysis counts from here.

@@ -1,24 +1,25 @@
 //! The variance of a sum over slices of time that depend on each other.
 //!
-//! Latencies come in runs: a slow second follows a slow second. If the slices are treated as independent, intervals are
-//! several times too narrow. Two steps account for the dependence:
+//! Latencies are correlated: a slow second often follows a slow second. If the slices are treated as
+//! independent, intervals are several times too narrow. Two steps account for the dependence:
 //!
-//! 1. The number of independent pieces in the series. The integrated autocorrelation time (initial positive sequence:
-//!    Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of slices per piece. If a few slices hold
-//!    nearly all of the data, only those few count.
-//! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines: Müller 2004;
-//!    Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They contain the slow movements that independent slices
-//!    miss, and with `B` of them the quotient follows Student's t with `B` degrees of freedom. The fewer pieces there
-//!    are, or the fewer slices carry the variance (stalls), the fewer cosines are used.
+//! 1. Count the independent segments in the series. The integrated autocorrelation time (initial positive
+//!    sequence: Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of slices per segment. If
+//!    a few slices hold nearly all data, only those are counted.
+//! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines:
+//!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They capture slow movements. With
+//!    `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer cosines are used if
+//!    there are few segments, or if few slices carry the variance (stalls).
 
-/// With fewer independent pieces than this, the spread is unknown.
+/// Minimum number of independent segments for a known spread.
 pub(crate) const PIECES_MIN: f64 = 8.0;
 
 /// Maximum number of cosines. 16 cosines reach up to `8 / T` hertz in a series of length `T`, and t with 16
 /// degrees of freedom is near its limit. With more cosines, quick noise would hide slow movements.
 const COSINES_MAX: f64 = 16.0;
 
-/// Cosines per independent piece. A first-order autoregression has lost half of its power at this number.
+/// Cosines per independent segment. At this frequency, the power of a first-order autoregression has fallen
+/// to half.
 const COSINES_PER_PIECE: f64 = 0.6;
 
 /// The variance of a sum, and its degrees of freedom.
@@ -31,8 +32,8 @@ pub(crate) struct Spread {
 }
 
 /// Returns the spread of the sum of `residuals`, which themselves sum to 0. `weights` gives the share of the
-/// data in each slice, and `memory` the minimum number of slices in one independent piece. `None` if the
-/// series is worth fewer than [`PIECES_MIN`] independent pieces.
+/// data in each slice, and `memory` the minimum number of slices per independent segment. `None` if the
+/// series has fewer than [`PIECES_MIN`] independent segments.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
     let pieces =
@@ -40,8 +41,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // Normal noise has a third of its length here, so it is not limited. A single stall among slices without
-    // stalls is limited.
+    // For normal noise, the participation is a third of the length, so noise is not limited. A single stall
+    // is.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
@@ -49,14 +50,14 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     Some(Spread { variance: count * power / cosines, freedom: cosines })
 }
 
-/// The number of equal values with the same weight: `(Σv)² / Σv²` (Kish's effective sample size).
+/// Returns Kish's effective sample size: `(Σv)² / Σv²`.
 fn participation(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, squares) =
         values.fold((0.0, 0.0), |(sum, squares), value| (sum + value, squares + value * value));
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
-/// The number of slices in one independent piece, at least 1.
+/// Returns the number of slices per independent segment, at least 1.
 pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     let power: f64 = residuals.iter().map(|residual| residual * residual).sum();
     if power == 0.0 {
@@ -68,7 +69,7 @@ pub(crate) fn autocorrelation_time(residuals: &[f64]) -> f64 {
     };
     let mut sum = 0.0;
     let mut lag = 0;
-    // In theory, sums of two neighbours are positive: the first that is not is noise.
+    // In theory, sums of two neighbours are positive. The first sum that is not is noise.
     while lag + 1 < residuals.len() {
         let pair = correlation(lag) + correlation(lag + 1);
         if pair <= 0.0 {
@@ -135,15 +136,16 @@ mod tests {
     fn independent_and_dependent_slices_have_their_variance() {
         let (independent, dependent) = (ratio(0.0), ratio(0.6));
         assert!((0.9..1.1).contains(&independent), "{independent}");
-        // Under the assumption of independence this would be 0.4 * 0.4 / 0.64: a quarter.
+        // If slices were independent, this would be 0.4 * 0.4 / 0.64: a quarter.
         assert!((0.75..1.1).contains(&dependent), "{dependent}");
     }
 
     #[test]
     fn autocorrelation_times_by_hand() {
-        // Correlations 1, 0.25, -0.5, -0.25: the first pair counts, the second is negative.
+        // Correlations 1, 0.25, -0.5, -0.25: the first pair is summed; the second is negative and ends the
+        // sum.
         assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
-        // Alternating values cancel: the series is worth more pieces than it has slices, and counts as its slices.
+        // Alternating values cancel. The number of segments is capped at the number of slices.
         let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
         assert_eq!(autocorrelation_time(&alternating), 1.0);
     }

@@ -1,4 +1,4 @@
-//! Values with intervals from slices of time, and the interval of the ratio of two values.
+//! Values with confidence intervals from slices of time, and the interval of the ratio of two values.
 
 use fonio_core::statistics::welch::Interval;
 
@@ -21,19 +21,19 @@ pub(crate) enum Estimate {
         value: f64,
         /// The fraction of the quantile, for example 0.99.
         at: f64,
-        /// The number of independent values that would vary as much.
+        /// Effective number of independent values.
         effective: f64,
         freedom: f64,
-        /// For each step of the histogram: its middle, and the share of the values up to and including the step.
+        /// For each histogram step: its middle, and the cumulative share of values including the step.
         cumulative: Vec<(f64, f64)>,
     },
 }
 
-/// The greatest distance of a histogram step's middle from its values: that of `Steps<5>`.
+/// Maximum relative distance between the middle of a histogram step and its values, for `Steps<5>`.
 const STEP_ERROR: f64 = 1.0 / 64.0;
 
 impl Estimate {
-    /// A ratio of the sums of each slice's two parts; `None` if too few pieces are independent.
+    /// Estimates the ratio of two sums over slices; `None` if there are too few independent segments.
     ///
     /// The residuals from the common ratio account for slices with different numbers of requests (Cochran, *Sampling
     /// Techniques*, ratio estimators).
@@ -48,12 +48,13 @@ impl Estimate {
         Some(Estimate::Ratio { value, spread: spread(&residuals, &weights, memory)? })
     }
 
-    /// A quantile. `below` is the number of each slice's values that lie below it, `counts` the number of values,
-    /// `steps` the histogram of all values. `None` if too few pieces are independent.
+    /// Estimates a quantile. For each slice, `below` is the number of values below the quantile and `counts`
+    /// the number of all values. `steps` is the histogram of all values. `None` if there are too few
+    /// independent segments.
     ///
-    /// Each value either lies below the quantile or does not, and the share of those below varies between slices. Its
-    /// variance is converted into a number of independent values. Wilson's interval for the share at that number is
-    /// then read off the histogram (Woodruff 1952; Korn and Graubard 1998).
+    /// The share of values below the quantile varies between slices. Its variance is converted into an
+    /// effective number of independent values. Wilson's interval for that number is then read off the
+    /// histogram (Woodruff 1952; Korn and Graubard 1998).
     pub(crate) fn quantile(
         value: f64,
         at: f64,
@@ -70,7 +71,7 @@ impl Estimate {
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
         let residuals = below_residuals(at, below, &counts);
         let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
-        // At most the number of values: if slices vary less than by chance, that itself is chance.
+        // At most the number of values. If slices vary less than expected by chance, that is a coincidence.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
         let cumulative = steps
@@ -113,7 +114,7 @@ fn below_residuals(at: f64, below: &[f64], counts: &[f64]) -> Vec<f64> {
     below.iter().zip(counts).map(|(below, count)| (below - at * count) / all).collect()
 }
 
-/// The number of slices in one independent piece, estimated from the values below the median.
+/// Returns the number of slices per independent segment, estimated from the values below the median.
 pub(crate) fn memory(below_p50: &[f64], counts: &[u64]) -> f64 {
     let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
     autocorrelation_time(&below_residuals(0.5, below_p50, &counts))
@@ -142,7 +143,7 @@ mod tests {
     fn ratios_and_differences_of_two_values() {
         let of = |low, value, high| Interval { low, value, high };
         let ratio = of(9.0, 10.0, 11.0).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
-        // ln 1.1111 and ln 1.1 below; ln 1.1 and ln 1.1111 above: together 0.1421 either way.
+        // The distances ln 1.1111 and ln 1.1 below, and ln 1.1 and ln 1.1111 above, combine to 0.1421.
         assert!((ratio.value - 2.0).abs() < 1e-12);
         assert!(
             (ratio.low - 2.0 / 1.1527).abs() < 1e-3 && (ratio.high - 2.0 * 1.1527).abs() < 1e-3,
@@ -157,9 +158,9 @@ mod tests {
 
     #[test]
     fn slices_that_vary_alike_leave_few_values() {
-        // Each slice's share below the quantile varies like a single cosine, the twelfth. Its square is 100 / 2 times
-        // that of a slice's greatest residual, 0.1 / 100, and the variance is 100 times the mean square of the cosines
-        // used.
+        // Each slice's share below the quantile varies like a single cosine, the twelfth. A slice's greatest
+        // residual is 0.1 / 100; the square of the cosine transform is 100 / 2 times its square. The variance
+        // is 100 times the mean square of the cosines used.
         let wave = |at: usize| libm::cos(std::f64::consts::PI * 12.0 * (at as f64 + 0.5) / 100.0);
         let below: Vec<f64> = (0..100).map(|at| 50.0 + 10.0 * wave(at)).collect();
         let steps = [(10, 5_000), (20, 5_000)];
@@ -182,7 +183,7 @@ mod tests {
         assert!(low < value && value < high && low > 40.0 && high < 60.0, "{low} {value} {high}");
         let strict = estimate.bounds(0.001);
         assert!(strict.low <= low && strict.high >= high);
-        // In effect, two values lie beyond the 99th percentile: no value above it is ruled out.
+        // In effect, only two values lie beyond the 99th percentile, so the interval has no upper bound.
         let rare = Estimate::Quantile {
             value: 99.0,
             at: 0.99,

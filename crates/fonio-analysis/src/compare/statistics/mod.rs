@@ -6,9 +6,9 @@
 //! | `estimate` | intervals for ratios of sums and for quantiles; the interval of a ratio of two values |
 //! | `sequential` | a test and an interval of pairs that may be looked at after every pair |
 //!
-//! Points of Student's t, and the levels at which many figures are tested together, are in [`fonio_core::statistics`].
-//! All of it is plain arithmetic: the same input gives the same bytes on every platform. Logarithms, cosines and the
-//! arc tangent come from `libm`, not from the platform.
+//! Quantiles of Student's t and the levels for simultaneous tests are in [`fonio_core::statistics`]. The same
+//! input gives the same bytes on every platform. Logarithms, cosines and the arc tangent come from `libm`,
+//! not from the platform.
 
 pub(crate) mod dependence;
 pub(crate) mod estimate;

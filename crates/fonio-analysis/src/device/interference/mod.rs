@@ -1,36 +1,34 @@
-//! Estimates whether reads wait for writes and writes for reads: slowdown in recordings of real work, at
-//! equal depth.
+//! Estimates how much reads and writes slow each other down in recordings of real work, at equal queue depth.
 //!
 //! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and next to another
-//! process. A recording of real work has no pair of this kind. Requests that met the other op also met more
-//! requests: a comparison of the two means measures the depth, and finds a "slowdown" in a load of reads
-//! alone as soon as half of them are labelled as writes. Therefore this module compares requests that found
-//! the same number of others outstanding: those that found some of the other op, and those that found only
-//! their own op:
+//! process. A recording of real work has no such pair. Requests that meet the other op also meet more
+//! requests, so comparing plain means measures depth. It finds a "slowdown" even in a load of reads if half
+//! of them are labelled as writes. This module therefore compares requests at the same number of outstanding
+//! requests, with and without the other op among them:
 //!
-//! - *Strata.* At its arrival (queueing; issue, if the source shows no queueing), a request finds a number of
-//!   other requests outstanding on its device. Requests are compared within one depth, one size class, one
-//!   class of the time since the device last completed something (the progress of the request in service),
-//!   and with or without an outstanding request that moves no data (for example a flush).
-//! - *Estimate.* In each stratum with requests on both sides, the mean time to completion of each side is computed. The
-//!   strata are weighted by `with * without / (with + without)` requests, as Mantel and Haenszel do, which is most
-//!   efficient if some strata are small. The slowdown is the ratio of the two weighted means.
-//! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of equal time,
-//!   and the ratio is computed again without each slice (delete-a-group jackknife). The level is 99 percent, so that
-//!   both ops together are wrong in less than one recording in twenty: `interference/tests/experiment.rs` tests that on loads
-//!   of reads alone.
+//! - *Strata.* A request arrives when it is queued (or issued, if the source shows no queueing). Requests are
+//!   compared only if four properties at arrival are equal: the depth, the size class, the class of the time
+//!   since the device's last completion, and whether a request without data (for example a flush) is
+//!   outstanding.
+//! - *Estimate.* In each stratum with requests on both sides, the mean time to completion of each side is
+//!   computed. The strata are weighted by `with * without / (with + without)` requests (Mantel and Haenszel),
+//!   which is efficient for small strata. The slowdown is the ratio of the two weighted means.
+//! - *Interval.* Neighbouring requests are not independent. The recording is cut into 16 to 32 slices of
+//!   equal time, and the ratio is computed again without each slice (delete-a-group jackknife). At a level of
+//!   99 percent, fewer than one recording in twenty has a false claim for either op.
+//!   `interference/tests/experiment.rs` tests this on loads of reads.
 //!
-//! Only requests outstanding at the arrival count. Later requests are ignored, because a slow request would
-//! meet more requests of every kind.
+//! Only requests outstanding at arrival are considered. Later ones are ignored, because a slow request meets
+//! more of them.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of slices with compared requests of each side. Fewer give no meaningful interval.
+/// Minimum number of slices with compared requests on each side; fewer give no meaningful interval.
 pub const SLICES_LEAST: u32 = 8;
 
-/// Slowdown in the wild.
+/// Slowdown of reads and writes in recordings of real work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interference {
     /// Reads with and without writes outstanding.
@@ -48,7 +46,7 @@ pub struct Slowdown {
     pub with: SlowdownSide,
     /// Requests without the other op outstanding.
     pub without: SlowdownSide,
-    /// The comparison at equal depth; absent if too few requests found the same number of others outstanding.
+    /// The comparison at equal depth; absent if too few requests are comparable.
     pub equal_depth: Option<EqualDepth>,
 }
 
@@ -70,16 +68,16 @@ pub struct SlowdownSide {
 /// Requests of one op that found the same number of others outstanding, with and without the other op among them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EqualDepth {
-    /// Requests with the other op outstanding that have comparable requests on the other side.
+    /// Compared requests with the other op outstanding.
     pub with_requests: u64,
-    /// Requests without the other op outstanding that have comparable requests on the other side.
+    /// Compared requests without the other op outstanding.
     pub without_requests: u64,
     /// Weighted mean time to completion with the other op, in nanoseconds: response, or service if the source shows no
     /// queueing.
     pub with_mean_ns: f64,
     /// The same without the other op.
     pub without_mean_ns: f64,
-    /// The mean with the other op over the mean without it.
+    /// The mean with the other op divided by the mean without it.
     pub slowdown: f64,
     /// Lower end of the slowdown's 99 percent interval.
     pub low: f64,
@@ -99,16 +97,15 @@ use crate::question::context::Ending;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Maximum number of slices; once time has passed, there are at least half as many.
+/// Maximum number of slices. A long recording has at least half as many.
 const SLICES: usize = 32;
-/// Maximum number of requests held back until all that arrived before them are known, because rows come in the order of issue. A
-/// request that a scheduler lets this many others overtake is left out of the comparison. Queues of the block layer
-/// hold 256.
+/// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
+/// request overtaken by more than this many is not compared. Block-layer queues hold 256.
 const HELD: usize = 512;
-/// Depths from this one on form one open class, which is not compared.
+/// Requests at this depth or deeper are not compared.
 const DEEP: u64 = 256;
 
-/// Compares requests that met the other op with those that did not.
+/// Compares requests that met the other op with requests that did not.
 #[derive(Debug, Default)]
 pub(crate) struct InterferenceTally {
     /// In the order of arrival.
@@ -141,7 +138,7 @@ enum Kind {
 /// The requests that an arrival finds outstanding on its device.
 #[derive(Debug, Default)]
 struct Found {
-    /// The end and kind of each request, the earliest end on top.
+    /// End and kind of each request, earliest end on top.
     ends: BinaryHeap<Reverse<(Timestamp, Kind)>>,
     kinds: [u64; 3],
     now: Timestamp,
@@ -164,11 +161,12 @@ struct Side {
 #[derive(Debug, Default)]
 struct Slice([FxHashMap<Stratum, Pair>; 2]);
 
-/// From the highest byte: the class of depth, of size and of age, and whether a request without data is outstanding.
+/// From the highest byte: depth class, size class, age class, and whether a request without data is
+/// outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stratum(u32);
 
-/// Requests and the sums of their times, without and with the other op.
+/// Number of requests and sum of their times, without and with the other op.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     count: [u64; 2],
@@ -206,7 +204,7 @@ impl Fold for Slice {
     }
 }
 
-/// Exact up to 16, then eight classes per doubling: depths within a class differ by less than an eighth.
+/// Returns the depth class: exact up to 16, then eight classes per doubling.
 fn depth_class(depth: u64) -> u8 {
     let depth = depth.min(DEEP);
     if depth <= 16 {
@@ -216,12 +214,12 @@ fn depth_class(depth: u64) -> u8 {
     (16 + (bits - 1) * 8 + (depth >> bits) as u32 - 8) as u8
 }
 
-/// Up to 4 KiB, then one class per factor of four.
+/// Returns the size class: up to 4 KiB, then one class per factor of four.
 fn size_class(bytes: ByteCount) -> u8 {
     ((u64::BITS - (bytes.0.saturating_sub(1) >> 12).leading_zeros()).div_ceil(2)).min(5) as u8
 }
 
-/// Below 8 µs, then one class per doubling, up to 16 ms.
+/// Returns the age class: below 8 µs, then one class per doubling, up to 16 ms.
 fn age_class(age: Nanos) -> u8 {
     (u64::BITS - (age.0 >> 13).leading_zeros()).min(11) as u8
 }
@@ -321,12 +319,12 @@ impl Question for InterferenceTally {
 }
 
 impl InterferenceTally {
-    /// Handles the earliest arrival that is held.
+    /// Handles the earliest held arrival.
     fn arrive(&mut self) {
         let Some(arrival) = self.held.pop_front() else { return };
         let found = at(&mut self.devices, arrival.device);
         if arrival.at < found.now {
-            // Requests that arrived after it were compared already.
+            // Requests that arrived later have already been compared.
             found.push(arrival.end, arrival.kind);
             return;
         }
@@ -375,7 +373,7 @@ impl Side {
     }
 }
 
-/// Compares over the strata with requests on both sides; `slices` are in time order.
+/// Compares the strata that have requests on both sides. `slices` are in time order.
 fn equal_depth(slices: &[BTreeMap<Stratum, Pair>]) -> Option<EqualDepth> {
     let mut all: BTreeMap<Stratum, Pair> = BTreeMap::new();
     for (stratum, pair) in slices.iter().flatten() {
@@ -505,7 +503,7 @@ mod tests {
         fn as_if_every_pair_were_looked_at(
             mut requests in prop::collection::vec((0u64..80, 0u64..15, 1u64..25, any::<bool>()), 1..40)
         ) {
-            // Issue, time queued before the issue, service time, whether it is a write.
+            // Issue, queue time, service time, whether it is a write.
             requests.sort_by_key(|(issued, ..)| *issued);
             let rows: Vec<_> = requests.iter().enumerate().map(|(id, (issued, queue, service, write))| {
                 let (issued, op) = (issued + 20, if *write { "W" } else { "R" });

@@ -1,39 +1,39 @@
 //! A sequential test of paired values, which may be evaluated after every pair: betting on signs.
 //!
-//! Each pair gives one value, the logarithm of a ratio. Which of the two measurements came first was drawn at random. If
-//! the setting has no effect, each value would have had the opposite sign under the opposite draw: given its magnitude and
-//! everything before it, both signs are equally likely, whatever the load did. That holds for heavy tails, trends and
-//! autocorrelated loads alike, because the chance is in the draw and not in the load (Fisher, *The Design of Experiments*,
-//! 1935, section 21).
+//! Each pair gives one value, the logarithm of a ratio. The order of the two measurements was drawn at
+//! random. If the setting has no effect, the opposite order would have given the opposite sign. Given the
+//! magnitude and all earlier values, both signs are therefore equally likely. This holds for heavy tails,
+//! trends and autocorrelated loads, because the randomness comes from the draw and not from the load (Fisher,
+//! *The Design of Experiments*, 1935, section 21).
 //!
-//! A gambler who stakes the share `t` of a capital on a sign then plays a fair game: the capital is
-//! multiplied by `1 + t` or `1 - t`. The probability that a capital that begins at 1 ever reaches `1 / level`
-//! is at most `level` (Ville 1939). The test may therefore be evaluated after every pair, and stopped or
+//! A gambler who stakes the share `t` of a capital on a sign then plays a fair game. Each bet multiplies the
+//! capital by `1 + t` or `1 - t`. The probability that a capital that begins at 1 ever reaches `1 / level` is
+//! at most `level` (Ville 1939). The test may therefore be evaluated after every pair, and stopped or
 //! continued for any reason (Ramdas, Ruf, Larsson, Koolen, *Admissible anytime-valid sequential inference
 //! must rely on nonnegative martingales*, 2020, section 5.1 on symmetric values; Waudby-Smith and Ramdas,
 //! *Estimating means of bounded random variables by betting*, 2024, for the intervals). The stake is
-//! `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale: so it depends only on
+//! `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale. It depends only on
 //! magnitudes, and an outlier stakes at most the complete capital. Several gamblers with different boldness
 //! share the capital; half of it bets on each sign.
 //!
-//! The interval contains every ratio that the gamblers who bet against it have not refuted.
+//! The interval contains every ratio that no gambler has refuted.
 
 use fonio_core::statistics::sample::median;
 use fonio_core::statistics::welch::Interval;
 
-/// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold one needs only
-/// six pairs of the same sign, the minimum for any test of signs; a careful one wins with effects smaller
-/// than the variation. The shares are ours: in simulations of normal values, they need about a tenth more
-/// pairs than the best single gambler at any ratio of effect to variation from 0.5 to 4.
+/// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold gambler needs
+/// only six pairs of the same sign, the minimum for any sign test. A careful one wins with effects smaller
+/// than the variation. We chose the shares by simulation with normal values. For effects of 0.5 to 4 times
+/// the variation, they need about 10 percent more pairs than the best single gambler.
 const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 
-/// Steps of the search for the interval, before it is refined.
+/// Steps of the coarse search for the interval.
 const STEPS: u32 = 2048;
 
 /// The capital of all gamblers.
 #[derive(Clone, Debug)]
 pub(crate) struct Capital {
-    /// The capital of each gambler, relative to the share: on positive signs, and on negative ones.
+    /// Capital of each gambler relative to the initial share, for bets on positive and on negative signs.
     each: [(f64, f64); GAMBLERS.len()],
     magnitudes: f64,
     count: f64,
@@ -59,7 +59,7 @@ impl Capital {
         }
     }
 
-    /// The capital of all together; it began at 1.
+    /// Returns the total capital, which was 1 at the start.
     pub(crate) fn total(&self) -> f64 {
         let shares = GAMBLERS.iter().zip(&self.each);
         shares.map(|((_, share), (up, down))| share * (up + down) / 2.0).sum()
@@ -73,13 +73,13 @@ fn against(values: &[f64], centre: f64) -> f64 {
     capital.total()
 }
 
-/// The interval of the middle of `values` at `level`, which is valid for every number of values
-/// simultaneously. An end is infinite if the values do not bound it. Its value is the middle of all averages
-/// of two values (Hodges and Lehmann 1963).
+/// Returns the interval of the centre of `values` at `level`, which is valid for every number of values
+/// simultaneously. An unbounded end is infinite. The estimate is the median of all pairwise averages (Hodges
+/// and Lehmann 1963).
 ///
 /// # Panics
 ///
-/// If there are no values, one is not finite, or `level` is not between 0 and 1.
+/// If there are no values, a value is not finite, or `level` is not between 0 and 1.
 pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     assert!(!values.is_empty() && values.iter().all(|value| value.is_finite()), "values are numbers");
     assert!(level > 0.0 && level < 1.0, "a level is a probability");
@@ -90,13 +90,13 @@ pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let spread = (most - least).max(f64::EPSILON * least.abs().max(most.abs()).max(1.0));
-    // Far outside of all values, nothing changes any more with the distance.
+    // Far outside of all values, the capital no longer depends on the distance.
     let end = |outside: f64, opposite: f64, infinite: f64| {
         if !is_refuted(outside) {
             return infinite;
         }
         let at = |step: u32| outside + (opposite - outside) * f64::from(step) / f64::from(STEPS);
-        // The first centre that is not refuted, from the outside.
+        // Search inwards for the first centre that is not refuted.
         let Some(first) = (1..=STEPS).find(|step| !is_refuted(at(*step))) else { return value };
         let (mut refuted, mut open) = (at(first - 1), at(first));
         for _ in 0..30 {
@@ -111,10 +111,10 @@ pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     Interval { low, value, high }
 }
 
-/// Returns the minimum number of values after which four of five series show that their middle is not 0, if
-/// they are normal with this mean and standard deviation. `None` if it is more than `most`.
+/// Returns the number of values after which four of five normal series with this mean and standard deviation
+/// show an effect. `None` if it exceeds `most`.
 pub(crate) fn needed(mean: f64, deviation: f64, level: f64, most: usize) -> Option<usize> {
-    /// Series that are simulated: enough to know the number within a tenth.
+    /// Number of simulated series: enough for a result within 10 percent.
     const SERIES: u64 = 200;
     let mut found: Vec<usize> = (0..SERIES)
         .map(|series| {

@@ -1,5 +1,5 @@
-//! Measures how often the test is wrong and how often it finds an effect, on series with a known effect and
-//! on recorded slices.
+//! Measures the rates of false claims and of found effects, on series with a known effect and on recorded
+//! slices.
 
 use fonio_core::Random;
 use proptest::prelude::*;
@@ -11,15 +11,15 @@ const SERIES: u64 = 1000;
 /// The longest series: ten minutes of slices of 5 s, or an hour of slices of 30 s.
 const PAIRS: usize = 60;
 
-/// The time blocked in successive slices of a load, per second: 2 × [`PAIRS`] of them.
+/// Generates the time blocked per second in 2 × [`PAIRS`] successive slices of a load.
 type Load = fn(&mut Random) -> Vec<f64>;
 
 /// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo studies live
 /// --slices` prints such a list.
 const RECORDED: &str = include_str!("recorded.txt");
 
-/// Blocks of successive recorded slices of one load from random places. The slices of a block depend on each other as in the
-/// recording.
+/// Returns randomly chosen blocks of successive recorded slices of one load. Within a block, the recorded
+/// correlation is preserved.
 fn recorded(random: &mut Random, load: &str) -> Vec<f64> {
     const BLOCK: usize = 6;
     let of_load = |line: &'static str| line.strip_prefix(load);
@@ -65,11 +65,12 @@ const LOADS: [(&str, Load); 9] = [
     ("a trend", |random| {
         (0..2 * PAIRS).map(|at| 0.01 * (1.0 + at as f64) * libm::exp(0.1 * normal(random))).collect()
     }),
-    // Every second slice is busy, as when a job runs once in two slices: a fixed order would call that an effect.
+    // Every second slice is busy. With a fixed order, that would look like an effect.
     ("as periodic as the slices", |_| (0..2 * PAIRS).map(|at| if at % 2 == 0 { 0.1 } else { 0.2 }).collect()),
 ];
 
-/// The number of pairs after which a difference is claimed, if the setting multiplies times by `factor`.
+/// Returns the number of pairs after which a difference is claimed, if the setting multiplies times by
+/// `factor`.
 fn claimed(series: &[f64], factor: f64, random: &mut Random) -> Option<usize> {
     let mut capital = Capital::new();
     series.chunks_exact(2).position(|pair| {
@@ -111,7 +112,8 @@ fn an_effect_of_20_percent_is_found_in_as_many_pairs_as_said() {
     }
 }
 
-/// A calm load shows an effect of 20 percent in minutes. One that varies by a factor shows it rarely, which `needed` says.
+/// A steady load shows an effect of 20 percent in minutes. A load that varies by a factor rarely shows it, as
+/// `needed` predicts.
 #[test]
 fn an_effect_of_20_percent_on_recorded_slices() {
     for (load, least) in [("calm", 950), ("bursts", 300)] {
@@ -141,8 +143,7 @@ fn six_equal_signs_are_the_least() {
     assert!(!after(5) && after(6));
 }
 
-/// The chance that the capital ever reaches 20 is a statement about signs: with all signs of some magnitudes, at most one in
-/// twenty sequences does.
+/// Enumerates all signs of some magnitudes: the capital reaches 20 in at most one of twenty sequences.
 #[test]
 fn of_all_sequences_of_signs_at_most_one_in_twenty_wins() {
     for magnitudes in [
@@ -167,8 +168,7 @@ fn of_all_sequences_of_signs_at_most_one_in_twenty_wins() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The interval is the set of all centres against which no gambler wins; a search over a fine grid finds
-    /// the same set.
+    /// A search over a fine grid finds the same interval: the centres against which no gambler wins.
     #[test]
     fn the_interval_holds_what_is_not_refuted(
         values in prop::collection::vec(-2.0..2.0_f64, 1..25),
@@ -176,14 +176,14 @@ proptest! {
     ) {
         let Interval { low, value, high } = interval(&values, LEVEL);
         prop_assert!(low <= value && value <= high);
-        // Between two steps of the search, a narrow hole or island can hide; it is next to an end.
+        // The search may miss a narrow gap or island between two steps, next to an end.
         let step = 12.0 / f64::from(STEPS);
         if against(&values, centre) < 1.0 / LEVEL {
             prop_assert!(low - step <= centre && centre <= high + step, "{} not in {} to {}", centre, low, high);
         }
     }
 
-    /// Values in another unit, or with the names of the two sides exchanged, give the same answer.
+    /// Scaling the values or exchanging the two sides gives the same answer.
     #[test]
     fn exchange_and_shift(values in prop::collection::vec(-2.0..2.0_f64, 1..20)) {
         let found = interval(&values, LEVEL);

@@ -1,7 +1,7 @@
-//! Measures how often a slowdown is claimed when there is none, and how often a true slowdown is found.
+//! Measures the rates of false claims and of found slowdowns.
 //!
-//! Loads of reads alone run through a small model of a device; then some of the reads are labelled as writes, which
-//! changes nothing else. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
+//! Loads of reads run through a small device model. Some reads are then labelled as writes, which changes
+//! nothing else. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,8 +26,7 @@ impl Dice {
     fn uniform(&mut self) -> f64 {
         self.0.uniform()
     }
-    /// An exponential number by von Neumann's method (1951), which needs no logarithm: the length of a falling run of
-    /// draws.
+    /// Draws an exponential number by von Neumann's method (1951), which needs no logarithm.
     fn exponential(&mut self, mean: f64) -> u64 {
         let mut whole = 0.0;
         loop {
@@ -51,11 +50,11 @@ impl Dice {
 /// How a process generates its requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// Independent requests at random times, regardless of the device: this percentage of its capacity.
+    /// Independent requests at random times that use this percentage of the device's capacity.
     Poisson(u64),
-    /// A closed loop: this many requests outstanding, and a new one as soon as one completes.
+    /// A closed loop with this many requests outstanding.
     Closed(u64),
-    /// Bursts of this many requests; the pauses make the load on the device this percentage.
+    /// Bursts of this many requests, with pauses for a load of this percentage.
     Bursts(u64, u64),
 }
 
@@ -72,9 +71,9 @@ struct Load {
     /// One or two processes.
     sources: [Option<Source>; 2],
     service: Service,
-    /// The number of requests on which the device works at once.
+    /// Number of requests that the device serves in parallel.
     channels: usize,
-    /// The number of requests that the device takes at once; the rest are queued before it.
+    /// Device queue depth; further requests wait in the host's queue.
     depth: usize,
 }
 
@@ -272,7 +271,7 @@ fn loads() -> Vec<Load> {
     loads
 }
 
-/// Loads of reads and writes that the device can sustain and in which the effect is visible.
+/// Returns sustainable loads of reads and writes in which the effect is visible.
 fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
     use Source::{Bursts, Closed, Poisson};
     let sources = [
@@ -286,7 +285,7 @@ fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
         ([Some(Poisson(15)), Some(Bursts(4, 5))], Labels::ByProcess),
         ([Some(Bursts(8, 10)), Some(Poisson(5))], Labels::ByProcess),
     ];
-    // Reads themselves take longer if the device works on many at once; if it does not, they wait for writes.
+    // With many channels, reads themselves take longer; with one channel, they wait for writes.
     let channels = if effect == Effect::ReadsSlow { 32 } else { 1 };
     let mut loads = Vec::new();
     for (sources, labels) in sources {

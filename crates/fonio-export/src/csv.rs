@@ -94,8 +94,8 @@ fn flags(to: &mut impl Write, flags: Flags) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a name, in quotes if CSV needs them. A line end in it becomes a blank, because our reader takes lines as
-/// rows.
+/// Writes a name, quoted if CSV requires it. Newlines become blanks, because fonio's CSV reader treats each
+/// line as a row.
 fn text(to: &mut impl Write, text: &str) -> io::Result<()> {
     if !text.contains(['"', ',', '\n', '\r']) && text.trim() == text && !text.starts_with('#') {
         return to.write_all(text.as_bytes());

@@ -1,16 +1,15 @@
 //! fio's iolog, versions 2 and 3: the operations of a device, for a replay with `fio --read_iolog`.
 //!
-//! - Requests are in the order of their issue. Version 3 has their times, in microseconds. Version 2 has none (its
-//!   `wait` is documented in microseconds, and fio 3.33 takes it as milliseconds since fio's start), so it is replayed
-//!   as fast as fio's depth allows.
-//! - fio loses the delay after a line with time 0, so times begin at 1.
-//! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a write with either has a `datasync` before or
-//!   after it: durable data stay durable, with more flushes than in the original if the device has FUA.
-//! - A discard is a `trim`, according to fio's manual; fio 3.33 skips these lines with the message
-//!   `bad ddir: 2`, later versions replay them. fio allocates a buffer as long as the longest line, so long
-//!   requests become several lines.
-//! - Operations that fio does not have (zeroes written without data, secure erase, zones, passthrough) are left out and
-//!   counted.
+//! - Requests are in order of issue. Version 3 has their times in microseconds. Version 2 has no times, so
+//!   fio replays it as fast as its depth allows. (Its `wait` is documented in microseconds, but fio 3.33
+//!   reads milliseconds since its start.)
+//! - fio ignores the delay after a line with time 0, so times begin at 1.
+//! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a `datasync` before or after the write
+//!   replaces them. Durability is the same; on a device with FUA, there are more flushes than in the
+//!   original.
+//! - A discard is a `trim`, as in fio's manual. fio 3.33 skips these lines with `bad ddir: 2`; later versions
+//!   replay them. fio allocates a buffer as long as the longest line, so long requests become several lines.
+//! - Operations that fio lacks (write zeroes, secure erase, zones, passthrough) are omitted and counted.
 //!
 //! Source: fio's `iolog.c` and its manual, "Trace file format".
 
@@ -37,7 +36,7 @@ pub enum Version {
 pub struct Written {
     /// Requests in the log.
     pub requests: u64,
-    /// Requests that are not in the log, by op: fio has no action for them.
+    /// Omitted requests by op: fio has no action for them.
     pub left_out: BTreeMap<Op, u64>,
 }
 
@@ -45,18 +44,18 @@ pub struct Written {
 pub struct FioIolog<W> {
     to: W,
     version: Version,
-    /// The names by which fio opens the devices.
+    /// The device names that fio opens.
     names: BTreeMap<DeviceId, String>,
     opened: Vec<DeviceId>,
-    /// The time of the first line.
+    /// The timestamp of the first line.
     first: Option<Timestamp>,
     last_us: u64,
     written: Written,
 }
 
 impl<W: Write> FioIolog<W> {
-    /// Writes the first line. fio opens devices with a name in `devices` by that name under `/dev`, and others by their
-    /// number under `/dev/block`; `fio --replay_redirect` opens another device instead.
+    /// Writes the first line. fio opens devices named in `devices` under `/dev`, and others by number under
+    /// `/dev/block`. `fio --replay_redirect` opens another device instead.
     ///
     /// # Errors
     /// Errors of `to`.
@@ -81,7 +80,7 @@ impl<W: Write> FioIolog<W> {
         })
     }
 
-    /// Closes the devices and ends the file.
+    /// Writes the lines that close the devices, and ends the file.
     ///
     /// # Errors
     /// Errors of the output.
@@ -131,7 +130,7 @@ impl<W: Write> RowSink for FioIolog<W> {
         };
         let at = row.order_time();
         let first = *self.first.get_or_insert(at);
-        // Times never go back: fio would take a step back as no delay, and count all later delays from it.
+        // Times never decrease: fio would treat a decrease as no delay, and base all later delays on it.
         self.last_us = self.last_us.max(1 + at.0.saturating_sub(first.0) / 1000);
         if !self.opened.contains(&row.device) {
             self.opened.push(row.device);

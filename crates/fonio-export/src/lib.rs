@@ -1,5 +1,6 @@
-//! Exports of rows to the formats of other tools. Each export is a [`RowSink`](fonio_core::RowSink) over a `Write` that
-//! the caller supplies; rows should come in the tables' order. Parquet is not an export: it is the recording itself.
+//! Exports of rows to the formats of other tools. Each export is a [`RowSink`](fonio_core::RowSink) over the
+//! caller's `Write`; rows should come in table order. Recordings themselves are Parquet, which needs no
+//! export.
 
 pub mod csv;
 pub mod fio_iolog;

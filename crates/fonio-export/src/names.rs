@@ -1,4 +1,4 @@
-//! The names of threads at an instant.
+//! Thread names at a given time.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ impl Names {
         rows.insert(place, row.clone());
     }
 
-    /// The row that applies at `at`; before the first row, the first.
+    /// The row that applies at `at`; the first row if `at` is before it.
     pub fn at(&self, tid: u32, at: Timestamp) -> Option<&Thread> {
         let rows = self.0.get(&tid)?;
         rows.get(rows.partition_point(|row| row.from <= at).saturating_sub(1))

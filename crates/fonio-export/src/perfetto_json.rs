@@ -1,18 +1,17 @@
 //! Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
 //!
-//! Each device is a process. A slice on a track must lie completely inside or outside any other, but requests
-//! in flight can overlap in any way. So the number of tracks of a device is its greatest number of requests
-//! in flight: `in flight 1`, `in flight 2`, … hold the time from first issue to completion, and `queued 1`, …
-//! the time from queue to first issue. A request goes on the first free track, so the number of tracks in use
-//! at an instant is near the depth. (Events with `ph` `b` and `e` would not need these tracks, but Perfetto
-//! gives each id its own track, and groups them by name: the depth would not be visible.) The arguments of a
-//! slice describe the request.
+//! Each device is a process. Slices on one track must be nested or disjoint, but requests in flight can
+//! overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in flight
+//! 1`, `in flight 2`, … show the time from first issue to completion; `queued 1`, … the time from queue to
+//! first issue. A request goes on the first free track, so the number of tracks in use is close to the queue
+//! depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own track and
+//! groups tracks by name.) The arguments of a slice describe the request.
 //!
 //! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
-//! Times are microseconds with three decimals. Perfetto reads them as doubles, which hold nanoseconds up to about 100
-//! days; if the clock is beyond that (wall-clock time), the hour in which the trace begins is subtracted, and
-//! `otherData` gives the difference.
+//! Times are microseconds with three decimals. Perfetto reads them as doubles, which keep nanoseconds up to
+//! about 100 days. For later times (wall clock), the export subtracts the full hour before the trace's start,
+//! given in `otherData`.
 //!
 //! Format: "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's `json_trace_parser.cc`.
 
@@ -27,17 +26,17 @@ use fonio_core::{
 
 use crate::names::Names;
 
-/// The process numbers of the devices: above every number that Linux gives to a process (2^22).
+/// The process numbers of the devices, above the largest Linux process number (2^22).
 const DEVICE_PIDS: u32 = 10_000_000;
 
-/// The process of the marks, and the process of the samples.
+/// The process numbers of marks and of samples.
 const MARKS_PID: u32 = 9_000_000;
 const SAMPLES_PID: u32 = 9_000_001;
 
-/// The thread numbers of a device's tracks: the tracks of the queue come after those of requests in flight.
+/// The thread numbers of a device's tracks: first requests in flight, then queued requests.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Nanoseconds in an hour, and the time from which doubles of microseconds no longer hold every nanosecond.
+/// Nanoseconds in an hour, and the time beyond which doubles of microseconds lose nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 
@@ -49,7 +48,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// The first track that is free from `begin` on, now taken until `end`; also whether it is new.
+    /// Takes the first track that is free at `begin` until `end`; also returns whether the track is new.
     fn take(&mut self, begin: u64, end: u64) -> (u32, bool) {
         let found = self.free_from.iter().position(|free| *free <= begin);
         let lane = found.unwrap_or(self.free_from.len());
@@ -66,7 +65,7 @@ struct DeviceTracks {
     pid: u32,
     in_flight: Lanes,
     queued: Lanes,
-    /// Whether a track was begun for slices without an end.
+    /// Whether a track for slices without an end exists.
     unended: bool,
 }
 
@@ -74,19 +73,19 @@ struct DeviceTracks {
 pub struct PerfettoJson<W> {
     to: W,
     began: Option<Timestamp>,
-    /// The time that is subtracted from every other time; known from the first row on.
+    /// The time subtracted from all times; known from the first row on.
     origin: Option<u64>,
     names: Names,
     device_names: BTreeMap<DeviceId, String>,
     devices: BTreeMap<DeviceId, DeviceTracks>,
     marks: Lanes,
     samples: bool,
-    /// The name with which each thread's track was announced.
+    /// The name written for each thread's track.
     threads: BTreeMap<u32, Option<String>>,
 }
 
 impl<W: Write> PerfettoJson<W> {
-    /// An export to `to`; devices are named by their names in `devices`, else by their numbers.
+    /// An export to `to`. Devices get their names from `devices`, else their numbers.
     pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
         let device_names =
             devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();
@@ -161,7 +160,7 @@ impl<W: Write> PerfettoJson<W> {
         )
     }
 
-    /// Writes the beginning of a slice (with an end) or of an instant (without), up to its arguments.
+    /// Writes a slice (with an end) or an instant event (without), up to its arguments.
     fn begin(
         &mut self,
         pid: u32,
@@ -188,7 +187,7 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// The device's process; its tracks are announced at the first call.
+    /// The device's process; the first call writes the names of its tracks.
     fn device(&mut self, id: DeviceId) -> io::Result<u32> {
         if let Some(tracks) = self.devices.get(&id) {
             return Ok(tracks.pid);
@@ -236,9 +235,9 @@ impl<W: Write> PerfettoJson<W> {
         to.write_all(b"}}")
     }
 
-    /// The process of a thread, whose track is announced with its name.
+    /// The process of a thread; also writes the name of the thread's track.
     fn thread_track(&mut self, tid: u32, at: Timestamp) -> io::Result<u32> {
-        // Announcements must also come after the header.
+        // Track names must also follow the header.
         self.micros(at)?;
         let (pid, comm) = match self.names.at(tid, at) {
             Some(row) => (row.pid.unwrap_or(tid), row.comm.clone()),
@@ -275,7 +274,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         let flags = flag_names(row.flags);
         let name =
             if flags.is_empty() { row.op.name().to_owned() } else { format!("{} {flags}", row.op.name()) };
-        // Damaged traces have completions before their issues; an empty slice represents them.
+        // In damaged traces, completions can precede issues; they become empty slices.
         let spans = [
             (true, row.queued, row.issued.map(|issued| issued.max(row.queued.unwrap_or(issued)))),
             (
@@ -394,7 +393,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         )
     }
 
-    // A count has no place on the time line.
+    // A count has no time, so it has no event.
     ignore_rows!(bio, link, blocked_count, file, diagnostic, settled);
 
     fn wants_bios(&self) -> bool {

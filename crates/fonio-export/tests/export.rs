@@ -1,4 +1,4 @@
-//! Exports that are read back: by our own reader, by a JSON parser, and by fio.
+//! Reads exports back with fonio's reader, a JSON parser, and fio.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,8 @@ fn csv() {
         5,179:0,write_zeroes,,,0,4096,2700000,,,,,,1,7,later,,,unknown,,
     "#]].assert_eq(&text);
 
-    // The content selects the reader, which gives the same requests, except for values that have no column.
+    // The reader is detected from the content. It returns the same requests, except for values without a
+    // column.
     let input = Input { name: "fonio.csv".into(), bytes: Box::new(io::Cursor::new(text.into_bytes())) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut batch = Batch::default();
@@ -154,7 +155,7 @@ fn fio_replays_the_iolog() {
         .into_iter()
         .filter(|row| row.op != Op::Discard)
         .map(|mut row| {
-            // A second passes here, and the replay must take a second here, too.
+            // One second passes here; the replay must take it, too.
             if row.request_id == 3 {
                 row.issued = Some(Timestamp(1_000_110_000));
             }
@@ -179,7 +180,7 @@ fn fio_replays_the_iolog() {
         assert_eq!(job["error"], 0);
         assert_eq!((&job["read"]["total_ios"], &job["read"]["io_bytes"]), (&1.into(), &8192.into()));
         assert_eq!((&job["write"]["total_ios"], &job["write"]["io_bytes"]), (&2.into(), &8192.into()));
-        // The flush, and the two that replace PREFLUSH and FUA.
+        // The flush, and two replacements of PREFLUSH and FUA.
         assert_eq!(job["sync"]["lat_ns"]["N"], 3);
         if version == Version::V3 {
             let run_ms = job["job_runtime"].as_u64().expect("a number");
@@ -246,7 +247,7 @@ fn perfetto_json() {
     expect_file!["golden/perfetto.json"].assert_eq(&text);
 }
 
-/// The text of a real trace goes through the assembler: each completed request becomes one slice in flight.
+/// Assembles a real trace and checks that each completed request becomes one slice in flight.
 #[test]
 fn a_real_trace_becomes_slices() {
     let trace = include_bytes!("../../fonio-trace/tests/data/ftrace-6.18.txt");
@@ -300,7 +301,7 @@ fn wall_clock_times_keep_their_nanoseconds() {
     assert_eq!((begin + origin, end + origin), (at, at + 1001));
 }
 
-/// Each slice: its track, its start and its end in nanoseconds.
+/// The track, start and end (in nanoseconds) of each slice.
 fn slices(trace: &Value) -> Vec<((u64, u64), u64, u64)> {
     let nanos = |value: &Value| (value.as_f64().expect("a number") * 1000.0).round() as u64;
     let events = trace["traceEvents"].as_array().expect("an array");
@@ -316,7 +317,7 @@ fn slices(trace: &Value) -> Vec<((u64, u64), u64, u64)> {
 }
 
 proptest! {
-    /// The requirements of Perfetto's importer for slices on one track, at any depth, in the order of issue or not.
+    /// Perfetto's requirements for slices on one track, at any depth, in order of issue or not.
     #[test]
     fn slices_of_a_track_never_overlap(
         times in proptest::collection::vec((0_u64..2000, 0_u64..100, 0_u64..500), 1..80),
@@ -341,9 +342,9 @@ proptest! {
             let free = ends.insert(*track, *end).unwrap_or(0);
             prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin} before {free}");
         }
-        // In the order of issue, there are at most as many tracks in flight as requests in flight at once.
+        // In order of issue, the tracks in flight do not outnumber the requests in flight.
         if sorted {
-            // A request counts while it is issued, even if it completes at once.
+            // A request counts at its issue, even if it completes at the same time.
             let depth_at = |row: &Request| {
                 let in_flight = |other: &&Request| {
                     other.issued <= row.issued && (other.completed > row.issued || std::ptr::eq(*other, row))

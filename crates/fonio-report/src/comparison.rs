@@ -1,4 +1,4 @@
-//! Converts a comparison into a document: the differences, their sizes, and the figures without a shown
+//! Converts a comparison into a document: the differences with their sizes, and the figures without a
 //! difference.
 
 use fonio_analysis::compare::interval::LEAST_EFFECT;
@@ -35,7 +35,7 @@ impl Document {
     }
 }
 
-/// Returns whether a change is an improvement, if the figure has a better direction.
+/// Returns whether a change is an improvement; `None` without a difference or a better direction.
 fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     let lower = match change.answer {
         Answer::Lower => true,
@@ -45,7 +45,7 @@ fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     row.better.map(|better| lower == (better == Better::Lower))
 }
 
-/// The rows of the side with this number, not counting the first.
+/// The rows of a side, numbered from the second one.
 fn changed(comparison: &Comparison, at: usize) -> Vec<Changed<'_>> {
     comparison.rows.iter().filter_map(|row| Some((row, row.changes.get(at)?))).collect()
 }
@@ -82,7 +82,8 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
-/// The statement about one side: from its run time if known, otherwise from the responses for which programs wait.
+/// The statement about one side, based on its run time, else on the response times of requests that programs
+/// wait for.
 fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
     let responses = by_responses(rows);
     let work = rows.iter().find(|(row, change)| row.felt && says_something(change));
@@ -124,8 +125,8 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
     (tone, sentence, more)
 }
 
-/// Returns whether a change of the run time deserves the first sentence. Two single run times that hardly
-/// differ are often fixed: a load of ten seconds takes ten seconds.
+/// Returns whether the first sentence names the change of the run time. Nearly equal run times are often
+/// fixed: a load of ten seconds takes ten seconds.
 fn says_something(change: &Change) -> bool {
     match change.unknown {
         Some(Unknown::NotMeasured) => false,
@@ -136,14 +137,14 @@ fn says_something(change: &Change) -> bool {
     }
 }
 
-/// The statement about responses: the tone, and a clause.
+/// The tone and a clause about response times.
 fn by_responses(rows: &[Changed<'_>]) -> Option<(Tone, String)> {
     let named = |wanted: bool| -> Vec<&str> {
         let hits = rows.iter().filter(|(row, change)| !row.felt && better(row, change) == Some(wanted));
         hits.map(|(row, _)| row.label.as_str()).collect()
     };
     let (gains, losses) = (named(true), named(false));
-    // The labels contain commas, so only one of them is named.
+    // Labels contain commas, so only one is named.
     let part = |what: &str, labels: &[&str]| match labels {
         [] => None,
         [one] => Some(format!("{what} in {one}")),
@@ -255,10 +256,10 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
     }
 }
 
-/// The largest change in the chart of intervals, in both directions: larger ones would compress the others.
+/// The range of the interval chart, in both directions. Larger changes would compress the others.
 const WIDEST: f64 = 16.0;
 
-/// The intervals of the ratios on a logarithmic axis, where half and double have the same distance from 1.
+/// The intervals of the ratios, on a logarithmic axis: half and double have the same distance from 1.
 fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     let mut names = Vec::new();
     let mut is_cut = false;
@@ -269,7 +270,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
         ("no difference", Role::Rest),
     ];
     let mut series = kinds.map(|(name, role)| Series { name: name.into(), role, ..Series::default() });
-    // Figures without an answer have wide intervals that would hide the others.
+    // Inconclusive figures have wide intervals that would hide the others.
     for (row, change) in rows.iter().filter(|(_, change)| change.answer != Answer::Unknown) {
         let (Some(ratio), Some(low), Some(high)) = (change.ratio, change.low, change.high) else { continue };
         let series = &mut series[match better(row, change) {

@@ -1,14 +1,14 @@
 //! A report before it is rendered.
 //!
 //! A document is built once and passed to a renderer. Each section answers a question in the user's words.
-//! Its charts always come with a table, so that no information depends on colour alone.
+//! Its charts always come with a table, so no information depends on colour alone.
 
 use fonio_core::Unit;
 
 /// A report: the verdict, the first questions, the findings, then all other questions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// The subject: the name of the recording, or the command that was recorded.
+    /// The name of the recording, or the recorded command.
     pub title: String,
     /// One line below the title: machine, device, duration.
     pub subtitle: String,
@@ -16,7 +16,7 @@ pub struct Document {
     pub verdict: Verdict,
     /// The most important numbers.
     pub facts: Vec<Fact>,
-    /// Sections before the findings; in a report on fixes, which of them helped.
+    /// Sections before the findings; in a report on fixes, the effect of each fix.
     pub opening: Vec<Section>,
     /// The findings, the costliest first.
     pub findings: Vec<Card>,
@@ -30,7 +30,7 @@ pub struct Document {
     pub next: Vec<String>,
 }
 
-/// How good or bad a statement is. It determines a colour and a symbol, never the words.
+/// The severity of a statement. It determines a colour and a symbol, never the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Nothing to do.
@@ -62,7 +62,7 @@ pub struct Fact {
     pub label: String,
     /// The value.
     pub value: Cell,
-    /// How to read it; empty if the label is sufficient.
+    /// An explanation; empty if the label is sufficient.
     pub note: String,
 }
 
@@ -90,7 +90,7 @@ pub struct Card {
 pub struct Section {
     /// Stable name, for links.
     pub id: String,
-    /// The question as users ask it: "Which I/O costs the time?"
+    /// The question in the user's words.
     pub question: String,
     /// The answer in one sentence.
     pub answer: String,
@@ -98,7 +98,7 @@ pub struct Section {
     pub figures: Vec<Chart>,
     /// The tables.
     pub tables: Vec<Table>,
-    /// How to read charts and tables, and what they do not show.
+    /// Explanations and limits of charts and tables.
     pub notes: Vec<String>,
     /// How to use an interactive page.
     pub hints: Vec<String>,
@@ -113,11 +113,11 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The rows; each has a cell for every column.
     pub rows: Vec<Vec<Cell>>,
-    /// Number of further rows that the analysis left out.
+    /// Number of further rows that the analysis omitted.
     pub left_out: u64,
-    /// Whether it only contains details; renderers that cannot fold it omit it.
+    /// Whether it contains only details; renderers without folding omit it.
     pub detail: bool,
-    /// Whether all rows are shown even in short reports.
+    /// Whether short reports also show all rows.
     pub whole: bool,
 }
 
@@ -130,9 +130,9 @@ pub struct Column {
     pub note: String,
     /// Whether renderers may omit it for lack of space.
     pub optional: bool,
-    /// Whether it says whose the row is: its unit, process or file. A page can show only some of them.
+    /// Whether it names the row's owner: a unit, process or file. A page can show rows of one owner only.
     pub whose: bool,
-    /// Whether it has sentences, such as SQL statements: their beginning says most, and needs more space.
+    /// Whether it has long text, such as SQL statements. The start matters most and needs more space.
     pub wordy: bool,
 }
 
@@ -152,7 +152,7 @@ pub enum Cell {
     AtLeast(f64, Unit),
     /// A change, shown with its sign.
     Change(f64, Unit),
-    /// A share of the total of the column, which may be drawn as a bar.
+    /// A share of the column's total; it can be drawn as a bar.
     Bar(f64),
     /// An interval, and the point estimate if there is one.
     Range {
@@ -164,10 +164,10 @@ pub enum Cell {
         high: f64,
         /// The unit of all three.
         unit: Unit,
-        /// Whether it is a change, shown with signs.
+        /// Whether the values are changes, shown with signs.
         change: bool,
     },
-    /// A word with a judgement: "faster", "no difference".
+    /// A rating: "faster", "no difference".
     Judgement(Tone, String),
 }
 
@@ -176,7 +176,7 @@ pub enum Cell {
 pub struct Term {
     /// The word.
     pub name: String,
-    /// The meaning of the word here.
+    /// The meaning in this report.
     pub definition: String,
 }
 
@@ -195,11 +195,11 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// The axis of the third number of a heat scatter.
+    /// The axis of the colour (`z`) of a heat scatter.
     pub z: Option<Axis>,
     /// The data.
     pub series: Vec<Series>,
-    /// Marked instants, spans and levels.
+    /// Marked points, spans and levels.
     pub marks: Vec<Mark>,
 }
 
@@ -217,11 +217,12 @@ pub enum Plot {
     StackedBar,
     /// Bars side by side.
     GroupedBar,
-    /// A dot for each point, up to about ten thousand.
+    /// Dots, up to about ten thousand.
     Scatter,
-    /// A dot for each point, coloured by a third number (the series' `z`).
+    /// Dots, coloured by a third number (the series' `z`).
     HeatScatter,
-    /// Intervals with their points, a row for each category of the **y** axis: `x` is the point, `low` and `high` the ends.
+    /// Intervals, a row for each category of the **y** axis: `x` is the point estimate, `low` and `high` the
+    /// ends.
     Interval,
     /// Spans of time, a row for each category of the **y** axis: `x` is the length, `low` and `high` the ends.
     Timeline,
@@ -248,9 +249,10 @@ pub enum Scale {
     Linear,
     /// Logarithmic.
     Log,
-    /// Linear, with the time of the recording: these axes zoom together.
+    /// Linear, recording time. All of these axes zoom together.
     Time,
-    /// The same, shown as the wall clock. The number is the clock at 0: seconds since 1970, as if its time zone was UTC.
+    /// Like `Time`, shown as the wall clock. The number is the clock at 0: seconds since 1970, as if its time
+    /// zone were UTC.
     Clock(i64),
     /// Categories, in this order.
     Categories(Vec<String>),
@@ -263,9 +265,9 @@ pub struct Series {
     pub name: String,
     /// The meaning of the series, which determines its colour.
     pub role: Role,
-    /// The x values; for categories, their indexes.
+    /// The x values, or the indexes of categories.
     pub x: Vec<f64>,
-    /// The y values, one for each of `x`. Not a number if there is no value.
+    /// The y values, one for each of `x`. Missing values are NaN.
     pub y: Vec<f64>,
     /// The third number of a heat scatter; otherwise empty.
     pub z: Vec<f64>,
@@ -293,9 +295,9 @@ pub enum Role {
     /// All together.
     #[default]
     All,
-    /// Everything except the named ones.
+    /// All that no other series covers.
     Rest,
-    /// One of several series of equal rank, by number.
+    /// The nth of several series of equal rank.
     Category(usize),
     /// The first side of a comparison.
     Before,
@@ -306,7 +308,7 @@ pub enum Role {
 /// A mark in a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
-    /// An instant, or a value on the x axis.
+    /// A point on the x axis.
     AtX {
         /// The value.
         x: f64,
@@ -367,7 +369,7 @@ impl Cell {
         self.sort_key().is_some()
     }
 
-    /// A cell with text of fonio.
+    /// A cell with fonio's own text.
     pub fn words(text: impl Into<String>) -> Cell {
         Cell::Text(text.into())
     }
@@ -377,7 +379,7 @@ impl Cell {
         value.map_or(Cell::Unknown, |value| Cell::Number(value.into(), unit))
     }
 
-    /// A count or a length of 64 bits, which has no lossless conversion to `f64`.
+    /// A 64-bit count or length, converted to `f64` with rounding.
     pub fn count(value: u64, unit: Unit) -> Cell {
         Cell::Number(value as f64, unit)
     }
@@ -424,7 +426,7 @@ impl Table {
         Filled { table: Table { caption: caption.to_owned(), rows, ..Table::default() }, items }
     }
 
-    /// Returns whether the column contains numbers: at least one, and no other known cell.
+    /// Returns whether the column is numeric: it has numbers, and other cells are unknown.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut known =
             self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();
@@ -443,17 +445,17 @@ impl Column {
         Column { label: label.to_owned(), note: note.to_owned(), ..Column::default() }
     }
 
-    /// The same column, which renderers may omit for lack of space.
+    /// The same column, marked as optional where space is short.
     pub fn or_drop(self) -> Column {
         Column { optional: true, ..self }
     }
 
-    /// The same column, which has sentences.
+    /// The same column, marked as long text.
     pub fn wordy(self) -> Column {
         Column { wordy: true, ..self }
     }
 
-    /// The same column, which says whose the row is.
+    /// The same column, marked as the row's owner.
     pub fn whose(self) -> Column {
         Column { whose: true, ..self }
     }
@@ -493,15 +495,15 @@ impl Axis {
         Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// The wall clock: from one time to another in seconds since 1970, as if its time zone was UTC. Values are seconds since
-    /// [`Axis::clock_zero`] of the first one.
+    /// A wall-clock axis between two times, in seconds since 1970, as if its time zone were UTC. Values are
+    /// seconds since [`Axis::clock_zero`] of the first one.
     pub fn clock(from: i64, to: i64) -> Axis {
         let zero = Axis::clock_zero(from);
         let bounds = ((from - zero) as f64, (to - zero) as f64);
         Axis { scale: Scale::Clock(zero), bounds: Some(bounds), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// Returns the 0 of a clock axis that begins at this time: midnight, which puts the ticks at full hours.
+    /// Returns the 0 of a clock axis that begins at this time: midnight, for ticks at full hours.
     pub fn clock_zero(from: i64) -> i64 {
         from - from.rem_euclid(86_400)
     }

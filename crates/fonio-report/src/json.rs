@@ -1,7 +1,7 @@
-//! JSON: the analysis in an envelope that says which schema it follows.
+//! JSON: the analysis in an envelope with the schema version.
 //!
-//! The schema is published as `docs/report.schema.json`; a field may be added within a version, never removed or given
-//! another meaning.
+//! The schema is published as `docs/report.schema.json`. Within a version, fields can be added, but not
+//! removed or redefined.
 
 use std::io;
 
@@ -21,13 +21,13 @@ pub struct Report {
     pub schema: String,
     /// The report in one sentence.
     pub verdict: String,
-    /// Every figure that findings rest on and that budgets can name; docs/figures.md lists the names.
+    /// All figures for findings and budgets; docs/figures.md lists the names.
     pub figures: Vec<Figure>,
     /// Every answer.
     pub analysis: Analysis,
 }
 
-/// The report on recordings compared with the first of them.
+/// The report that compares recordings with the first one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparisonReport {
     /// `fonio.comparison/2`.
@@ -107,7 +107,7 @@ mod tests {
         let analysis = Analysis { verdict: "Storage is not the problem.".into(), ..Analysis::default() };
         let mut out = Vec::new();
         render_json(&analysis, &mut out).expect("memory takes everything");
-        let report: Report = serde_json::from_slice(&out).expect("what was written can be read");
+        let report: Report = serde_json::from_slice(&out).expect("written JSON can be parsed");
         assert_eq!(
             report,
             Report {

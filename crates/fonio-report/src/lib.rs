@@ -1,10 +1,10 @@
 //! Renders reports on recordings, for people and for programs.
 //!
-//! An analysis is converted into a [`Document`] once ([`Document::from_analysis`]). The renderers for terminal, HTML and
-//! Markdown only know the document. JSON contains the analysis itself ([`json`]), and [`budget`] compares one of its
-//! figures with a threshold of the user.
+//! An analysis is converted into a [`Document`] once ([`Document::from_analysis`]). The renderers for
+//! terminal, HTML and Markdown only know the document. JSON contains the analysis itself ([`json`]), and
+//! [`budget`] compares a figure with the user's threshold.
 //!
-//! This crate computes no figures: each number in a report is a number of the analysis, in a readable unit.
+//! This crate computes no figures: each number in a report comes from the analysis, in a readable unit.
 
 pub mod budget;
 mod comparison;

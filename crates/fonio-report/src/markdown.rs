@@ -7,9 +7,9 @@ use crate::document::{Card, Cell, Document, Fact, Plot, Scale, Section, Table, T
 use crate::terminal::sparkline;
 use crate::text::printable;
 
-/// Number of table rows; other formats of the report have all.
+/// Maximum number of table rows; other formats have all rows.
 const ROWS: usize = 20;
-/// Number of columns in the course over time.
+/// Number of columns in sparklines.
 const COURSE: usize = 60;
 
 /// Writes the document as Markdown.
@@ -141,9 +141,9 @@ fn symbol(tone: Tone) -> &'static str {
     }
 }
 
-/// Escapes text, so that nothing in it becomes a tag, a link, a mention, emphasis or a table column.
+/// Escapes text that could become a tag, a link, a mention, emphasis or a table column.
 ///
-/// Text between backticks stays code, as in our sentences.
+/// Text between backticks stays code.
 fn escaped(text: &str) -> String {
     let text = printable(text);
     let mut out = String::with_capacity(text.len() + 8);
@@ -165,10 +165,10 @@ fn escape_words(out: &mut String, text: &str) {
         match c {
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
-            // An entity starts neither a mention nor a reference to an issue.
+            // An entity cannot start a mention or an issue reference.
             '@' => out.push_str("&#64;"),
             '#' => out.push_str("&#35;"),
-            // An underscore has no meaning inside a word, but may have one elsewhere.
+            // An underscore can mark emphasis, but not inside a word.
             '_' if before.is_alphanumeric() => out.push('_'),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => {
                 out.push('\\');
@@ -180,8 +180,8 @@ fn escape_words(out: &mut String, text: &str) {
     }
 }
 
-/// Formats a name as code. The fence is longer than any run of backticks inside. A pipe must be escaped even there, because
-/// GitHub splits the row first.
+/// Formats a name as code. The fence is longer than any run of backticks inside. Even in code, a pipe must be
+/// escaped, because GitHub splits the row first.
 fn code(name: &str) -> String {
     let name = printable(name).replace('|', "\\|");
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! An amount as users write it: a number and a unit.
+//! An amount in user input: a number and a unit.
 
 use fonio_core::{Quantity, QuantityError, Unit};
 
@@ -14,13 +14,13 @@ impl Amount {
     /// Parses `20ms`, `4 KiB`, `1.5 MB/s`, `12%`, `3`.
     ///
     /// # Errors
-    /// A sentence about the mistake in the text.
+    /// The error message.
     pub fn parse(text: &str) -> Result<Amount, QuantityError> {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }
 
-    /// The value for comparing it with a figure in `unit`; `None` if the units measure different things. A duration needs a
-    /// unit; for other figures the unit may be omitted.
+    /// The value converted to `unit`; `None` if the units measure different quantities. A duration needs a
+    /// unit; other amounts can omit it.
     pub fn in_unit(&self, unit: Unit) -> Option<f64> {
         let value = self.quantity.value;
         match (self.quantity.unit, unit) {

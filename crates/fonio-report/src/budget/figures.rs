@@ -10,7 +10,7 @@ const NEAR: usize = 4;
 const SILENT: [&str; 5] = ["analysis", "groups", "all", "processes", "share"];
 const SUFFIXES: [&str; 6] = ["_ns", "_share", "_ratio", "_millicelsius", "_bytes", "_per_s"];
 
-/// The figure of that name, or the only one that the shortened name or path fits.
+/// The figure with that name, or the only match of the shortened name or path.
 pub(super) fn resolve<'a>(
     figures: &'a [Figure],
     path: &str,
@@ -62,8 +62,8 @@ fn segments(path: &str) -> Vec<String> {
     out
 }
 
-/// Number of segments of `all` that `asked` omits; `None` if `asked` is not a shortened form. The first and the last
-/// segment must be equal.
+/// Number of segments of `all` missing in `asked`; `None` if `asked` is not a short form of it. The first and
+/// the last segment must be equal.
 fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     if !fits(asked.first()?, all.first()?) || !fits(asked.last()?, all.last()?) {
         return None;

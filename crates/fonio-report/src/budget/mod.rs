@@ -1,8 +1,8 @@
-//! Budgets: limits that the user states for figures.
+//! Budgets: the user's limits for figures.
 //!
-//! `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`] lists all names. Parts of a
-//! name may be omitted if the rest identifies one figure: `sizes.reads.p50` does, `latency.p99.writes` does not. Paths of
-//! the report's JSON work too (`latency.groups[writes].service_ns.p99`).
+//! `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`] lists all
+//! names. Parts of a name can be omitted if the rest is unique: `sizes.reads.p50` is, `latency.p99.writes` is
+//! not. Paths of the report's JSON work too (`latency.groups[writes].service_ns.p99`).
 //!
 //! [`Analysis::figures`]: fonio_analysis::Analysis::figures
 
@@ -19,9 +19,9 @@ use fonio_core::{QuantityError, Relation, Unit};
 /// A threshold for one figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Budget {
-    /// The figure as the user named it.
+    /// The figure's name in the user's budget.
     pub path: String,
-    /// The relation that is required.
+    /// The required relation.
     pub relation: Relation,
     /// The threshold.
     pub limit: Amount,
@@ -76,7 +76,7 @@ pub enum BudgetError {
         path: String,
         /// Its unit.
         unit: Unit,
-        /// The threshold as it was written.
+        /// The user's threshold.
         limit: String,
     },
     /// The recording does not show the figure, so the budget is neither kept nor broken.
@@ -124,11 +124,10 @@ impl Budget {
         Ok(Budget { path: path.to_owned(), relation, limit })
     }
 
-    /// Compares the figure that the budget names with its limit.
+    /// Compares the budget's figure with its limit.
     ///
     /// # Errors
-    /// [`BudgetError`] if there is no such figure or more than one, if its unit differs, or if the recording does not show
-    /// it.
+    /// [`BudgetError`] if the figure is unknown, ambiguous, of another unit, or not in the recording.
     pub fn evaluate(&self, figures: &[Figure]) -> Result<Outcome, BudgetError> {
         let figure = figures::resolve(figures, &self.path, &self.limit)?;
         let limit = self.limit.in_unit(figure.unit).ok_or_else(|| BudgetError::WrongUnit {
@@ -150,7 +149,7 @@ impl Budget {
     }
 }
 
-/// The place, the relation and the sign of the first relation outside brackets, because a process can have the name `a<b`.
+/// Offset, relation and sign of the first relation outside brackets. A process name can contain one: `a<b`.
 fn find_relation(text: &str) -> Option<(usize, Relation, &'static str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

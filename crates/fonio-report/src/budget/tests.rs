@@ -6,7 +6,7 @@ use fonio_core::{
 
 use super::{Budget, Outcome};
 
-/// The figures of 10 reads of 1 ms and 20 synchronous writes of 30 ms, one of which waited 10 ms before it was issued.
+/// The figures of 10 reads of 1 ms and 20 synchronous writes of 30 ms; one write was queued for 10 ms.
 fn figures() -> Vec<Figure> {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     for (tid, comm) in [(1, "kworker/0:1.a"), (2, "a<b")] {
@@ -41,7 +41,7 @@ fn figures() -> Vec<Figure> {
     analyser.finish(&Meta::default()).figures()
 }
 
-/// Checks `answers.txt`; `UPDATE_EXPECT=1 cargo test` writes the answers of new budgets.
+/// Checks `answers.txt`; `UPDATE_EXPECT=1 cargo test` adds the results of new budgets.
 #[test]
 fn budgets_have_their_answers() {
     let figures = figures();

@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 
 /// Escaped text or attribute value. Safe in elements and in double-quoted attributes.
 ///
-/// Control characters are written as by [`printable`](crate::text::printable), because HTML cannot represent some of them.
+/// Control characters are replaced as in [`printable`](crate::text::printable), because HTML cannot represent
+/// some of them.
 pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -23,8 +24,8 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// JSON for a `<script type="application/json">`. The element ends at the first `</script`, even inside a string, so `<` is
-/// written as an escape; it occurs only in strings.
+/// JSON for a `<script type="application/json">`. The first `</script` ends the element, even inside a
+/// string, so `<` is escaped. It occurs only in strings.
 pub fn json_in_script(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }

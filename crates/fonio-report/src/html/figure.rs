@@ -1,4 +1,4 @@
-//! A chart: its frame in HTML, and its data in the format of the script.
+//! A chart: its HTML frame, and its data for the script.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::escape::{Escaped, json_in_script};
 use crate::document::{Axis, Chart, Mark, Plot, Role, Scale, Series};
 use crate::text::printable;
 
-/// Up to this number of values, decimal text is used; it is shorter then, and readable.
+/// Up to this number of values, decimal text is shorter, and readable.
 const PACKED_FROM: usize = 64;
 
 pub fn write(f: &mut fmt::Formatter<'_>, figure: &Chart) -> fmt::Result {

@@ -1,8 +1,8 @@
 //! HTML: one file that opens anywhere, sends no network requests, and is readable without its script.
 //!
-//! Untrusted text (names of threads, paths, devices) is escaped in one place, `escape::Escaped`. The data of the charts are
-//! in `application/json` blocks that never contain `<`. The page's content security policy forbids every request, in case
-//! an escape is missing.
+//! Untrusted text (thread names, paths, devices) is escaped by one type, `escape::Escaped`. The data of the
+//! charts are in `application/json` blocks that never contain `<`. The page's content security policy forbids
+//! all requests, in case an escape is missing.
 
 mod escape;
 mod figure;
@@ -25,7 +25,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// Writes the document as one self-contained HTML file.
 ///
 /// # Errors
-/// Those of writing to `out`.
+/// Errors of writing to `out`.
 pub fn render_html(document: &Document, out: &mut dyn io::Write) -> io::Result<()> {
     write!(out, "{}", Page { document, prose: Prose::new(&document.terms) })
 }
@@ -278,8 +278,8 @@ impl Page<'_> {
     }
 }
 
-/// Cells with at least this many bytes get a minimum width: in a narrow column, they would make the row higher than the
-/// screen.
+/// Cells of at least this many bytes get a minimum width. In a narrow column, their row would be higher than
+/// the screen.
 const PROSE_FROM: usize = 48;
 
 fn write_cell(f: &mut fmt::Formatter<'_>, cell: &Cell, numeric: bool) -> fmt::Result {

@@ -1,11 +1,11 @@
-//! Adds definitions to the terms in sentences.
+//! Attaches definitions to terms in text.
 
 use std::fmt;
 
 use super::escape::Escaped;
 use crate::document::Term;
 
-/// Finds terms. A longer term has priority over a shorter one inside it.
+/// Finds terms. Longer terms have priority over shorter ones inside them.
 pub struct Prose<'a> {
     terms: Vec<&'a Term>,
 }
@@ -22,7 +22,7 @@ impl<'a> Prose<'a> {
         Marked { terms: &self.terms, text }
     }
 
-    /// The same without marks, for headings.
+    /// The same without definitions, for headings.
     pub fn plain(&self, text: &'a str) -> Marked<'a> {
         Marked { terms: &[], text }
     }
@@ -45,7 +45,7 @@ pub struct Marked<'a> {
 }
 
 impl Marked<'_> {
-    /// Text outside code, with the terms that were not marked before.
+    /// Writes text outside code and marks terms at their first occurrence.
     fn words<'a>(&'a self, f: &mut fmt::Formatter<'_>, text: &str, used: &mut Vec<&'a str>) -> fmt::Result {
         let mut rest = text;
         loop {

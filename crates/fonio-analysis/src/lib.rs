@@ -1,11 +1,12 @@
 //! The analysis of a recording: one file per question, and findings as ranked sentences.
 //!
-//! [`Analyser`] is a [`RowSink`](fonio_core::RowSink): it sees each request once, in table order, and its memory is
-//! bounded for any length of recording. [`Analyser::finish`] returns an [`Analysis`], which is plain data with a
-//! published JSON schema. Nothing here prints, reads a clock or does I/O; the same rows always give the same bytes.
+//! [`Analyser`] is a [`RowSink`](fonio_core::RowSink). It takes each request once, in table order, and its
+//! memory is bounded for recordings of any length. [`Analyser::finish`] returns an [`Analysis`], which is
+//! plain data with a published JSON schema. Nothing here prints, reads a clock or does I/O; the same rows
+//! always give the same bytes.
 //!
-//! Each question has one file with its tally, its answer and its figures, and one line in the table in
-//! `analyser/questions.rs`. The files are in rooms by theme:
+//! Each question has a file with its tally, answer and figures, and a line in `analyser/questions.rs`. The
+//! files are grouped in modules:
 //!
 //! | questions | room |
 //! |---|---|

@@ -1,12 +1,12 @@
-//! The rest of the machine: CPU ticks active, idle and iowait, memory, pressure, heat, network (Kim et al., Figures 11
-//! and 12; Nguyen et al., section 4.2).
+//! The rest of the machine: CPU ticks (active, idle, iowait), memory, pressure, temperature, network (Kim et
+//! al., Figures 11 and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Nanos, Timestamp, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The samples of the monitor. Every part is absent if there are no samples of it.
+/// Samples of the monitor. A part without samples is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The number of samples.
@@ -23,7 +23,7 @@ pub struct Machine {
     pub frequency: Option<Frequency>,
     /// Network interfaces, without loopback.
     pub network: Vec<Network>,
-    /// Disks as the kernel counts them.
+    /// Disks according to the kernel's counters.
     pub disks: Vec<Disk>,
     /// Each quantity over time, for drawing.
     pub series: MachineSeries,
@@ -34,22 +34,21 @@ pub struct Machine {
 pub struct Cpu {
     /// Ticks spent working.
     pub active_ticks: u64,
-    /// Ticks spent idle, without I/O to wait for.
+    /// Idle ticks without outstanding I/O.
     pub idle_ticks: u64,
-    /// Ticks spent idle while a thread waited for I/O; absent if the recording does not show them.
+    /// Idle ticks while a thread waited for I/O; absent if not recorded.
     pub iowait_ticks: Option<u64>,
-    /// Ticks that the hypervisor took; absent if the recording does not show them.
+    /// Ticks taken by the hypervisor; absent if not recorded.
     pub steal_ticks: Option<u64>,
-    /// Active over all known ticks.
+    /// Active ticks divided by all known ticks.
     pub active_share: Option<f64>,
-    /// Iowait over all known ticks.
+    /// Iowait ticks divided by all known ticks.
     pub iowait_share: Option<f64>,
-    /// Iowait over active and iowait ticks: of the time the processors had something to do, the part waiting for
-    /// storage.
+    /// Iowait ticks divided by active and iowait ticks: the share of non-idle time spent waiting for storage.
     pub iowait_of_not_idle_share: Option<f64>,
-    /// Active time of the busiest processor over the sampled time, where the busiest processor is chosen in each
-    /// interval between samples: 1 means that some processor was always fully active, as with a single-threaded program
-    /// that computes. Absent if the recording has no samples of single processors.
+    /// Active time of the busiest processor divided by the sampled time. The busiest processor is chosen anew
+    /// in each sampling interval. 1 means that some processor was always fully active, as with a
+    /// single-threaded computation. Absent if there are no samples per processor.
     pub busiest_share: Option<f64>,
 }
 
@@ -58,13 +57,13 @@ pub struct Cpu {
 pub struct Memory {
     /// Installed memory.
     pub total_bytes: Option<u64>,
-    /// Least available memory.
+    /// Minimum available memory.
     pub available_min_bytes: Option<u64>,
-    /// Least available over installed memory.
+    /// Least available memory divided by installed memory.
     pub available_min_share: Option<f64>,
-    /// Most dirty page cache.
+    /// Maximum dirty page cache.
     pub dirty_max_bytes: Option<u64>,
-    /// Most page cache under write-back.
+    /// Maximum page cache under write-back.
     pub writeback_max_bytes: Option<u64>,
     /// Pages swapped in.
     pub swap_in_pages: Option<u64>,
@@ -96,7 +95,7 @@ pub struct Temperature {
     pub zone: String,
     /// Mean, in thousandths of a degree Celsius.
     pub mean_millicelsius: f64,
-    /// Greatest, in thousandths of a degree Celsius.
+    /// Maximum, in thousandths of a degree Celsius.
     pub max_millicelsius: i64,
 }
 
@@ -109,8 +108,8 @@ pub struct Frequency {
     pub limit_min_khz: Option<i64>,
     /// The highest limit seen in kHz.
     pub limit_max_khz: Option<i64>,
-    /// The lowest limit over the highest, for the processor with the lowest result: below 1, the limit was lowered for
-    /// a time.
+    /// Lowest limit divided by highest limit, for the processor with the lowest ratio. Below 1, the limit was
+    /// temporarily lowered.
     pub capped_to_share: Option<f64>,
 }
 
@@ -119,7 +118,7 @@ pub struct Frequency {
 pub struct Network {
     /// The interface.
     pub interface: String,
-    /// Bytes received; like the other counters, absent if they were not sampled twice.
+    /// Bytes received; like the other counters, absent if not sampled at least twice.
     pub receive_bytes: Option<u64>,
     /// Bytes sent.
     pub transmit_bytes: Option<u64>,
@@ -127,20 +126,20 @@ pub struct Network {
     pub receive_bytes_per_s: Option<f64>,
     /// Bytes sent per second of the sampled time.
     pub transmit_bytes_per_s: Option<f64>,
-    /// The greatest speed of the link in one direction; absent if the driver does not know it.
+    /// Link speed in one direction; absent if the driver does not report it.
     pub link_bytes_per_s: Option<u64>,
-    /// The greater of both directions over the link's speed.
+    /// Rate of the busier direction divided by the link's speed.
     pub link_share: Option<f64>,
 }
 
-/// One disk as the kernel counts it.
+/// One disk according to the kernel's counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Disk {
     /// The device's name.
     pub name: String,
-    /// Time with I/O in flight over the sampled time.
+    /// Time with I/O in flight divided by the sampled time.
     pub busy_share: Option<f64>,
-    /// Bytes read; absent if they were not sampled twice.
+    /// Bytes read; absent if not sampled at least twice.
     pub read_bytes: Option<u64>,
     /// Bytes written.
     pub write_bytes: Option<u64>,
@@ -153,7 +152,7 @@ pub struct MachineSeries {
     pub start_ns: i64,
     /// Width of a bin in nanoseconds.
     pub bin_ns: u64,
-    /// Each metric and subject, in the order of the recording's metrics, then by subject.
+    /// Metrics by subject, sorted in the recording's order of metrics, then by subject.
     pub metrics: Vec<MetricSeries>,
 }
 
@@ -178,7 +177,7 @@ use crate::question::{Question, Row};
 
 /// Maximum number of bins.
 const BINS: usize = 512;
-/// Maximum number of metrics with their subjects; a phone has about thirty.
+/// Maximum number of pairs of metric and subject; a phone has about thirty.
 const KEYS_MAX: usize = 512;
 
 /// Collects samples.
@@ -187,7 +186,7 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value for each reading; rows grow when new metrics appear.
+    /// One value per reading; a bin grows when new metrics appear.
     bins: Bins<Bin, BINS>,
     processors: ProcessorTally,
 }
@@ -195,13 +194,13 @@ pub(crate) struct MachineTally {
 /// Finds the busiest processor in each interval between samples.
 #[derive(Debug, Default)]
 struct ProcessorTally {
-    /// Start and end of the current interval, and the ticks in which the busiest processor was active during it.
+    /// Start and end of the current interval, and the active ticks of its busiest processor.
     interval: Option<(Timestamp, Timestamp, u64)>,
     active: Nanos,
     sampled: Nanos,
 }
 
-/// A tick of the kernel's accounting (`USER_HZ`, 100 a second on every architecture with a stable interface).
+/// Length of a tick of the kernel's accounting (`USER_HZ` is 100 per second).
 const TICK: Nanos = Nanos(10_000_000);
 
 impl ProcessorTally {
@@ -233,14 +232,14 @@ struct Reading {
     first_time: Timestamp,
     last_time: Timestamp,
     last: i64,
-    /// For a counter: its total increase. Decreases (a counter that restarted) do not count.
+    /// Total increase of a counter. Decreases (the counter restarted) are ignored.
     rise: u64,
     min: i64,
     max: i64,
     sum: i128,
 }
 
-/// For each reading: the sum of increases or of values, and the number of samples.
+/// For each reading: sum of increases or values, and number of samples.
 #[derive(Debug, Default)]
 struct Bin(Vec<(f64, u64)>);
 
@@ -419,7 +418,7 @@ fn of_temperature(zones: &[Temperature], facts: &mut Facts) {
 }
 
 fn of_network(interfaces: &[Network], facts: &mut Facts) {
-    // A link's load is known only if its speed is known.
+    // Skip links of unknown speed: their load is unknown.
     let busiest = interfaces.iter().rev().filter_map(|network| Some((network.link_share?, network)));
     if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
@@ -451,7 +450,7 @@ impl MachineTally {
         self.of(metric).find(|reading| reading.subject == *subject)
     }
 
-    /// The increase of a counter without subject; `None` if it was not sampled twice.
+    /// Returns the increase of a counter without subject; `None` if not sampled at least twice.
     fn rise(&self, metric: Metric) -> Option<u64> {
         let readings = || self.of(metric).filter(|reading| reading.samples > 1);
         readings().next().map(|_| readings().map(|reading| reading.rise).fold(0, u64::saturating_add))
@@ -573,7 +572,7 @@ impl MachineTally {
     }
 
     fn series(&mut self, began_ns: u64) -> MachineSeries {
-        // The bins are no finer than the samples; otherwise most bins of a gauge would be empty.
+        // Bins are no finer than the samples, or most bins of a gauge would be empty.
         let most_samples = self.readings.iter().map(|reading| reading.samples).max().unwrap_or(0);
         while self.bins.bins().len() as u64 > most_samples.max(1) {
             self.bins.halve();
@@ -667,7 +666,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // One thread computes, first on cpu0 and then on cpu1; the other processor does a little work at the same time.
+        // One thread computes, first on cpu0, then on cpu1. The other processor is lightly loaded.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

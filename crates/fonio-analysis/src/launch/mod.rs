@@ -1,15 +1,14 @@
 //! The critical path of a launch: where its time went.
 //!
-//! A launch is the span of the mark `launch`: a command from its start to its end, or until it became quiet. Its
-//! critical path is followed backwards from the end. While a thread ran, the time belongs to the processor. While it
-//! was blocked, the time belongs to the cause of the wait; if another thread of the launch woke it (a lock, a pipe, the
-//! end of a child), the path continues in that thread, because it was the true cause. At the start of a thread, the
-//! path continues in the thread that created it. So every moment is counted once, and the parts sum to the launch, for
-//! any number of threads and processes.
+//! A launch is the span of the mark `launch`: a command from its start to its end, or until it became quiet.
+//! Its critical path is followed backwards from the end. Time in which the thread ran is processor time. Time
+//! in which it was blocked belongs to the cause of the wait. If another thread of the launch woke it (a lock,
+//! a pipe, the end of a child), the path continues in that thread. At the start of a thread, the path
+//! continues in its creator. Every moment is thus counted once, and the parts sum to the launch.
 //!
-//! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time. Their
-//! equation (1) computes the storage part from the interval's own rates, which gives the interval; this module uses the
-//! measured time.
+//! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time.
+//! Their equation (1) computes the storage part from the interval's own rates, which yields the interval
+//! itself. This module uses measured times.
 
 use fonio_core::{Nanos, Timestamp, Unit, WaitReason};
 use rustc_hash::FxHashMap;
@@ -23,36 +22,37 @@ use crate::question::{Question, Row};
 
 /// The name of the mark.
 const MARK: &str = "launch";
-/// Maximum number of waits remembered; with more, there is no critical path.
+/// Maximum number of waits kept. With more, no critical path is computed.
 const WAITS_MAX: usize = 4_000_000;
-/// From this share on, storage is mentioned; Courville and Chen call less than this light.
+/// The verdict mentions storage from this share on. Courville and Chen call smaller shares light.
 const LIGHT_BELOW: f64 = 0.09;
 /// Maximum number of threads listed.
 const THREADS_LISTED: usize = 20;
 
-/// A launch and its parts, in nanoseconds. They sum to `duration_ns`.
+/// A launch and its critical path, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {
     /// The result in one sentence.
     pub verdict: String,
-    /// The start, from the start of the span.
+    /// Start, in nanoseconds since the span began.
     pub began_ns: u64,
     /// The duration of the launch.
     pub duration_ns: u64,
-    /// The parts of the critical path.
+    /// The parts of the critical path; they sum to `duration_ns`.
     pub path: Parts,
-    /// The share of `path.running_ns` in user mode: that of the complete command, from the kernel's accounting.
+    /// Share of `path.running_ns` in user mode. It is taken from the kernel's accounting of the complete
+    /// command.
     pub user_share: Option<f64>,
     /// The number of waits for storage on the critical path.
     pub storage_waits: u64,
-    /// Of these waits, the number of those for which the request that ended them is known.
+    /// The number of these waits whose ending request is known.
     pub storage_waits_with_request: u64,
-    /// The waits of each thread, summed over all threads. `running_ns` is missing, because the table does not show when
-    /// a thread ended. Threads wait at the same time, so the sum can exceed the launch.
+    /// Waits summed over all threads. Threads wait in parallel, so the sum can exceed the launch.
+    /// `running_ns` is not counted, because the table does not show when a thread ended.
     pub all_threads: Parts,
     /// The number of threads of the launch.
     pub threads: u64,
-    /// The part of the critical path in each program, the largest first.
+    /// Each program's part of the critical path, largest first.
     pub programs: Vec<ProgramTime>,
 }
 
@@ -67,9 +67,9 @@ pub struct Parts {
     pub network_ns: u64,
     /// Blocked on a timer.
     pub timer_ns: u64,
-    /// Blocked on a lock that no thread of the launch held.
+    /// Blocked on a lock held outside the launch.
     pub lock_ns: u64,
-    /// Blocked on another process, which is not part of the launch.
+    /// Blocked on a process outside the launch.
     pub thread_ns: u64,
     /// Ready to run, but without a processor.
     pub cpu_ns: u64,
@@ -87,7 +87,7 @@ pub struct ProgramTime {
 }
 
 impl Launch {
-    /// Adds the figure that only comparisons have.
+    /// Adds a figure used only in comparisons.
     pub(crate) fn compared_figures(launch: Option<&Launch>, facts: &mut Facts) {
         let blocked = launch.map(|launch| launch.path.storage_ns as f64);
         facts.felt("launch.storage", "time blocked on storage", Unit::Ns, blocked);
@@ -95,7 +95,7 @@ impl Launch {
 }
 
 impl Parts {
-    /// The part that counts waits for `reason`.
+    /// Returns the part to which waits for `reason` are added.
     fn of(&mut self, reason: WaitReason) -> &mut u64 {
         match reason {
             WaitReason::Storage => &mut self.storage_ns,
@@ -115,7 +115,7 @@ impl Parts {
         running_ns + storage_ns + network_ns + timer_ns + lock_ns + thread_ns + cpu_ns + unknown_ns
     }
 
-    /// The parts in a sentence: whether the largest is storage, and if not, which one it is.
+    /// Returns the verdict as a sentence that names the largest part.
     pub fn verdict(&self) -> String {
         let whole = self.sum_ns().max(1) as f64;
         let parts = [
@@ -129,7 +129,7 @@ impl Parts {
         ];
         let percent = |ns: u64| format!("{:.0} %", ns as f64 / whole * 100.0);
         let (storage_ns, storage) = (self.storage_ns, percent(self.storage_ns));
-        // Among equal parts, the first is used.
+        // Of equal parts, use the first.
         let (what, most) = parts.iter().rev().max_by_key(|(_, ns)| *ns).expect("there are seven");
         if *most == storage_ns {
             format!("{storage} of the launch is spent waiting for storage.")
@@ -185,7 +185,7 @@ impl Question for LaunchTally {
         }
     }
 
-    /// `None` without a launch, or if it has too many waits to remember.
+    /// Returns `None` if there is no launch or it has too many waits.
     fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
         let (meta, span_began) = (end_of_rows.meta, end_of_rows.began());
         let names = &mut end_of_rows.context.threads;
@@ -220,14 +220,15 @@ impl Question for LaunchTally {
 }
 
 impl LaunchTally {
-    /// The end of the path: the first thread at its end, if it ended; else the last thread of the launch that was
-    /// active before the launch became quiet, at the moment when it began to wait.
+    /// Returns the end of the path. If the first thread ended, this is its end. Otherwise it is the time at
+    /// which the last active thread of the launch began to wait.
     fn last_active(&self, root: u32, began: Timestamp, until: Timestamp) -> (Timestamp, u32) {
         let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
         if !waits_at_end {
             return (until, root);
         }
-        // The table does not show when a thread ended; but a live thread waits again, at the latest when it ends.
+        // The table does not show when a thread ended. A live thread has a later wait, at the latest when it
+        // ends.
         let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
         let last =
             self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
@@ -248,7 +249,7 @@ impl LaunchTally {
     ) {
         let mut programs: FxHashMap<u32, Parts> = FxHashMap::default();
         let (mut at, mut tid) = (end, last);
-        // A path that jumps between threads without going back in time is cut.
+        // Stop a path that jumps between threads without going back in time.
         let mut jumps = 0;
         while at > began {
             let program = names.name_at(Some(tid), at);
@@ -262,7 +263,7 @@ impl LaunchTally {
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
             let place = intervals.partition_point(|interval| interval.began < at);
             let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // The thread's first moment, or nothing is known about the thread.
+                // This is the thread's start, or nothing is known about the thread.
                 match intervals.first().and_then(|first| first.waker) {
                     Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
                         tid = maker;

@@ -110,7 +110,7 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
 
 #[test]
 fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
-    // 2 ended at some time after 21; 3 runs at the end, and waits later, when it ends.
+    // 2 ended after 21. 3 runs at the end of the launch and waits later, when it ends.
     let quiet = "1 1..2 cpu by 9
          1 10..50 thread by 2
          2 11..11 cpu by 1

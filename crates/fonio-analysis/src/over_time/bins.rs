@@ -1,14 +1,14 @@
-//! Bins of equal time in bounded number: when time passes the last bin, pairs of neighbours are folded and the width
-//! doubles.
+//! A bounded number of time bins of equal width. When time passes the last bin, neighbouring bins are merged
+//! in pairs and the width doubles.
 //!
-//! The first instant requested is the origin; earlier instants fall into the first bin. Nearly all requests fall into
-//! the same bin as the request before them, so that bin is remembered.
+//! The first timestamp is the origin; earlier ones fall into the first bin. Nearly all requests fall into the
+//! same bin as the previous one, so that bin is cached.
 
 use fonio_core::{Nanos, Timestamp};
 
 /// The contents of a bin.
 pub(crate) trait Fold: Default {
-    /// Adds the contents of the bin that follows.
+    /// Merges the contents of the following bin.
     fn fold(&mut self, later: Self);
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Bins<T, const LIMIT: usize> {
     current_until: Timestamp,
 }
 
-/// The first width: 1 ms. 512 bins of 1 ms are half a second, shorter than any recording worth a curve.
+/// Initial width: 1 ms. 512 of these bins cover half a second, less than any useful recording.
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
 impl<T, const LIMIT: usize> Default for Bins<T, LIMIT> {
@@ -44,7 +44,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.width
     }
 
-    /// The first instant; 0 before it is known.
+    /// The origin; 0 before it is known.
     pub(crate) fn origin(&self) -> Timestamp {
         self.origin.unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.origin = Some(origin);
     }
 
-    /// The bin of an instant.
+    /// Returns the bin of a timestamp.
     #[inline]
     pub(crate) fn at(&mut self, time: Timestamp) -> &mut T {
         if time < self.current_from || time >= self.current_until {
@@ -85,7 +85,8 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         }
         self.current = index;
         let from = self.begin_of(index as u64);
-        // The last bin also takes instants beyond the clock's range, the first also those before the origin.
+        // The first bin also takes timestamps before the origin, the last one timestamps beyond the clock's
+        // range.
         self.current_from = if index == 0 { Timestamp(0) } else { from };
         self.current_until = from + self.width;
         if self.current_until.0 == u64::MAX && time.0 == u64::MAX {
@@ -108,7 +109,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.current_until = Timestamp(0);
     }
 
-    /// Calls `give` for each bin that `start..end` overlaps, with the length of the overlap.
+    /// Calls `give` with each bin that overlaps `start..end` and the length of the overlap.
     #[inline]
     pub(crate) fn spread(&mut self, start: Timestamp, end: Timestamp, mut give: impl FnMut(&mut T, Nanos)) {
         if end <= start {
@@ -117,7 +118,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         if start >= self.current_from && end <= self.current_until && start >= self.origin() {
             return give(&mut self.bins[self.current], end - start);
         }
-        // The later end comes first: it may fold the bins, which would move the earlier end.
+        // Look up the end first: it may merge bins, which would move the start.
         self.at(start);
         self.at(Timestamp(end.0 - 1));
         let origin = self.origin();
@@ -130,7 +131,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         }
     }
 
-    /// Adds bins up to an instant, so that a quiet end is visible.
+    /// Adds bins up to `end`, so that a quiet end is visible.
     pub(crate) fn extend_to(&mut self, end: Timestamp) {
         if self.origin.is_some_and(|origin| end > origin) {
             self.at(Timestamp(end.0 - 1));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     proptest! {
-        /// A spread gives every nanosecond once, to the bin that holds it.
+        /// `spread` assigns every nanosecond to exactly one bin.
         #[test]
         fn spreads_add_up(spans in prop::collection::vec((0u64..20_000_000, 0u64..9_000_000), 1..30)) {
             let mut bins = Bins::<Sum, 8>::default();

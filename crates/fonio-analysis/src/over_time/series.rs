@@ -1,10 +1,11 @@
-//! Changes over time: at most 512 bins, whose width doubles as the recording grows.
+//! Changes over time, in at most 512 bins whose width doubles as the recording grows.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Time series; every list has one value per bin. A request counts in the bin of its issue (else of its queueing).
+/// Time series. Every list has one value per bin. A request is counted in the bin of its issue (otherwise of
+/// its queueing).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Series {
     /// Start of the first bin, in nanoseconds since the span began.

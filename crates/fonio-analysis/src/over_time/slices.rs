@@ -1,4 +1,4 @@
-//! Slices of equal time with sums for each: the basis of the intervals when two recordings are compared.
+//! Sums per time slice, from which the intervals of a comparison of recordings are computed.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Slices {
     /// Width of a slice in nanoseconds.
     pub slice_ns: u64,
-    /// The part of each slice that the span covers, in nanoseconds: less than the width in the last slice.
+    /// Part of each slice covered by the span, in nanoseconds. The last slice is covered only in part.
     pub covered_ns: Vec<u64>,
     /// Requests.
     pub requests: Vec<u64>,
@@ -23,13 +23,13 @@ pub struct Slices {
     pub service_sum_ns: Vec<u64>,
     /// Time with a request in flight on any device, in nanoseconds.
     pub busy_ns: Vec<u64>,
-    /// Responses of 100 ms or longer of requests for which a program may wait.
+    /// Number of responses of 100 ms or longer, of requests for which a program may wait.
     pub long: Vec<u64>,
     /// Reads (readahead included).
     pub read: SliceLatency,
     /// Synchronous writes.
     pub write_sync: SliceLatency,
-    /// Other writes: asynchronous, or shown as neither synchronous nor asynchronous.
+    /// Other writes: asynchronous, or not known to be synchronous.
     pub write_async: SliceLatency,
 }
 
@@ -53,12 +53,12 @@ pub struct SliceTimes {
     pub p50_ns: Vec<Option<u64>>,
     /// 99th percentile in nanoseconds, within 1.6 percent.
     pub p99_ns: Vec<Option<u64>>,
-    /// The number of the slice's values that lie below the median of all slices. Values equal to the median (within 1.6
-    /// percent) count in part, so that exactly half of all values lie below.
+    /// Number of values in the slice below the median of all slices. Values equal to the median (within 1.6
+    /// percent) are counted as a fraction, so that the total is exactly half of all values.
     pub below_p50: Vec<f64>,
     /// The same for the 99th percentile of all slices.
     pub below_p99: Vec<f64>,
-    /// The histogram of all slices together: a value in nanoseconds, within 1.6 percent, and its number of requests.
+    /// Histogram over all slices: value in nanoseconds (within 1.6 percent) and number of requests.
     pub histogram: Vec<(u64, u64)>,
 }
 
@@ -73,11 +73,10 @@ use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG, may_be_waited_for};
 
-/// Maximum number of slices: autocorrelation becomes visible from a hundredth of the span on.
+/// Maximum number of slices: enough to see autocorrelation from a hundredth of the span on.
 const SLICES: usize = 128;
 
-/// A figure that is a sum over the slices, divided by their time: its name, the value of each slice, and the number of
-/// nanoseconds in its unit of time.
+/// A rate: its name, the value of each slice, and the number of nanoseconds in its unit of time.
 type Rate = (&'static str, fn(&Slices) -> &[u64], f64);
 
 /// The rate of long responses.
@@ -94,7 +93,7 @@ pub(crate) const RATES: [Rate; 7] = [
 ];
 
 impl Slices {
-    /// Adds the figure that only comparisons have.
+    /// Adds a figure used only in comparisons.
     pub(crate) fn compared_figures(&self, has_responses: bool, facts: &mut Facts) {
         let rate = per_second(self.long.iter().sum::<u64>(), Nanos(self.covered_ns.iter().sum()));
         let rate = rate.filter(|_| has_responses);
@@ -129,7 +128,7 @@ struct Times {
     steps: Steps<STEP_BITS>,
 }
 
-/// Steps in each power of two, as a power of two: a percentile of a slice is at most 1.6 percent off.
+/// Binary logarithm of the steps per doubling: the error of a slice's percentile is at most 1.6 percent.
 const STEP_BITS: u32 = 5;
 
 impl Times {
@@ -146,7 +145,7 @@ impl Times {
         self.steps.fold(&later.steps);
     }
 
-    /// The place of a percentile: the middle of its step, and the share of the step's values that lie below it.
+    /// Returns the middle of the percentile's step, and the share of the step's values below the percentile.
     fn quantile_step(&self, percent: u64) -> Option<(u64, f64)> {
         let wanted = self.count as f64 * percent as f64 / 100.0;
         let mut seen = 0u64;

@@ -1,4 +1,4 @@
-//! The state that several questions read: times, devices, names, and counts that are kept once.
+//! State shared by several questions: times, devices, names and counts.
 
 use fonio_core::{DeviceId, Flags, Meta, Nanos, Request, Timestamp};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ use crate::filter::FilterOptions;
 use crate::requests::class::Class;
 use crate::requests::times::{ResponseTally, ServiceTally};
 
-/// The state that several questions read.
+/// State shared by several questions.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) threads: Threads,
@@ -42,7 +42,7 @@ pub(crate) struct Context {
     device_requests: Vec<u64>,
 }
 
-/// The state at the end of the rows, which each question needs for its answer.
+/// The state after the last row, from which questions compute their answers.
 pub(crate) struct Ending<'a> {
     pub(crate) meta: &'a Meta,
     pub(crate) span: Span,
@@ -54,7 +54,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) loss: Loss,
     /// Whether a filter left out requests of the span.
     pub(crate) is_filtered: bool,
-    /// The place of each process's number in the table of processes.
+    /// The row in the table of processes, by process number.
     pub(crate) places: Vec<u32>,
     pub(crate) context: Context,
 }
@@ -104,7 +104,7 @@ impl Context {
     pub(crate) fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time();
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
-        // The questions rely on the table's order; a row out of order takes the time of the row before it.
+        // Questions rely on table order: a row out of order gets the time of the row before it.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {
@@ -141,7 +141,8 @@ impl Context {
         seen
     }
 
-    /// The part of an interval after all earlier intervals; intervals come in the order of their start.
+    /// Returns the part of an interval after all earlier intervals. Intervals come in the order of their
+    /// start.
     #[inline]
     fn stretch(&mut self, start: Timestamp, end: Timestamp) -> Option<(Timestamp, Timestamp)> {
         assert!(start <= end, "a flight ends after it begins");
@@ -173,7 +174,7 @@ impl Context {
         devices.map(|(id, requests)| DeviceInfo::of(*id, known.get(id).copied(), *requests)).collect()
     }
 
-    /// Ends the rows.
+    /// Returns the state after the last row.
     pub(crate) fn end(self, meta: &Meta) -> Ending<'_> {
         assert!(self.devices.len() == self.device_requests.len(), "each device has a count");
         let (span, ended) = self.span(meta);
@@ -214,7 +215,7 @@ impl Context {
 }
 
 impl<'a> Ending<'a> {
-    /// The end of a recording without requests.
+    /// Returns the final state of a recording without requests.
     #[cfg(test)]
     pub(crate) fn without_requests(meta: &'a Meta) -> Ending<'a> {
         Context::new(&AnalysisOptions::default()).end(meta)

@@ -1,4 +1,4 @@
-//! Finds each flush once, whether it is a request of its own or a flag of a write.
+//! Finds each flush once, whether it is a separate request or a flag of a write.
 
 use fonio_core::{Flags, Op, Timestamp};
 
@@ -20,7 +20,7 @@ pub(crate) enum Flush {
 #[derive(Debug, Default)]
 pub(crate) struct FlushFinder {
     fua_counts: bool,
-    /// For each device, the time of the last flush request, until a write with preflush claims it.
+    /// For each device, the time of the last flush request that no write with preflush has claimed.
     last_requests: Vec<Option<Timestamp>>,
 }
 
@@ -29,7 +29,8 @@ impl FlushFinder {
         FlushFinder { fua_counts, last_requests: Vec::new() }
     }
 
-    /// The flush that a request is, if it is one: `time` is that in the table, `queued` that of its queueing.
+    /// Returns the kind of flush, if the request is one. `time` is its time in the table, `queued` its queue
+    /// time.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -47,7 +48,7 @@ impl FlushFinder {
         }
         if flags.contains(Flags::PREFLUSH) {
             let request = at(&mut self.last_requests, device).take();
-            // The block layer issued this write's flush as a request of its own.
+            // The block layer issued this write's flush as a separate request.
             let is_counted = request.is_some_and(|at| queued.is_none_or(|queued| at >= queued));
             return (!is_counted).then_some(Flush::Preflush);
         }

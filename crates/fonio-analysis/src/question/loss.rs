@@ -1,9 +1,8 @@
-//! The places where events were lost, and the number of values that may be missing because of them.
+//! The gaps in which events were lost, and the number of values that may be missing as a result.
 //!
-//! A lost event can be the completion of a request that was seen, or the only trace of a request that was not: every
-//! lost event costs at most one request its latency. It is unknown which requests these are, so they may all be the
-//! slowest ones of any group. If anything was lost, requests that were seen without a value (because their completion
-//! was lost, or a gap cut them off) are missing too.
+//! A lost event can be the completion of a known request, or the only event of an unknown one. Every lost
+//! event therefore hides at most one latency. These may be the slowest requests of any group. If anything was
+//! lost, known requests without a value are counted as missing too: their completion may have been lost.
 
 use fonio_core::{Meta, Nanos};
 use schemars::JsonSchema;
@@ -11,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 
-/// Maximum number of places listed.
+/// Maximum number of gaps listed.
 const PLACES_MAX: usize = 50;
 
-/// A place where events were lost.
+/// A gap in which events were lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostPlace {
-    /// The processor whose buffer lost them; absent if the source does not show it.
+    /// Processor whose buffer lost the events; absent if unknown.
     pub cpu: Option<u32>,
-    /// The last instant known to be complete, from the start of the span.
+    /// Time of the last event before the gap, in nanoseconds since the span began.
     pub after_ns: u64,
-    /// The first instant known to be complete again.
+    /// Time of the first event after the gap.
     pub before_ns: u64,
     /// The number of lost events; absent if only the gap is known.
     pub events: Option<u64>,
@@ -44,7 +43,7 @@ impl Loss {
         }
     }
 
-    /// The loss for a value that every lost event can change in an unknown way.
+    /// Returns the loss for a value that a lost event can change arbitrarily.
     pub(crate) fn beyond_bounds(self) -> Loss {
         if self == Loss::Nothing { self } else { Loss::Unknown }
     }

@@ -1,4 +1,4 @@
-//! The parts that every question of the analysis has: its tally, the rows that the tally takes, and its figures.
+//! The interface of a question: its tally, the rows that the tally takes, and its figures.
 
 pub(crate) mod context;
 pub(crate) mod flush;
@@ -34,21 +34,21 @@ pub(crate) enum Row<'r> {
     Diagnostic(&'r Diagnostic),
 }
 
-/// A question: takes rows, and gives its answer at the end.
+/// A question, which takes rows and returns its answer at the end.
 ///
-/// The file of a question has its tally, which implements this trait, its answer, which is plain data with a JSON schema,
-/// and its figures. One line in the table in `analyser/questions.rs` registers it. All questions take each row, in no
-/// particular order. Values that several questions need are in [`Seen`] and [`Context`].
+/// The file of a question has a tally that implements this trait, an answer (plain data with a JSON schema),
+/// and figures. A line in `analyser/questions.rs` registers it. All questions take each row, in no particular
+/// order. Shared values are in [`Seen`] and [`Context`].
 pub(crate) trait Question: Default {
     /// The answer, a field of the analysis.
     type Answer;
 
-    /// A tally without any rows.
+    /// Creates an empty tally.
     fn with(_options: &AnalysisOptions) -> Self {
         Self::default()
     }
 
-    /// Sets the start of the span, if the producer states it; comes before any other row.
+    /// Sets the start of the span, if the producer states it. Called before any row.
     fn begin_at(&mut self, _began: Timestamp) {}
 
     /// Takes a request; requests come in table order, after all other rows.
@@ -57,7 +57,7 @@ pub(crate) trait Question: Default {
     /// Takes a row that is not a request.
     fn row(&mut self, _row: Row, _context: &mut Context) {}
 
-    /// Gives the answer.
+    /// Returns the answer.
     fn finish(self, end: &mut Ending) -> Self::Answer;
 
     /// Adds the figures and words of the answer.

@@ -16,21 +16,22 @@ pub(crate) struct Seen {
     pub(crate) sector: Option<Sector>,
     pub(crate) bytes: ByteCount,
     pub(crate) queued: Option<Timestamp>,
-    /// Issued, else queued, else completed: its time in the table, never earlier than that of the request before it.
+    /// Time in the table: of issue, otherwise of queueing, otherwise of completion. Never earlier than the
+    /// request before it.
     pub(crate) at: Timestamp,
-    /// The start and the end of its flight: issue (else queueing) to completion, cut at the end of the filter's time
-    /// range.
+    /// Start and end of the time in flight: issue (otherwise queueing) to completion, cut at the end of the
+    /// filter's time range.
     pub(crate) flight: Option<(Timestamp, Timestamp)>,
-    /// The part of the flight in which no earlier request of any device is in flight.
+    /// The part of that time in which no earlier request of any device is in flight.
     pub(crate) busy: Option<(Timestamp, Timestamp)>,
     pub(crate) service: Option<Nanos>,
     pub(crate) response: Option<Nanos>,
     pub(crate) queue: Option<Nanos>,
     /// Index of the process.
     pub(crate) process: u32,
-    /// Number of the unit of that process, if it is known.
+    /// Number of the process's unit, if known.
     pub(crate) unit: Option<u32>,
-    /// The flush that it is, if it is one.
+    /// The kind of flush, if the request is one.
     pub(crate) flush: Option<Flush>,
 }
 

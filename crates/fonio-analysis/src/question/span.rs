@@ -22,7 +22,7 @@ pub enum SpanSource {
     Recording,
     /// The filter's time range, within the recording.
     Filter,
-    /// First to last instant of the requests: shorter than the recording, so shares are upper bounds.
+    /// From the first to the last request. This is shorter than the recording, so shares are upper bounds.
     #[default]
     Requests,
 }

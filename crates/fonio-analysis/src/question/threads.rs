@@ -5,14 +5,14 @@ use rustc_hash::FxHashMap;
 
 /// Maximum number of distinct names. A phone has a few hundred.
 pub(crate) const NAMES_MAX: usize = 1024;
-/// Maximum number of rows remembered; after them, a thread keeps its last name.
+/// Maximum number of name rows kept. Later renames are ignored, so a thread keeps its last known name.
 const ROWS_MAX: usize = 1 << 20;
 /// Slots of the cache for recent lookups.
 const SLOTS: usize = 256;
 
 /// Placeholder for a missing name.
 pub(crate) const UNKNOWN: u32 = 0;
-/// The name of the process of requests whose thread the source does not show.
+/// Process name of requests whose thread is unknown.
 pub(crate) const UNKNOWN_NAME: &str = "(unknown)";
 /// Placeholder for all names beyond [`NAMES_MAX`].
 pub(crate) const OTHER: u32 = 1;
@@ -23,10 +23,10 @@ pub(crate) struct Threads {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
-    /// For each thread, the times from which it had a name, and the names' numbers, in time order.
+    /// For each thread, its names' start times and numbers, in time order.
     rows: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     row_count: usize,
-    /// The names of units, and for each thread the times from which it was in a unit, in time order.
+    /// Names of units.
     units: Vec<String>,
     in_units: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     slots: Box<[Slot; SLOTS]>,
@@ -65,7 +65,7 @@ impl Threads {
         if self.row_count >= ROWS_MAX {
             return;
         }
-        // A worker gets a new name with every piece of work: kworker/0:1-events, kworker/u8:3-flush-179:0.
+        // A worker changes its name with every work item: kworker/0:1-events, kworker/u8:3-flush-179:0.
         let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
         let number = self.number(name);
         let rows = self.rows.entry(row.tid).or_default();
@@ -99,7 +99,8 @@ impl Threads {
         self.row_count += 1;
     }
 
-    /// The number of the thread's unit at `time`, if it is known. Before its first row, it is that of the first row.
+    /// Returns the number of the thread's unit at `time`, if known. Before the thread's first row, the first
+    /// row's unit is used.
     pub(crate) fn unit_at(&self, tid: u32, time: Timestamp) -> Option<u32> {
         let rows = self.in_units.get(&tid)?;
         let next = rows.partition_point(|(from, _)| *from <= time);
@@ -125,8 +126,8 @@ impl Threads {
         number
     }
 
-    /// The number of the thread's name at `time`. Before a thread's first row its first name is used: the source saw it
-    /// too late.
+    /// Returns the number of the thread's name at `time`. Before the thread's first row, its first name is
+    /// used.
     #[inline]
     pub(crate) fn name_at(&mut self, tid: Option<u32>, time: Timestamp) -> u32 {
         let Some(tid) = tid else { return UNKNOWN };

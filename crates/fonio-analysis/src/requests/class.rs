@@ -1,4 +1,4 @@
-//! The kinds of request that the studies distinguish, and the groups in which tables list them.
+//! Kinds of requests that the studies distinguish, and groups of kinds that tables list.
 
 use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 pub enum Class {
     /// A read that is not known to be readahead.
     Read,
-    /// A read before a program asks for the data.
+    /// A read of data that no program has requested yet.
     Readahead,
     /// A synchronous write: a program waits for it.
     WriteSync,
     /// Write-back: a write that no program waits for.
     WriteAsync,
-    /// A write that the source shows neither as synchronous nor as asynchronous.
+    /// A write of which the source does not show whether it is synchronous.
     WriteUnknown,
     /// A flush request without data.
     Flush,
@@ -28,7 +28,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Every class, in the order in which tables list them.
+    /// All classes, in table order.
     pub const ALL: [Class; 8] = [
         Class::Read,
         Class::Readahead,
@@ -75,12 +75,12 @@ impl Class {
         }
     }
 
-    /// Whether requests of the class carry data to the host.
+    /// Whether requests of the class transfer data to the host.
     pub fn is_read(self) -> bool {
         matches!(self, Class::Read | Class::Readahead)
     }
 
-    /// Whether requests of the class carry data to the device.
+    /// Whether requests of the class transfer data to the device.
     pub fn is_write(self) -> bool {
         matches!(self, Class::WriteSync | Class::WriteAsync | Class::WriteUnknown)
     }
@@ -96,7 +96,7 @@ pub enum Group {
     Reads,
     /// Reads that are not known to be readahead.
     Read,
-    /// Reads before a program asks for the data.
+    /// Reads of data that no program has requested yet.
     Readahead,
     /// All writes.
     Writes,
@@ -104,7 +104,7 @@ pub enum Group {
     WriteSync,
     /// Write-back.
     WriteAsync,
-    /// Writes that the source shows neither as synchronous nor as asynchronous.
+    /// Writes of which the source does not show whether they are synchronous.
     WriteUnknown,
     /// Flush requests without data.
     Flush,
@@ -115,7 +115,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Every group, in the order in which tables list them.
+    /// All groups, in table order.
     pub const ALL: [Group; 11] = [
         Group::All,
         Group::Reads,
@@ -130,7 +130,7 @@ impl Group {
         Group::Other,
     ];
 
-    /// The name in JSON and in figures; its requests in the plural; the group before a noun.
+    /// Returns the name in JSON and figures, the plural noun, and the form before a noun.
     fn words(self) -> [&'static str; 3] {
         match self {
             Group::All => ["all", "requests", "request"],
@@ -152,22 +152,22 @@ impl Group {
         self.words()[0]
     }
 
-    /// Its requests, in the plural, as labels of figures say it.
+    /// Returns the plural noun for labels of figures.
     pub(crate) fn requests(self) -> &'static str {
         self.words()[1]
     }
 
-    /// The group before a noun, as labels of figures say it: `sync write response`.
+    /// Returns the form before a noun for labels of figures: `sync write` in `sync write response`.
     pub(crate) fn adjective(self) -> &'static str {
         self.words()[2]
     }
 
-    /// The classes of its requests.
+    /// Returns the classes in the group.
     pub(crate) fn classes(self) -> impl Iterator<Item = Class> {
         Class::ALL.into_iter().filter(move |class| self.includes(*class))
     }
 
-    /// Whether requests of `class` belong to it.
+    /// Whether the group includes `class`.
     pub fn includes(self, class: Class) -> bool {
         match self {
             Group::All => true,

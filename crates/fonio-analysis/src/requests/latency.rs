@@ -1,5 +1,5 @@
-//! Service and response times by op, sync and async, and the share of each in the sum of latencies (the block-trace
-//! study's Figure 2, right, and its main finding: sync writes make up most of it).
+//! Service and response times by kind of request, and each kind's share of the sum of latencies (the
+//! block-trace study's Figure 2, right, and its main finding: sync writes dominate).
 
 use fonio_core::Unit;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use crate::requests::class::Group;
 pub struct Latency {
     /// Each group that has requests.
     pub groups: Vec<LatencyRow>,
-    /// The sum of all service times, in nanoseconds; absent if no request is known to have completed.
+    /// Sum of all service times in nanoseconds; absent if no completion is known.
     pub service_sum_ns: Option<u64>,
     /// Shares of that sum by class; absent if nothing completed.
     pub shares: Option<LatencyShares>,
@@ -34,7 +34,7 @@ pub struct LatencyRow {
     pub service_ns: Option<Distribution>,
     /// Time from queue to completion, in nanoseconds; absent if the source shows no queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of the sum of all service times; absent if no request of the group is known to have completed.
+    /// Share of the sum of all service times; absent if no completion of the group is known.
     pub latency_share: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ pub struct LatencyShares {
     pub write_sync: f64,
     /// Write-back.
     pub write_async: f64,
-    /// Writes that the source shows neither as synchronous nor as asynchronous.
+    /// Writes of which the source does not show whether they are synchronous.
     pub write_unknown: f64,
     /// Flush requests.
     pub flush: f64,
@@ -66,7 +66,7 @@ use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::ratio::ratio;
 
-/// Lists the times that [`Context`](crate::question::context::Context) keeps.
+/// Lists the times kept in [`Context`](crate::question::context::Context).
 #[derive(Debug, Default)]
 pub(crate) struct LatencyTally;
 

@@ -12,11 +12,11 @@ use crate::question::seen::Seen;
 pub struct Point {
     /// The request's id in the recording.
     pub request_id: u64,
-    /// The time of its issue (else of its queueing), in nanoseconds since the span began.
+    /// Time of issue (otherwise of queueing), in nanoseconds since the span began.
     pub at_ns: u64,
     /// Index into `devices` of the analysis.
     pub device: u32,
-    /// Its class: the op, and whether a program may wait for it.
+    /// The request's class.
     pub class: Class,
     /// First sector.
     pub sector: Option<u64>,
@@ -31,8 +31,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// The request, with its time and process as they are counted within the analysis: on the recording's clock, and by
-    /// the number of the thread's name.
+    /// Creates a point with the time on the recording's clock and the number of the thread's name as process.
     pub(crate) fn of(seen: &Seen) -> Point {
         Point {
             request_id: seen.id,
@@ -47,7 +46,7 @@ impl Point {
         }
     }
 
-    /// Counts the time from the start of the span, and gives the process its place in the table.
+    /// Converts the time to an offset from the start of the span, and the process to its row in the table.
     pub(crate) fn place(&mut self, began: Timestamp, places: &[u32]) {
         self.at_ns = (Timestamp(self.at_ns) - began).0;
         self.process = places[self.process as usize];

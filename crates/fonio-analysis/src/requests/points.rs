@@ -1,4 +1,4 @@
-//! Single requests for scatter plots: a sample chosen by a hash of the request's id, and the slowest.
+//! Single requests for scatter plots: a sample by hash of the request id, and the slowest requests.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,9 +14,10 @@ use super::point::Point;
 pub struct Points {
     /// The number of requests that the sample represents.
     pub of_requests: u64,
-    /// The sample, in table order: every request if there are few, else those with the smallest hash of their id.
+    /// The sample, in table order: all requests if there are few, otherwise requests whose id has the
+    /// smallest hashes.
     pub sample: Vec<Point>,
-    /// The slowest by response (by service if that is unknown), slowest first.
+    /// The slowest requests by response time (by service time if unknown), slowest first.
     pub slowest: Vec<Point>,
 }
 
@@ -28,23 +29,24 @@ use crate::question::seen::Seen;
 /// The number of slowest requests kept.
 const SLOWEST: usize = 1000;
 
-/// Samples requests: those with the smallest hashes (a uniform sample without a random number), and the slowest.
+/// Keeps the requests with the smallest hashes (a uniform sample without random numbers), and the slowest
+/// ones.
 #[derive(Debug, Default)]
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and point; up to twice as many as wanted, before the half with the greater hashes is dropped.
+    /// Hash and point. At twice the wanted number, the half with the greater hashes is dropped.
     sample: Vec<(u64, Point)>,
-    /// Points with this hash or a greater one are no longer wanted.
+    /// Points with this hash or a greater one are ignored.
     bound: u64,
-    /// By latency, then the lower id first; the least slow on top.
+    /// Sorted by latency, then lower id first; the fastest of them on top.
     slow: BinaryHeap<Reverse<(Nanos, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
 }
 
 impl PointTally {
-    /// Drops the half with the greater hashes. A heap would move something for every point; this moves each point a few
-    /// times in total.
+    /// Drops the half with the greater hashes. This is cheaper than a heap, which moves entries for every
+    /// point.
     #[cold]
     fn drop_half(&mut self) {
         if self.sample.len() > self.sample_max {

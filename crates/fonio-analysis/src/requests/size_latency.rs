@@ -1,4 +1,4 @@
-//! Size against latency: the service time of each size class (the block-trace study's Figure 3).
+//! Service time by size class (the block-trace study's Figure 3).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ use crate::question::context::Ending;
 /// The groups that are listed.
 const GROUPS: [Group; 5] = [Group::Reads, Group::Writes, Group::WriteSync, Group::WriteAsync, Group::Discard];
 
-/// Lists the service times that [`Context`](crate::question::context::Context) keeps.
+/// Lists the service times kept in [`Context`](crate::question::context::Context).
 #[derive(Debug, Default)]
 pub(crate) struct SizeLatencyTally;
 

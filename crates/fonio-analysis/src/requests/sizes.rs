@@ -19,7 +19,7 @@ pub struct Sizes {
 pub struct SizeRow {
     /// The group.
     pub group: Group,
-    /// Request sizes in bytes. Exact up to 1 MiB if they are multiples of a sector.
+    /// Request sizes in bytes. Exact up to 1 MiB for multiples of a sector.
     pub bytes: Distribution,
     /// Share of requests of 4 KiB or less.
     pub up_to_4k_share: f64,
@@ -38,7 +38,7 @@ use crate::requests::class::Class;
 
 /// The sizes that the study names, in bytes: up to 4 KiB, below 16 KiB, below 64 KiB.
 const BOUNDS: [u64; 3] = [4096 + 1, 16 * 1024, 64 * 1024];
-/// Sizes are kept in sectors, which makes them exact up to 1 MiB.
+/// Bytes per histogram step: one sector, which makes sizes exact up to 1 MiB.
 const SCALE: u64 = fonio_core::SECTOR_BYTES;
 
 /// Collects sizes by class.

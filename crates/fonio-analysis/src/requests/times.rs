@@ -1,4 +1,4 @@
-//! Service and response times of each class, which several questions read.
+//! Service and response times by class, shared by several questions.
 
 use fonio_core::ByteCount;
 
@@ -6,8 +6,8 @@ use super::class::{Class, Group};
 use crate::distribution::tally::Tally;
 use crate::question::seen::Seen;
 
-/// Upper bounds of the size classes in bytes: the first class holds a page, and each next class twice as much; a
-/// further class holds all larger sizes.
+/// Upper bounds of the size classes in bytes: one page, then doubling. A further class holds all larger
+/// sizes.
 pub(super) const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 pub(super) const SIZES: usize = BOUNDS.len() + 1;
@@ -31,7 +31,7 @@ impl Default for ServiceTally {
 
 /// The size class of a request.
 fn size_class(bytes: ByteCount) -> usize {
-    // The number of pages minus one has as many bits as there are doublings from one page to the class.
+    // The bit length of the number of pages minus one is the number of doublings from one page.
     let pages = bytes.0.div_ceil(BOUNDS[0]);
     ((u64::BITS - pages.saturating_sub(1).leading_zeros()) as usize).min(SIZES - 1)
 }

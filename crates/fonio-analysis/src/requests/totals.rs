@@ -31,7 +31,7 @@ pub struct Totals {
     pub by_op: Vec<OpTotal>,
     /// Each class that occurs.
     pub by_class: Vec<ClassTotal>,
-    /// Writes with FUA, which are durable before they complete.
+    /// Writes with FUA (durable on completion).
     pub fua_writes: u64,
     /// Requests for file system metadata.
     pub meta_requests: u64,

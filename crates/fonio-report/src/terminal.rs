@@ -1,7 +1,7 @@
 //! Renders for a terminal: verdict, findings, then a short table for each question.
 //!
-//! The output fits the given width: columns that do not fit on a narrow terminal are omitted instead of wrapped. The caller
-//! knows whether the terminal supports colour and block characters ([`TerminalStyle`]).
+//! The output fits the given width: columns that do not fit on a narrow terminal are omitted instead of
+//! wrapped. The caller states whether the terminal supports colour and block characters ([`TerminalStyle`]).
 
 use std::io;
 
@@ -13,11 +13,11 @@ use crate::text::{cut, printable, shorten, width, wrap};
 pub struct TerminalStyle {
     /// Whether to use colour: on a terminal without `NO_COLOR`.
     pub colour: bool,
-    /// Number of columns; less than [`WIDTH_MIN`] is treated as that.
+    /// Number of columns, at least [`WIDTH_MIN`]; smaller values are raised.
     pub width: usize,
-    /// Number of lines; the first screen leaves one of them for the prompt.
+    /// Number of lines; the first screen leaves one for the prompt.
     pub height: usize,
-    /// Whether to draw with characters beyond ASCII.
+    /// Whether to use characters beyond ASCII.
     pub unicode: bool,
     /// Number of rows of each table.
     pub rows: usize,
@@ -25,11 +25,11 @@ pub struct TerminalStyle {
     pub first_screen: bool,
 }
 
-/// The narrowest terminal that the layout fits.
+/// Minimum width of the layout.
 pub const WIDTH_MIN: usize = 40;
-/// The lowest terminal that the first screen fits.
+/// Minimum height of the first screen.
 const HEIGHT_MIN: usize = 16;
-/// More lines than this are no overview.
+/// Maximum height of the first screen; more is not an overview.
 const HEIGHT_MAX: usize = 41;
 /// Number of findings on the first screen.
 const SCREEN_FINDINGS: usize = 5;
@@ -102,8 +102,8 @@ impl Terminal<'_> {
     }
 
     /// Prints the verdict, the main numbers, the findings that fit, and the next commands. If the first
-    /// finding has no room, the numbers, the title, the reasons and the further commands give way to it, in
-    /// this order.
+    /// finding does not fit, the numbers, the title, the reasons and the further commands are dropped in this
+    /// order.
     fn screen(&mut self, document: &Document) -> io::Result<()> {
         let Document { title, subtitle, verdict, facts, findings, next, .. } = document;
         let mut head = self.lines(|terminal| {
@@ -133,8 +133,7 @@ impl Terminal<'_> {
         let cards = findings.iter().take(SCREEN_FINDINGS).enumerate();
         let cards = cards.map(|(at, card)| self.lines(|terminal| terminal.finding(at + 1, card)));
         let cards = cards.collect::<io::Result<Vec<_>>>()?;
-        // The prompt, a blank line before the findings and one before the foot, and a line with the number of further
-        // findings.
+        // The prompt, blank lines before the findings and the foot, and the number of further findings.
         let height = self.style.height.clamp(HEIGHT_MIN, HEIGHT_MAX) - 4;
         let needed = cards.first().map_or(0, Vec::len);
         let room = |parts: [&Vec<String>; 4], foot: &[Vec<String>]| {
@@ -153,7 +152,7 @@ impl Terminal<'_> {
                 _ => break,
             }
         }
-        // Without room, the first finding is shown nevertheless.
+        // The first finding is shown even if it does not fit.
         let mut room = room([&head, &reasons, &about, &numbers], &foot).unwrap_or(needed);
         head.extend([reasons, about, numbers].concat());
         let mut shown = 0;
@@ -185,7 +184,7 @@ impl Terminal<'_> {
         card.remedies.first().map_or(Ok(()), |remedy| self.paragraph(None, arrow, remedy))
     }
 
-    /// The lines that `write` writes.
+    /// Captures the lines of `write`.
     fn lines(&self, write: impl FnOnce(&mut Terminal<'_>) -> io::Result<()>) -> io::Result<Vec<String>> {
         let mut out = Vec::new();
         write(&mut Terminal { style: self.style, out: &mut out })?;
@@ -240,7 +239,7 @@ impl Terminal<'_> {
         Ok(())
     }
 
-    /// Charts that fit into a line: the course over time of each series. For other charts there are tables.
+    /// Draws each series over time as a sparkline. Other charts have tables.
     fn figure(&mut self, figure: &Chart) -> io::Result<()> {
         let over_time =
             figure.x.scale == Scale::Time && matches!(figure.plot, Plot::Line | Plot::StackedArea);
@@ -282,7 +281,7 @@ impl Terminal<'_> {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
             cells.max(width(&labels[column]))
         };
-        // The longest text column is shortened first, as far as it stays readable; then optional columns are omitted.
+        // First shortens the longest text column while it stays readable, then omits optional columns.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
         const LEAST_OF_SENTENCES: usize = 36;
@@ -314,7 +313,7 @@ impl Terminal<'_> {
                 Some(at) => drop(columns.remove(at)),
                 None if columns.len() > 2 => drop(columns.pop()),
                 None => {
-                    // Two columns that are too long: the longer one is shortened as far as it takes.
+                    // Two columns that are too long: only the longer one is shortened.
                     while excess > 0 {
                         let Some(longest) = widths.iter_mut().max() else { break };
                         *longest = longest.saturating_sub(1);
@@ -365,7 +364,7 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", text)
     }
 
-    /// Wraps text after `lead`; further lines have the indentation of the first.
+    /// Wraps text after `lead`; continuation lines are indented like the first.
     fn paragraph(&mut self, ink: Option<Ink>, lead: &str, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
@@ -376,7 +375,7 @@ impl Terminal<'_> {
             .enumerate()
         {
             let before = if at == 0 { lead.to_owned() } else { " ".repeat(indent) };
-            // The symbols of verdicts and findings have their colour too.
+            // Verdicts and findings start with a coloured symbol.
             let line = self.inked(ink, line);
             let before = if at == 0 {
                 self.inked(ink.filter(|ink| matches!(ink, Ink::Tone(_))), &before)
@@ -408,7 +407,7 @@ impl Terminal<'_> {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// The text of a cell; a share has a bar before it if the terminal can draw one.
+    /// The text of a cell; a share follows a bar if the terminal can draw one.
     fn cell(&self, cell: &Cell) -> String {
         let text = self.ascii(&printable(&cell.text()));
         match cell {
@@ -434,8 +433,8 @@ impl Terminal<'_> {
         }
     }
 
-    /// Replaces typographic characters of fonio's texts by ASCII if the terminal needs this; names from the recording do
-    /// not change.
+    /// Replaces fonio's typographic characters by ASCII if the terminal needs this. Names from the recording
+    /// do not change.
     fn ascii(&self, text: &str) -> String {
         if self.style.unicode {
             return text.to_owned();
@@ -472,8 +471,8 @@ fn bar(share: f64) -> String {
     out + &" ".repeat(8 - drawn)
 }
 
-/// Draws `values` in `columns` characters of eight heights. If one column has several values, it shows their maximum,
-/// because peaks matter.
+/// Draws `values` as a sparkline: `columns` characters of eight heights. If one column has several values, it
+/// shows their maximum, because peaks matter.
 pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);

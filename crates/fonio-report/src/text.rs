@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
-/// Removes control characters from `text`, because a thread's name must not move the cursor or change the colour.
+/// Replaces control characters in `text`: a thread's name must not move the cursor or change the colour.
 ///
-/// Tab and newline become a space; others become their code, as `\x1b`. Directional overrides also count as control
-/// characters, because they reorder their neighbours.
+/// Tab and newline become a space; others become their code, as `\x1b`. Directional overrides are replaced
+/// too, because they reorder text.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let foreign = |c: char| {
         c.is_control()
@@ -33,13 +33,13 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Words that belong to the preceding number, such as units.
+/// Words that stay with the preceding number, such as units.
 const UNITS: [&str; 17] = [
     "ns", "µs", "us", "ms", "s", "min", "h", "%", "B", "KiB", "MiB", "GiB", "B/s", "KiB/s", "MiB/s", "GiB/s",
     "°C",
 ];
 
-/// Returns whether `word` is the unit of the number that `before` ends with.
+/// Returns whether `word` is the unit of the number at the end of `before`.
 fn is_unit(before: &str, word: &str) -> bool {
     before.ends_with(|c: char| c.is_ascii_digit())
         && UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']))
@@ -90,8 +90,8 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     kept
 }
 
-/// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because names differ at both ends. Of a
-/// path, three quarters of the rest are its end, because the file's name says most.
+/// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because names differ at both
+/// ends. For a path, three quarters of the kept text are its end, because the file's name matters most.
 pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -121,17 +121,17 @@ pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     head
 }
 
-/// Writes lines that fit a width: longer ones are broken between words, and go on below the text of their last column.
+/// Writes lines that fit a width. Longer ones are wrapped between words and continue below their last column.
 #[derive(Debug)]
 pub struct Fitted<W> {
     out: W,
     columns: usize,
-    /// The beginning of a line whose end has not been written.
+    /// The start of an unfinished line.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Fitted<W> {
-    /// Makes a writer of lines of at most `columns`.
+    /// Creates a writer of lines of at most `columns`.
     pub fn new(out: W, columns: usize) -> Fitted<W> {
         Fitted { out, columns, begun: Vec::new() }
     }
@@ -158,7 +158,7 @@ impl<W: Write> Write for Fitted<W> {
     }
 }
 
-/// A word of a line: the blanks before it, and its text with escape sequences.
+/// A word of a line: the preceding blanks, and its text with escape sequences.
 struct Word<'a> {
     gap: usize,
     text: &'a str,
@@ -184,7 +184,7 @@ fn words(line: &str) -> Vec<Word<'_>> {
     words
 }
 
-/// Columns of a text with escape sequences, which take none.
+/// Width of a text, without its escape sequences.
 fn shown_width(text: &str) -> usize {
     let mut columns = 0;
     for (at, part) in text.split('\x1b').enumerate() {
@@ -201,8 +201,8 @@ fn fitted(line: &str, columns: usize) -> Vec<String> {
         return vec![line.to_owned()];
     }
     let mut words = words(line);
-    // The last column begins after a gap of two blanks or more; beyond the middle, it would have no room, and columns need
-    // not be below each other.
+    // The last column starts after two blanks or more. Beyond the middle of the line, it would be too narrow
+    // to wrap in.
     let (mut at, mut hang) = (0, None);
     for (number, Word { gap, text }) in words.iter_mut().enumerate() {
         at += *gap;
@@ -239,7 +239,7 @@ mod tests {
     fn lines_are_broken_below_their_last_column() {
         let check = |text: &str, columns: usize, expected: &[&str]| {
             let mut out = Vec::new();
-            // In pieces, as `writeln!` writes.
+            // In fragments, as `writeln!` writes.
             let mut fitted = Fitted::new(&mut out, columns);
             for piece in text.as_bytes().chunks(3) {
                 fitted.write_all(piece).expect("memory takes it");

@@ -1,4 +1,4 @@
-//! Checks that the HTML report is well formed, contains nothing untrusted that could be executed, and sends no requests.
+//! Checks that the HTML report is well formed, executes no untrusted text, and sends no requests.
 
 use fonio_core::Unit;
 use fonio_report::document::{Axis, Chart, Column, Plot, Series, Term};
@@ -18,8 +18,8 @@ const VOID: [&str; 2] = ["meta", "br"];
 /// Elements whose content is plain text up to their end tag.
 const RAW: [&str; 3] = ["script", "style", "title"];
 
-/// The names of all elements, after a check that each is closed at the right place. Supports as much of HTML as the report
-/// uses.
+/// Returns the names of all elements, after checking that they are properly nested. Supports only the HTML
+/// that the report uses.
 fn elements(html: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open: Vec<String> = Vec::new();
@@ -125,7 +125,7 @@ fn foreign_text_stays_text() {
     let html = html(&document);
     let elements = elements(&html);
     assert!(!elements.iter().any(|name| name == "img" || name == "!--"), "no foreign element");
-    // The data of the chart, and those of the report.
+    // The chart's data, and the report's data.
     assert_eq!(elements.iter().filter(|name| *name == "script").count(), 2);
     assert!(!html.contains('\u{1b}') && !html.contains('\u{202e}'), "no control character");
     let data = html.split("application/json\">").nth(1).and_then(|rest| rest.split("</script>").next());

@@ -1,4 +1,4 @@
-//! Checks that the report's script formats numbers as the rest of fonio does.
+//! Checks that the report's script formats numbers like the rest of fonio.
 
 use std::process::Command;
 
@@ -44,7 +44,7 @@ fn the_script_writes_the_wall_clock() {
     if !fonio_testing::has(&[Need::Node]) {
         return;
     }
-    // 2026-11-24 00:00:00, and the values of an axis from there on.
+    // 2026-11-24 00:00:00, and axis values from then on.
     let program = format!(
         "import {{ clockScale, shown }} from 'file://{}/web/src/format.js';
          const axis = {{ clock: 1795478400, unit: 's' }};

@@ -13,7 +13,7 @@ const DRAWN: usize = 12;
 const LISTED: usize = 100;
 /// Number of files in the table.
 const FILES: usize = 40;
-/// Shares below this are not worth a line.
+/// Smaller shares are not listed.
 const SHARE_LEAST: f64 = 0.05;
 
 /// The operations, with their names in tables.
@@ -90,7 +90,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     )
 }
 
-/// A program with the file of its requests: `cp (backup.service) for /export.bin`.
+/// A program and the file of its requests: `cp (backup.service) for /export.bin`.
 fn whose(row: &Behind) -> String {
     match &row.file {
         Some(file) => format!("{} for {file}", row.full_name()),
@@ -102,7 +102,7 @@ fn operation(name: &str) -> &str {
     OPERATIONS.iter().find(|(known, _)| *known == name).map_or(name, |(_, words)| words)
 }
 
-/// The largest shares of others, and the program's own.
+/// The largest shares of other programs, and the program's own share.
 fn behind(rows: &[Behind]) -> Cell {
     let share = |row: &Behind| Unit::Share.format(row.share);
     let words: Vec<String> = rows
@@ -120,7 +120,7 @@ fn behind(rows: &[Behind]) -> Cell {
     if words.is_empty() { Cell::Unknown } else { Cell::Name(words.join(", ")) }
 }
 
-/// The file for which a thread waited; or the thread for which it waited, with its operation and file.
+/// The file for which a thread waited, or the other thread with its operation and file.
 fn file(path: Option<&String>, through: Option<&Through>) -> Cell {
     let through = through.map(|through| {
         let of = through.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();
@@ -154,13 +154,13 @@ fn programs(blocked: &Blocked) -> Table {
         )
         .column(
             "Blocked",
-            "The share of the time for which the thread that waited longest was blocked.",
+            "Share of the time that its most-blocked thread was blocked.",
             |program| Cell::Bar(program.worst.share),
         )
         .column("Time", "The time for which that thread was blocked.", |program| {
             Cell::count(program.worst.ns, Unit::Ns)
         })
-        .column("Waits", "Of all its threads, short ones too.", |program| {
+        .column("Waits", "Total of all its threads, including short waits.", |program| {
             Cell::count(program.waits, Unit::Count)
         })
         .column("Longest", "The longest wait; a dash if all were short.", |program| {
@@ -173,7 +173,7 @@ fn programs(blocked: &Blocked) -> Table {
         )
         .column(
             "For",
-            "The file for which it waited longest; or the other thread, and what that one did.",
+            "The file it waited for longest; or the other thread and its operation.",
             |program| file(program.file.as_ref().map(|file| &file.path), program.through.as_ref()),
         )
         .or_drop()
@@ -196,7 +196,7 @@ fn longest(blocked: &Blocked) -> Table {
         .whose()
         .column("Took", "", |wait| Cell::count(wait.time_ns, Unit::Ns))
         .column("In", "", |wait| Cell::words(operation(&wait.blocked_in)))
-        .column("For", "The file; or the other thread, and what that one did.", |wait| {
+        .column("For", "The file; or the other thread and its operation.", |wait| {
             file(wait.file.as_ref(), wait.through.as_ref())
         })
         .whose()

@@ -9,7 +9,7 @@ use fonio_core::Unit;
 /// Number of files in the table.
 const LISTED: usize = 40;
 
-/// The reports' words for each kind of data.
+/// The report's name for each kind of data.
 const CONTENTS: [(&str, &str); 8] = [
     ("data", "data"),
     ("fs_metadata", "metadata"),

@@ -1,4 +1,4 @@
-//! The beginning and the end of a report: verdict, most important numbers, findings, provenance.
+//! The start and end of a report: verdict, main numbers, findings, provenance.
 
 use fonio_analysis::verdict::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource};
@@ -30,7 +30,7 @@ pub fn subtitle(about: &About<'_>) -> String {
         (None, _) => device.device.clone(),
     }));
     parts.push(Unit::S.format(about.length_s()));
-    // Without a command, the title is already the name of the host.
+    // Without a command, the title is the host name.
     parts.retain(|part| *part != title(about));
     parts.join(" · ")
 }
@@ -38,9 +38,9 @@ pub fn subtitle(about: &About<'_>) -> String {
 pub fn verdict(about: &About<'_>) -> Verdict {
     let analysis = about.analysis;
     let tone = match analysis.verdict_severity {
-        // Some of the requests cannot show that storage is fine.
+        // A filtered set of requests cannot show that storage is fine.
         Severity::Note | Severity::Low if analysis.verdict_id == "filtered-light" => Tone::Plain,
-        // A finding that is only informative does not change a good verdict.
+        // An informative finding does not change a good verdict.
         Severity::Note | Severity::Low => Tone::Good,
         severity => severity_tone(severity),
     };
@@ -95,7 +95,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         );
     }
     let lead = about.lead();
-    // Requests for which a program may wait, if the source shows this; otherwise all.
+    // Requests that programs may wait for, if the source shows them; otherwise all.
     let waited = [Group::WriteSync, Group::Read, Group::Writes, Group::Reads];
     let rows =
         waited.iter().filter_map(|group| analysis.latency.groups.iter().find(|row| row.group == *group));
@@ -128,7 +128,7 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// The disk that was busy for the longest time, by the kernel's counters.
+/// The busiest disk, by the kernel's counters.
 fn busiest_disk(about: &About<'_>) -> Option<Fact> {
     let disks = about.analysis.machine.disks.iter().filter(|disk| disk.busy_share.is_some());
     let disk =
@@ -174,7 +174,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
             facts.push(Fact::new(label, Cell::Name(value)));
         }
     };
-    // Another tool recorded the trace, and the trace does not name it.
+    // The trace does not name the tool that recorded it.
     let live = meta.source.format.is_empty() || meta.source.format == "tracefs";
     text(if live { "Recorded by" } else { "Imported by" }, Some(meta.writer.clone()));
     text("Reported by", Some(format!("fonio {}", env!("CARGO_PKG_VERSION"))));
@@ -207,7 +207,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
 /// A device in one line: name, scheduler and queue, mounts. `all` are the devices of the recording.
 fn describe(device: &Device, all: &[Device]) -> String {
     let mut parts: Vec<String> = device.model.iter().cloned().collect();
-    // A mapped device makes no requests of its own; a loop device does.
+    // A loop device has its own requests; other mapped devices do not.
     if !device.below.is_empty() && device.id.major() != LOOP_MAJOR {
         let name = |id: &DeviceId| {
             let known = all.iter().find(|device| device.id == *id);

@@ -32,7 +32,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         id: "io-share".into(),
         question: "How much of the time is storage?".into(),
         answer,
-        // With the waits of threads, they stand above the queue.
+        // With thread waits, they come before the queue.
         figures: depth_over_time(about).into_iter().filter(|_| about.analysis.blocked.is_none()).collect(),
         tables: vec![table(about, share)],
         hints: Vec::new(),

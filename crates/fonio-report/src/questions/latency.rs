@@ -153,7 +153,7 @@ fn table(about: &About<'_>) -> Table {
             Cell::words(group_name(row.group)),
             Cell::count(row.requests, Unit::Count),
             match row.group {
-                // All requests for which a program may wait.
+                // All requests that programs may wait for.
                 Group::All => about.analysis.outstanding.waited.map(|waited| waited.share),
                 group => outstanding_of(about, group).map(|row| row.time.share),
             }
@@ -204,7 +204,7 @@ fn statistics(times: Option<&Distribution>) -> [Cell; 6] {
     ]
 }
 
-/// Service time, which explains the response, as a detail.
+/// Service time, as a detail that explains the response time.
 fn service(rows: &[LatencyRow]) -> Table {
     let line = |row: &LatencyRow| {
         let times = row.service_ns.as_ref();

@@ -48,7 +48,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// A table of named values, because the parts of the machine have little in common.
+/// A table of named values of different kinds.
 fn table(about: &About<'_>) -> Table {
     let machine = &about.analysis.machine;
     let mut facts: Vec<Fact> = Vec::new();
@@ -116,7 +116,7 @@ fn table(about: &About<'_>) -> Table {
     }
 }
 
-/// A chart of related metrics: title, unit, whether they are stacked, and each metric with its name and colour.
+/// A chart of related metrics: title, unit, whether it is stacked, and each metric with its name and colour.
 struct Panel {
     id: &'static str,
     title: &'static str,
@@ -196,7 +196,7 @@ fn figure(about: &About<'_>, panel: &Panel) -> Option<Chart> {
     let several = found.iter().any(|(series, name, _)| {
         found.iter().any(|(other, other_name, _)| other_name == name && other.subject != series.subject)
     });
-    // Ticks are shown as shares of all ticks in their bin, which do not depend on the number of processors.
+    // Ticks are shown as shares of all ticks in their bin, independent of the number of processors.
     let whole: Option<Vec<f64>> = (panel.unit == Unit::Share).then(|| {
         (0..found[0].0.values.len())
             .map(|bin| {

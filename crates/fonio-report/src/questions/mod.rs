@@ -1,7 +1,7 @@
 //! Converts an analysis into a document: each question in the words of the user, with answer, tables and charts.
 //!
-//! Each file here converts one or two parts of the analysis into a section. It selects, names and orders; each number is a
-//! field of the analysis, at most converted to a rate per second or to a share of its own total.
+//! Each file here converts one or two parts of the analysis into a section. It selects, names and orders.
+//! Each number is a field of the analysis, or one as a rate per second or a share of its total.
 
 mod blocked;
 mod files;
@@ -35,7 +35,7 @@ impl Document {
     /// The report on an analysis.
     pub fn from_analysis(analysis: &Analysis, meta: &Meta) -> Document {
         let about = About { analysis, meta };
-        // In the order in which people ask. A question that the recording cannot answer is omitted, and `trust` gives the
+        // In the order of interest. Questions that the recording cannot answer are omitted; `trust` gives the
         // reason.
         let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
             launch::section,
@@ -91,7 +91,7 @@ impl About<'_> {
         }
     }
 
-    /// Returns whether blocked threads were sampled. If they were, there are no requests.
+    /// Returns whether blocked threads were sampled. Such recordings have no requests.
     fn is_sampled(&self) -> bool {
         self.analysis.blocked.as_ref().is_some_and(|blocked| blocked.is_sampled)
     }
@@ -115,7 +115,7 @@ impl About<'_> {
         }
     }
 
-    /// A sentence for charts that show a sample.
+    /// A note for charts of a sample.
     fn sample_note(&self) -> String {
         let points = &self.analysis.points;
         let shown = points.sample.len() as u64;
@@ -217,7 +217,7 @@ enum Quantile {
     P999,
 }
 
-/// The maximum, or the greatest value that was seen.
+/// The maximum, or the greatest recorded value.
 fn greatest(distribution: Option<&Distribution>, unit: Unit) -> Cell {
     let Some(d) = distribution else { return Cell::Unknown };
     match (d.max, &d.missing) {
@@ -256,7 +256,7 @@ fn group_role(group: Group) -> Role {
     }
 }
 
-/// Returns whether a row represents one class, so that rows of this kind never count a request twice.
+/// Returns whether a row represents a single class. Such rows never count a request twice.
 fn is_single(group: Group) -> bool {
     !matches!(group, Group::All | Group::Reads | Group::Writes)
 }

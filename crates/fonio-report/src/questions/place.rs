@@ -1,5 +1,4 @@
-//! The question where on the device the I/O is: addresses over time, sequential and random, and rewritten
-//! places.
+//! The section on addresses: over time, sequential or random, and rewritten.
 
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;

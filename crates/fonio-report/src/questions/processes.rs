@@ -12,10 +12,10 @@ const DRAWN: usize = 10;
 /// Number of processes in the table.
 const LISTED: usize = 100;
 
-/// A process, and the time with outstanding requests for which programs may wait; `None` if it has no such requests.
+/// A process, and the time with outstanding requests that programs may wait for; `None` if it has none.
 type Line<'a> = (&'a Process, Option<&'a OutstandingProcess>);
 
-/// The processes by descending time outstanding; then those that only write back.
+/// The processes by descending time outstanding, then processes with write-back only.
 fn lines<'a>(about: &About<'a>) -> Vec<Line<'a>> {
     let analysis = about.analysis;
     let processes = &analysis.processes.processes;
@@ -67,7 +67,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 fn bars(lines: &[Line<'_>]) -> Option<Chart> {
     let drawn: Vec<(&Process, u64)> =
         lines.iter().filter_map(|(process, delay)| Some((*process, (*delay)?.time.ns))).take(DRAWN).collect();
-    // A single bar shows no more than the sentence above it.
+    // A single bar adds nothing to the sentence.
     if drawn.len() < 2 {
         return None;
     }

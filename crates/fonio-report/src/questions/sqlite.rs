@@ -13,7 +13,7 @@ const LISTED: usize = 20;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sqlite = about.analysis.sqlite.as_ref()?;
-    // A recording with calls only of programs without SQLite has no answer here.
+    // Recordings without calls of SQLite programs omit this section.
     sqlite.databases.first()?;
     Some(Section {
         id: "sqlite".into(),
@@ -101,7 +101,7 @@ fn costs(sqlite: &Sqlite) -> Table {
         .column("On device", "Bytes written to the device.", |database| {
             mean(database, |mean| mean.bytes, Unit::Bytes)
         })
-        .column("Blocked", "Time for which the threads were blocked on storage.", |database| {
+        .column("Blocked", "Time the threads were blocked on storage.", |database| {
             mean(database, |mean| mean.blocked_ns, Unit::Ns)
         })
         .column("In syncs", "Time in the calls that sync.", |database| {

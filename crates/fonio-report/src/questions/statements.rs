@@ -11,13 +11,13 @@ const LISTED: usize = 20;
 /// The maximum number of characters of a statement in a table and in a sentence.
 const TABLE_CHARS: usize = 160;
 const SENTENCE_CHARS: usize = 72;
-/// The minimum number of transactions without a pause. A statement is named if it has this many, and if they
-/// are at least half of its transactions (our bounds).
+/// The minimum number of transactions without a pause for naming a statement; they must also be at least half
+/// of its transactions (our bounds).
 const WITHOUT_PAUSE_MIN: u64 = 10;
 /// The maximum number of named statements whose transactions could be joined.
 const JOINABLE_MAX: usize = 3;
 
-/// The statements of all databases; those that spend the most time in syncing calls come first.
+/// The statements of all databases, by descending time in syncing calls.
 fn all(sqlite: &Sqlite) -> Vec<(&Database, &StatementCost)> {
     let mut all = Vec::new();
     for database in &sqlite.databases {
@@ -35,7 +35,7 @@ fn shown(cost: &StatementCost, chars: usize) -> String {
         let short: String = text.chars().take(chars.saturating_sub(1)).collect();
         text = format!("{}…", short.trim_end());
     }
-    // The same statement can be a transaction of its own elsewhere.
+    // Elsewhere, the same statement can be a separate transaction.
     if cost.is_explicit { format!("BEGIN; {text}{more}; COMMIT") } else { text + &more }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
     });
     let mut columns = vec![Column::noted(
         "Statements",
-        "What made the transaction, with ? instead of values; between BEGIN and COMMIT, the statements that ran for longest.",
+        "The statements, with ? instead of values; between BEGIN and COMMIT, the longest-running ones.",
     ).wordy()];
     if has_several {
         columns.push(Column::new("Database"));
@@ -96,9 +96,9 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         Column::noted("Writes", "Write requests to the device for each transaction.").or_drop(),
         Column::noted("Flushes", "Flush requests for each transaction."),
         Column::noted("On device", "Bytes written to the device for each transaction."),
-        Column::noted("In syncs", "Time in calls that sync, of all transactions."),
-        Column::noted("Longest", "The longest time in calls that sync of one transaction.").or_drop(),
-        Column::noted("Blocked", "Time for which the threads were blocked on storage, of all transactions.")
+        Column::noted("In syncs", "Total time of sync calls in all transactions."),
+        Column::noted("Longest", "The longest time of one transaction in sync calls.").or_drop(),
+        Column::noted("Blocked", "Total time the threads of all transactions were blocked on storage.")
             .or_drop(),
     ]);
     Table {

@@ -1,6 +1,6 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! An invented recording with data for every part of the analysis: a Pi whose database syncs too often. The numbers need
-//! not be consistent; they only have to look like those of a report.
+//! An invented recording with data for every part of the analysis: a Pi whose database syncs too often. The
+//! numbers are plausible but not consistent.
 
 use fonio_analysis::requests::point::Point;
 use fonio_analysis::{Analysis, Comparison};
@@ -9,7 +9,7 @@ use fonio_core::Meta;
 const SECOND: u64 = 1_000_000_000;
 const LENGTH: u64 = 180 * SECOND;
 
-/// The analysis of the recording, with this number of sampled points.
+/// The analysis of the recording, with `points` sampled points.
 pub fn analysis(points: u64) -> Analysis {
     let mut analysis: Analysis = read(include_str!("analysis.json"));
     let at = |at: u64, point: &Point| Point { request_id: at, at_ns: LENGTH / points * at, ..point.clone() };
@@ -23,7 +23,7 @@ pub fn meta() -> Meta {
     read(include_str!("meta.json"))
 }
 
-/// Two recordings, compared with a first one.
+/// Two recordings compared with a first one.
 pub fn comparison() -> Comparison {
     read(include_str!("comparison.json"))
 }

@@ -1,13 +1,13 @@
 //! Finds the transactions of one database in the calls on its files.
 //!
-//! A commit is visible whatever `synchronous` says: the journal is deleted (DELETE), truncated to nothing (TRUNCATE) or its
-//! header is overwritten with zeros (PERSIST), or a frame with the size of the database is written to the WAL. A rollback
-//! ends a rollback journal in the same way, but then the database was not written, or the journal was read back into it;
-//! in a WAL, the next transaction overwrites the frames. SQLite's locks allow one writer at a time, so the calls of all
-//! threads and processes together are the story of one database.
+//! A commit is visible for every value of `synchronous`. The journal is deleted (DELETE), truncated to 0
+//! (TRUNCATE), or its header is zeroed (PERSIST); in WAL mode, a frame with the size of the database is
+//! written. A rollback ends a rollback journal in the same way, but the database was not written, or the
+//! journal was read back into it. In WAL mode, the next transaction overwrites the frames. SQLite's locks
+//! allow one writer at a time, so the calls of all threads and processes form one sequence per database.
 //!
-//! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, but
-//! cannot be assigned to transactions.
+//! With `journal_mode=OFF` or `MEMORY`, only writes to the database are visible. They are counted, but cannot
+//! be assigned to transactions.
 
 use fonio_core::{ByteCount, SqliteWrite};
 
@@ -19,7 +19,7 @@ pub(super) enum Role {
     Wal,
     /// The index of the WAL, which processes share.
     Shm,
-    /// SQLite syncs the folder after it has made a journal.
+    /// The folder, which SQLite syncs after it creates a journal.
     Folder,
 }
 
@@ -29,13 +29,13 @@ pub(super) enum Act {
     Read,
     Write(Option<SqliteWrite>),
     Sync,
-    /// With the new length.
+    /// Truncation to this length.
     Truncate(u64),
     Delete,
     Other,
 }
 
-/// A call on a file of the database that succeeded.
+/// A successful call on a file of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub role: Role,
@@ -45,7 +45,7 @@ pub(super) struct Step {
     pub bytes: ByteCount,
 }
 
-/// The journal with which a transaction was committed, by its mode.
+/// Journal mode in which a transaction was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
     Delete,
@@ -71,37 +71,37 @@ impl Mode {
 /// The meaning of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A transaction begins to write. One that was open is rolled back.
+    /// A transaction begins to write. A previously open transaction was rolled back.
     Begin,
     Commit(Mode),
     Rollback,
-    /// Pages of the WAL begin to be written into the database.
+    /// A checkpoint begins to write WAL pages into the database.
     Checkpoint,
     /// The database was written without a journal.
     Unjournaled,
 }
 
-/// The smallest read of a journal that is one of its pages. Headers and numbers are read in smaller parts.
+/// Minimum size of a journal read that reads a page. Headers and numbers are read in smaller units.
 const PAGE_MIN: ByteCount = ByteCount(512);
 
 /// Follows the calls on one database.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Finder {
-    /// A transaction has written to its journal or WAL, and has not ended.
+    /// Whether a transaction has written to its journal or WAL and has not ended.
     is_open: bool,
     is_wal: bool,
     in_checkpoint: bool,
-    /// For the open transaction: whether the database was written, and whether pages of the journal were read
-    /// since the journal was written.
+    /// Whether the open transaction has written the database, and whether pages of the journal were read
+    /// after it was written.
     has_written: bool,
     has_read_journal: bool,
-    /// The places of the last frame of the open transaction, and of the last frame that was committed.
+    /// Offsets of the open transaction's last frame, and of the last committed frame.
     last_frame: Option<u64>,
     last_commit: Option<u64>,
 }
 
 impl Finder {
-    /// Takes a step, and gives the events that follow from it, in order.
+    /// Takes a step, and passes the resulting events to `give`, in order.
     pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.role {
             Role::Journal => self.journal(step, give),
@@ -141,7 +141,7 @@ impl Finder {
     }
 
     fn end_journal(&mut self, mode: Mode, give: &mut dyn FnMut(Event)) {
-        // A journal that is deleted when its mode changes, or with the connection, has ended before.
+        // A journal deleted on a change of mode or close of the connection had already ended.
         if !std::mem::take(&mut self.is_open) || self.is_wal {
             return;
         }
@@ -167,7 +167,7 @@ impl Finder {
     fn wal(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.act {
             Act::Write(Some(SqliteWrite::WalHeader)) => {
-                // Frames are written from the beginning again.
+                // The WAL restarts from the beginning.
                 self.last_commit = None;
                 self.is_wal = true;
                 self.begin(give);
@@ -177,7 +177,7 @@ impl Finder {
             // The page of a frame follows its header.
             Act::Write(_) => self.is_wal = true,
             Act::Read => self.is_wal = true,
-            // The last connection deletes the WAL, after a checkpoint.
+            // The last connection checkpoints, then deletes the WAL.
             Act::Delete => *self = Finder::default(),
             Act::Sync | Act::Truncate(_) | Act::Other => {}
         }
@@ -185,11 +185,11 @@ impl Finder {
 
     fn frame(&mut self, offset: u64, is_commit: bool, give: &mut dyn FnMut(Event)) {
         self.is_wal = true;
-        // At the end of a transaction, SQLite can write the headers of its frames once more, with new checksums.
+        // At the end of a transaction, SQLite may rewrite frame headers with new checksums.
         if !self.is_open && self.last_commit.is_some_and(|last| offset <= last) {
             return;
         }
-        // The header of the WAL begins a transaction, too; its first frame follows.
+        // The WAL header also begins a transaction; its first frame follows.
         let is_back = self.last_frame.is_some_and(|last| offset <= last);
         if !self.is_open || is_back {
             if is_back && self.is_open {

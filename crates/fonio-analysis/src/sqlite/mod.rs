@@ -1,10 +1,10 @@
 //! The cost of a transaction of an SQLite database.
 //!
-//! The module finds transactions in the calls of the recording, so the application need not be changed. Each
-//! request belongs to the database whose file it carries. Requests of the file system's journal and metadata,
-//! and flushes, carry no file; they belong to the database on which the thread that caused them was working.
-//! The time of a request identifies its transaction; the statement that a thread stepped at that time
-//! identifies the cause of the transaction.
+//! The module finds transactions in the recorded calls, without changes to the application. A request with a
+//! file belongs to that file's database. Journal and metadata requests of the file system, and flushes, have
+//! no file. They belong to the database on which the causing thread was working. The time of a request
+//! identifies its transaction. The statement that a thread was stepping identifies the cause of a
+//! transaction.
 
 mod finder;
 mod names;
@@ -38,21 +38,22 @@ use statements::{ByStatement, Statements};
 /// The transactions of SQLite databases. Present if the recording has file-system calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sqlite {
-    /// The databases that were written; most transactions first.
+    /// Databases that were written, most transactions first.
     pub databases: Vec<Database>,
-    /// Databases beyond the cap of 256, which are not listed; `all` has them.
+    /// Number of databases beyond the cap of 256. They are not listed, but included in `all`.
     pub databases_beyond_cap: u64,
     /// All databases together.
     pub all: Receipt,
-    /// File-system calls that are known to be lost. Each can hide a transaction.
+    /// Number of lost file-system calls. Each can hide a transaction.
     pub calls_lost: u64,
     /// Whether the recording has SQL statements.
     pub has_statements: bool,
-    /// Runs and texts of SQL statements that are known to be lost.
+    /// Number of lost runs and texts of SQL statements.
     pub statements_lost: u64,
-    /// Transactions of one statement each that were not begun explicitly; absent if the statement of a transaction is unknown.
+    /// Autocommits: transactions of one statement without BEGIN. Absent if the statement of a transaction is
+    /// unknown.
     pub autocommits: Option<u64>,
-    /// Whether no calls and no block events were lost, and no filter left any out. Otherwise, figures are unknown.
+    /// Whether no calls or block events were lost or filtered out. Otherwise, figures are unknown.
     pub is_complete: bool,
 }
 
@@ -61,25 +62,25 @@ pub struct Sqlite {
 pub struct Database {
     /// Its path.
     pub path: String,
-    /// Transactions by `journal_mode`, as far as calls show it.
+    /// Transactions by `journal_mode`, as seen from the calls.
     pub modes: Vec<ModeCount>,
-    /// What its transactions cost.
+    /// Cost of its transactions.
     pub receipt: Receipt,
-    /// What its transactions cost, by the statements that made them; most time in calls that sync first. At most 32.
+    /// Cost of its transactions by their statements, most time in sync calls first; at most 32.
     pub statements: Vec<StatementCost>,
-    /// Committed transactions of groups that are not listed.
+    /// Committed transactions in groups that are not listed.
     pub statements_beyond_cap: u64,
-    /// Committed transactions whose statement is unknown; only if the recording has statements.
+    /// Committed transactions whose statement is unknown, if statements were recorded.
     pub unknown_statements: u64,
-    /// Committed transactions of one statement each that were not begun explicitly; absent if a statement is unknown.
+    /// Autocommits: committed transactions of one statement without BEGIN. Absent if a statement is unknown.
     pub autocommits: Option<u64>,
-    /// How many times pages of the WAL were written back into the database.
+    /// Number of checkpoints of the WAL.
     pub checkpoints: u64,
     /// Writes to the database without a journal (`journal_mode` OFF or MEMORY). Their transactions cannot be counted.
     pub unjournaled_writes: u64,
     /// Whether requests to the device of the database were recorded.
     pub is_on_recorded_device: bool,
-    /// Whether transactions beyond the cap of 262,144 in all were left out.
+    /// Whether transactions beyond the cap of 262,144 for all databases were dropped.
     pub is_cut: bool,
 }
 
@@ -99,7 +100,7 @@ const LISTED_MAX: usize = 256;
 /// Maximum number of groups of statements in the table of a database.
 const STATEMENTS_MAX: usize = 32;
 
-/// Takes the rows of calls, waits and requests.
+/// Collects calls, waits and requests.
 #[derive(Debug, Default)]
 pub(crate) struct SqliteTally {
     has_calls: bool,
@@ -112,7 +113,7 @@ pub(crate) struct SqliteTally {
     statements: Statements,
     has_statements: bool,
     statements_lost: u64,
-    /// Time for which each thread was blocked in waits without rows.
+    /// Blocked time of each thread in waits that were only counted.
     counted: FxHashMap<u32, Nanos>,
 }
 
@@ -132,10 +133,10 @@ impl SqliteTally {
         self.states.get_mut(database)?.slots.at(time)
     }
 
-    /// Takes a call; files come before calls, and calls in the order of their beginnings.
+    /// Takes a call. Files come before calls, and calls are in order of their begin times.
     fn call(&mut self, row: &Call) {
         self.has_calls = true;
-        // A call that failed changed nothing; one that has not ended has no visible effect.
+        // Failed calls changed nothing; the effect of unfinished calls is unknown.
         let (Some(result), Some(exited)) = (row.result, row.exited) else { return };
         if result < 0 {
             return;
@@ -207,7 +208,7 @@ impl Question for SqliteTally {
         match row {
             Row::File(row) => self.databases.file(row),
             Row::Call(row) => self.call(row),
-            // The steps of statements come in the order of their beginnings.
+            // Steps of statements are in order of their begin times.
             Row::Statement(row) => {
                 self.has_statements = true;
                 self.statements.add(row);
@@ -230,7 +231,7 @@ impl Question for SqliteTally {
         let of_file = row.file_id.and_then(|file| self.databases.of(file));
         let of = match (of_file, row.file_id) {
             (Some((database, role)), _) => Some((database, bytes_of(row.content, Some(role)))),
-            // The data of another file. A flush can be that of the database's folder.
+            // Skip data of other files. A flush may be for the database's folder.
             (None, Some(file)) if row.op != Op::Flush && self.databases.has_path(file) => None,
             (None, _) => {
                 let cause = row.cause_tid.or(row.tid);
@@ -320,12 +321,12 @@ impl Question for SqliteTally {
         })
     }
 
-    /// The figures are listed also for a recording without calls, so that a budget is then unknown.
+    /// Figures are also listed for a recording without calls, so budgets on them are unknown.
     fn figures(sqlite: &Option<Sqlite>, _: &Frame, facts: &mut Facts) {
         let complete = sqlite.as_ref().filter(|sqlite| sqlite.is_complete);
         let all = Labels { before: "", transaction: "SQLite transaction", wrote: "that SQLite wrote" };
         receipt::figures("sqlite", &all, complete.map(|sqlite| &sqlite.all), facts);
-        // A lost run can hide BEGIN.
+        // A lost run may hide BEGIN.
         let known = complete.filter(|sqlite| sqlite.statements_lost == 0);
         let label = "SQLite transactions of one statement, without BEGIN";
         facts.count("sqlite.autocommits", label, known.and_then(|sqlite| sqlite.autocommits));
@@ -348,7 +349,7 @@ fn modes(slots: &Slots) -> Vec<ModeCount> {
     Mode::ALL.into_iter().map(count).filter(|count| count.transactions > 0).collect()
 }
 
-/// What a call did that returned `result`.
+/// Returns the effect of a call that returned `result`.
 fn act(row: &Call, result: i64) -> Act {
     match row.name.as_str() {
         "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" if result > 0 => {

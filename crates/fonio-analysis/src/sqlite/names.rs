@@ -1,8 +1,8 @@
 //! The database to which each file belongs.
 //!
-//! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL (`-shm`) is
-//! recognised by its name here. So is a file with one of these names if its database could not be read but a call shows
-//! that SQLite wrote it.
+//! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL
+//! (`-shm`) is recognised by its name here. If the database could not be read, a file with one of these names
+//! is recognised if a call shows that SQLite wrote it.
 
 use fonio_core::{Content, File};
 use rustc_hash::FxHashMap;
@@ -25,14 +25,14 @@ pub(super) struct Databases {
     numbers: FxHashMap<String, usize>,
     /// The path of each file, by its number in the recording.
     files: FxHashMap<u32, String>,
-    /// The database of each file, as far as it was looked up.
+    /// Cached database of each file.
     known: FxHashMap<u32, Option<(usize, Role)>>,
     /// Databases beyond the maximum number.
     pub(super) beyond: u64,
 }
 
 impl Databases {
-    /// Takes the name of a file; a later one is ignored, since SQLite does not follow a file that is renamed.
+    /// Takes the name of a file. Later names are ignored, because SQLite keeps using the old one.
     pub(super) fn file(&mut self, row: &File) {
         let Some(path) = &row.path else { return };
         if self.files.len() < FILES_MAX {
@@ -57,14 +57,14 @@ impl Databases {
             self.beyond += 1;
             return None;
         }
-        // Files that belonged to no database can belong to this one.
+        // Files without a database may belong to this one.
         self.known.clear();
         self.paths.push(path.to_owned());
         self.numbers.insert(path.to_owned(), self.paths.len() - 1);
         Some(self.paths.len() - 1)
     }
 
-    /// Notes that SQLite wrote this file.
+    /// Marks a file as written by SQLite.
     pub(super) fn is_of_sqlite(&mut self, file: u32) {
         if self.of(file).is_some() {
             return;
@@ -75,7 +75,7 @@ impl Databases {
         }
     }
 
-    /// The database of a file, and what the file is for it.
+    /// Returns the database of a file and the file's role.
     pub(super) fn of(&mut self, file: u32) -> Option<(usize, Role)> {
         if let Some(known) = self.known.get(&file) {
             return *known;

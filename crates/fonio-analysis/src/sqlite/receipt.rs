@@ -9,18 +9,18 @@ use super::slots::{Bytes, Cost, Outcome, Slot};
 use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 
-/// What transactions cost. Rates of requests are unknown if events or calls were lost.
+/// Cost of transactions. Request counts are unknown if events or calls were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
     /// Transactions that were committed.
     pub transactions: u64,
-    /// Transactions that were rolled back after they had written to a file.
+    /// Transactions rolled back after they wrote to a file.
     pub rollbacks: u64,
-    /// The mean cost of a committed transaction; absent without one.
+    /// Mean cost of a committed transaction; absent if there is none.
     pub mean: Option<MeanCost>,
-    /// The most frequent combination of counts.
+    /// Most frequent combination of counts.
     pub usual: Option<UsualCost>,
-    /// The bytes written to the device and by the application, for everything from the first transaction on.
+    /// Bytes written to the device and by the application, from the first transaction on.
     pub amplification: Amplification,
 }
 
@@ -31,15 +31,15 @@ pub struct MeanCost {
     pub syncs: f64,
     /// Time in these calls, in nanoseconds.
     pub sync_ns: f64,
-    /// Time for which threads were blocked on storage, in nanoseconds; absent if the recording does not have it.
+    /// Time for which threads were blocked on storage, in nanoseconds; absent if not recorded.
     pub blocked_ns: Option<f64>,
-    /// Write requests to the device; this and the following are absent if the device was not recorded.
+    /// Write requests to the device. This and the following fields are absent if the device was not recorded.
     pub writes: Option<f64>,
     /// Flush requests to the device.
     pub flushes: Option<f64>,
     /// Bytes written to the device.
     pub bytes: Option<f64>,
-    /// Of these, bytes of the database.
+    /// Of these, bytes of the database file.
     pub database_bytes: Option<f64>,
     /// Of these, bytes of its journal or WAL, and of the WAL's index.
     pub journal_bytes: Option<f64>,
@@ -51,7 +51,7 @@ pub struct MeanCost {
     pub other_bytes: Option<f64>,
 }
 
-/// The most frequent combination of counts.
+/// Most frequent combination of counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsualCost {
     /// Calls that sync.
@@ -67,17 +67,17 @@ pub struct UsualCost {
 /// Bytes on the device for each byte that the application wrote.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amplification {
-    /// Bytes that calls wrote to the database, its journal and its WAL.
+    /// Bytes written by calls to the database, its journal and its WAL.
     pub written_bytes: u64,
     /// Bytes written to the device; absent if the device was not recorded.
     pub device_bytes: Option<u64>,
     /// Bytes on the device for each byte written.
     pub total: Option<f64>,
-    /// The part of database, journal and WAL.
+    /// Part of `total` for database, journal and WAL.
     pub data: Option<f64>,
-    /// The part of the file system's metadata.
+    /// Part of `total` for the file system's metadata.
     pub fs_metadata: Option<f64>,
-    /// The part of the file system's journal.
+    /// Part of `total` for the file system's journal.
     pub fs_journal: Option<f64>,
 }
 
@@ -124,17 +124,19 @@ impl Sums {
         self.counted_blocked += other.counted_blocked;
     }
 
-    /// Whether the time blocked is that of waits with rows of their own, up to 5 %. The others belong to no transaction.
+    /// Whether at least 95 % of the blocked time is in waits with rows. Counted waits cannot be assigned to
+    /// transactions.
     pub(super) fn is_blocked_by_rows(&self) -> bool {
         self.counted_blocked.0 <= self.committed.blocked.0 / 20
     }
 
-    /// Whether requests show that the device was recorded: calls that sync cause some.
+    /// Whether the device was recorded, judged by requests: sync calls cause some.
     pub(super) fn is_on_recorded_device(&self) -> bool {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
     }
 
-    /// `has_blocked` is whether the recording has the waits of threads; `has_device` whether it has the requests.
+    /// Returns the receipt. `has_blocked` and `has_device` say whether waits of threads and requests were
+    /// recorded.
     pub(super) fn receipt(&self, has_blocked: bool, has_device: bool) -> Receipt {
         let per = |sum: u64| sum as f64 / self.commits as f64;
         let on_device = |sum: u64| has_device.then(|| per(sum));
@@ -182,7 +184,7 @@ impl Sums {
 
 /// The words in the labels of a receipt's figures.
 pub(super) struct Labels<'a> {
-    /// The beginning, with the name of the database.
+    /// The prefix, with the name of the database.
     pub(super) before: &'a str,
     pub(super) transaction: &'a str,
     /// Follows `bytes on the device per byte`.

@@ -1,7 +1,7 @@
-//! The cost of each transaction: that of its calls and requests.
+//! The cost of each transaction: its calls and requests.
 //!
-//! The costs of a transaction are those from its first write to the first write of the next one, so a checkpoint and the
-//! calls after a commit count for the transaction before them.
+//! A transaction's costs run from its first write to the next transaction's first write. A checkpoint, and
+//! calls after a commit, are therefore charged to the preceding transaction.
 
 use fonio_core::{ByteCount, Nanos, Timestamp};
 
@@ -32,7 +32,7 @@ pub(super) struct Cost {
     pub writes: u64,
     pub flushes: u64,
     pub bytes: [ByteCount; KINDS],
-    /// Time that threads were blocked on storage, in waits with rows of their own.
+    /// Time for which threads were blocked on storage, in waits with rows.
     pub blocked: Nanos,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Outcome {
 pub(super) struct Slot {
     pub begun: Timestamp,
     pub outcome: Outcome,
-    /// The thread that committed it, and the time at which it began the committing call.
+    /// Thread and begin time of the committing call.
     pub committed: Option<(u32, Timestamp)>,
     /// The end of the last call.
     pub until: Timestamp,
@@ -80,8 +80,7 @@ pub(super) struct Slots {
     pub slots: Vec<Slot>,
     /// The costs before the first transaction.
     pub before: Cost,
-    /// The beginning of the first transaction without a slot. Its costs and those of later ones are not
-    /// counted.
+    /// Begin time of the first transaction without a slot. Costs from then on are not counted.
     pub full_at: Option<Timestamp>,
     pub checkpoints: u64,
     /// Writes to the database without a journal.
@@ -89,8 +88,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes an event of the finder, with the thread and the time of the call. Returns whether a slot was
-    /// taken; without room, no slot is taken.
+    /// Takes an event of the finder, with thread and time of the call. Returns whether a slot was used. If
+    /// `has_room` is false, none is used.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, Timestamp), has_room: bool) -> bool {
         match event {
             Event::Begin => {
@@ -123,14 +122,14 @@ impl Slots {
         }
     }
 
-    /// Notes the end of a call that begins now.
+    /// Records the end of the current call.
     pub(super) fn until(&mut self, exited: Timestamp) {
         if let (None, Some(slot)) = (self.full_at, self.slots.last_mut()) {
             slot.until = slot.until.max(exited);
         }
     }
 
-    /// The costs of the transaction to which an instant belongs; `None` after the last one that has a slot.
+    /// Returns the costs of the transaction at `time`; `None` after the last transaction with a slot.
     pub(super) fn at(&mut self, time: Timestamp) -> Option<&mut Cost> {
         if self.full_at.is_some_and(|full| time >= full) {
             return None;

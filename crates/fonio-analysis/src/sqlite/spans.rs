@@ -1,13 +1,13 @@
-//! The times at which each thread worked on each database. When the kernel writes journals and metadata for a
-//! thread, it shows no file; the thread's calls at that time identify the database.
+//! The times at which each thread worked on each database. Journal and metadata requests of the kernel have
+//! no file; the thread's calls at that time identify the database.
 
 use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
 
-/// Maximum number of spans of all threads: 24 bytes each.
+/// Maximum number of spans for all threads, 24 bytes each.
 const SPANS_MAX: usize = 1 << 20;
 
-/// A thread made calls on one database only.
+/// A span in which a thread's calls were on one database only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     from: Timestamp,
@@ -21,12 +21,12 @@ struct Span {
 pub(super) struct Spans {
     threads: FxHashMap<u32, Vec<Span>>,
     count: usize,
-    /// Changes of the database beyond the maximum number of spans.
+    /// Number of spans dropped because the table was full.
     pub(super) beyond: u64,
 }
 
 impl Spans {
-    /// Notes a call. Calls come in the order of their beginnings.
+    /// Adds a call. Calls are in order of their begin times.
     pub(super) fn add(&mut self, tid: u32, from: Timestamp, until: Timestamp, database: Option<usize>) {
         let database = database.map(|database| database as u32);
         let spans = self.threads.entry(tid).or_default();
@@ -44,19 +44,19 @@ impl Spans {
         spans.push(Span { from, until, database });
     }
 
-    /// The database on which a thread worked at an instant.
+    /// Returns the database on which a thread worked at `time`.
     pub(super) fn at(&self, tid: u32, time: Timestamp) -> Option<usize> {
         let spans = self.threads.get(&tid)?;
         let span = spans.get(spans.partition_point(|span| span.from <= time).checked_sub(1)?)?;
         span.database.filter(|_| time <= span.until).map(|database| database as usize)
     }
 
-    /// The database on which a thread made its last call.
+    /// Returns the database of a thread's last call.
     pub(super) fn last(&self, tid: u32) -> Option<usize> {
         self.threads.get(&tid)?.last()?.database.map(|database| database as usize)
     }
 
-    /// The only database on which a thread worked, if there is one.
+    /// Returns the database on which a thread worked, if it was only one.
     pub(super) fn only(&self, tid: u32) -> Option<usize> {
         let mut databases = self.threads.get(&tid)?.iter().map(|span| span.database);
         let first = databases.next()??;

@@ -25,8 +25,8 @@ const FILES: [(u32, &str, Content); 9] = [
     (9, "/d/c.db-wal", Content::Data),
 ];
 
-/// A call from `thread time name file [offset+bytes] [mark] [=result]`, times in microseconds; a call takes 1 µs. Files are
-/// named by the end of their path.
+/// Parses `thread time name file [offset+bytes] [mark] [=result]`, in microseconds. A call takes 1 µs. Files
+/// are named by the end of their path.
 fn call(text: &str) -> Call {
     let words: Vec<&str> = text.split_whitespace().collect();
     let entered = words[1].parse::<u64>().unwrap() * 1000;
@@ -58,7 +58,7 @@ fn call(text: &str) -> Call {
     row
 }
 
-/// The calls of a transaction of each mode that changes one page, beginning at a time in microseconds.
+/// Returns the calls of a transaction that changes one page, beginning at `at` microseconds.
 fn transaction(mode: &str, thread: u32, at: u64, database: &str) -> Vec<String> {
     let steps: &[&str] = match mode {
         "delete" => &[
@@ -94,7 +94,7 @@ fn transaction(mode: &str, thread: u32, at: u64, database: &str) -> Vec<String> 
         // Without synchronous.
         "off" => &["pwrite64 @-journal 0+512 journal_header", "pwrite64 @ 0+4096", "unlink @-journal"],
         "rollback" => &["pwrite64 @-journal 0+512 journal_header", "unlink @-journal"],
-        // The database was written, and gets its old page back.
+        // The database was written, and the old page is restored.
         "spilled-rollback" => &[
             "pwrite64 @-journal 0+512 journal_header",
             "fdatasync @-journal",
@@ -104,7 +104,7 @@ fn transaction(mode: &str, thread: u32, at: u64, database: &str) -> Vec<String> 
             "pwrite64 @ 0+4096",
             "ftruncate @-journal 0+",
         ],
-        // A statement is undone, the rest is committed.
+        // One statement is rolled back, the rest is committed.
         "savepoint" => &[
             "pwrite64 @-journal 0+512 journal_header",
             "pread64 @-journal 516+4096",
@@ -206,7 +206,7 @@ fn a_rollback_is_no_commit() {
         &transactions(&["delete", "rollback", "spilled-rollback", "savepoint", "rollback"]),
         &["/d/a.db: [2 delete], 3 rolled back, 0 checkpoints, 0 without journal, 2.5 syncs"],
     );
-    // Another process finds a journal that a crash left, and plays it back; later it deletes a journal of no transaction.
+    // Another process rolls back a journal left by a crash; later it deletes a journal without a transaction.
     let hot = ["9 1 pread64 a.db-journal 516+4096", "9 2 pwrite64 a.db 0+4096", "9 3 unlink a.db-journal"];
     check(
         &hot.map(str::to_owned),
@@ -231,7 +231,7 @@ fn a_wal_shows_commits_checkpoints_and_rollbacks() {
     // A checkpoint of two pages.
     calls.extend(["7 60 pwrite64 a.db 0+4096", "7 61 pwrite64 a.db 4096+4096"].map(str::to_owned));
     calls.push("7 62 fdatasync a.db".into());
-    // The WAL begins again, and a transaction that had written frames is rolled back: the next one overwrites them.
+    // The WAL restarts. A transaction that wrote frames is rolled back: the next one overwrites them.
     calls.push("7 70 pwrite64 a.db-wal 0+32 wal_header".into());
     calls.extend(wal(7, 80, 0..2));
     calls.extend(
@@ -278,7 +278,7 @@ fn take(tally: &mut SqliteTally, row: &Request) {
     tally.request(row, &Context::new(&AnalysisOptions::default()).see(row));
 }
 
-/// Gives the requests of two transactions that begin at 0 and 1000 µs, and one of another file.
+/// Adds the requests of two transactions that begin at 0 and 1000 µs, and a request of another file.
 fn with_requests(mut tally: SqliteTally) -> SqliteTally {
     let mut id = 0;
     let mut give = |line: &str, file: Option<u32>, content: Content, cause: Option<u32>| {
@@ -291,14 +291,14 @@ fn with_requests(mut tally: SqliteTally) -> SqliteTally {
         give(&line("WS 0+16"), Some(2), Content::SqliteJournal, Some(7));
         give(&line("WM 800+24"), None, Content::FsJournal, Some(7));
         give(&line("FF"), None, Content::FsJournal, Some(7));
-        // The flush of the folder's fsync, and one of a thread without calls.
+        // The flush of the folder's fsync, and a flush of a thread without calls.
         give(&line("FF"), Some(7), Content::Unknown, Some(7));
         give(&line("FF"), None, Content::Unknown, Some(99));
         give(&line("W 1600+8"), Some(8), Content::Data, Some(7));
     }
     give("W 0+8 q1018 d1018 c1019", Some(1), Content::SqliteDb, None);
     give("WM 0+8 q1018 d1018 c1019", None, Content::FsMetadata, Some(7));
-    // After the last call, the thread's changes are no longer those of the transaction.
+    // After its last call, the thread's requests no longer belong to the transaction.
     give("WM 0+8 q9000 d9000 c9001", None, Content::FsJournal, Some(7));
     tally
 }

@@ -1,4 +1,4 @@
-//! All figures and words of an analysis: those of the questions, and those that need several answers.
+//! Figures and words of an analysis: from single questions, and from several answers combined.
 
 use fonio_core::Unit;
 
@@ -11,7 +11,7 @@ use crate::filter::FilterOptions;
 use crate::question::ratio::ratio;
 
 impl Analysis {
-    /// Every figure, by name. Figures of a group, process or device that the recording does not have are not listed.
+    /// Returns all figures by name, for groups, processes and devices that the recording has.
     pub fn figures(&self) -> Vec<Figure> {
         facts(self).figures.into_values().collect()
     }
@@ -48,7 +48,7 @@ fn of_devices(facts: &mut Facts, analysis: &Analysis) {
         let devices = analysis.devices.iter().filter(|device| which(device));
         ratio(devices.map(|device| device.requests).sum(), analysis.totals.requests)
     };
-    // Devices known to rotate. A device of unknown kind counts as flash, fonio's subject.
+    // Only devices known to rotate. A device of unknown kind is treated as flash.
     let share = requests(|device| device.rotational == Some(true));
     facts.share("devices.rotating_share", "requests to rotating disks, share", share);
     let share = requests(|device| device.device.starts_with(LOOP_MAJOR));
@@ -84,9 +84,9 @@ pub(crate) mod tests {
         [everything(0), everything(60_000)]
     }
 
-    /// The names of the figures and words of a recording that has everything.
+    /// Returns the names of all figures and words, from a recording that has everything.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
-        // Some words name values that a recording does not show.
+        // Some words exist only if the recording lacks a value.
         let mut bare = request(0, "W 0+8 d0 c10");
         bare.flags_known = fonio_core::Flags::NONE;
         let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
@@ -120,7 +120,7 @@ recording does not show is *unknown*.
         for analysis in everything_twice() {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
-                // One subject represents all subjects, and the median represents all statistics of a distribution.
+                // List one subject for all subjects, and the median for all statistics of a distribution.
                 let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
                     (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
                     (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),

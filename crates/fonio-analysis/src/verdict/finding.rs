@@ -31,15 +31,15 @@ pub struct Finding {
     pub rank: u32,
     /// Its severity.
     pub severity: Severity,
-    /// The fact, with figures.
+    /// The fact with its figures.
     pub sentence: String,
-    /// The figures on which it rests.
+    /// The figures on which the finding is based.
     pub evidence: Vec<Figure>,
     /// The consequence for the users of the machine.
     pub consequence: String,
-    /// Possible fixes. One that can be made with fonio has the command in backquotes.
+    /// Possible fixes. A fonio command is in backquotes.
     pub fixes: Vec<String>,
-    /// The first of these commands.
+    /// The first fonio command among the fixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// The source of the rule: a paper's section, or `ours`.

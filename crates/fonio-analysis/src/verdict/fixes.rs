@@ -1,6 +1,6 @@
-//! Words for fixes: the command that makes a change on the recorded machine, or what to do where no command is known. The
-//! word for a scheduler, a read-ahead, a commit interval, access times or discards is absent if the change is already made
-//! there; the words for a unit are absent if the recorded scheduler would not heed them.
+//! Words for fixes: the command that makes a change on the recorded machine, or advice if no command is
+//! known. A word is absent if its change is already made (scheduler, read-ahead, commit interval, access
+//! times, discards). Words for a unit are absent if the recorded scheduler ignores units' I/O settings.
 
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
@@ -9,22 +9,22 @@ use crate::over_time::series::Series;
 
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
-/// The scheduler that also holds writes back for a moment after a read, because another read often follows.
-/// It is not part of Linux, so a recording must say that the machine has it.
+/// A scheduler that also delays writes briefly after a read, because another read often follows. It is not
+/// part of Linux, so it is offered only if the recording lists it.
 const ISOLATES_READS: &str = "smartio";
-/// Schedulers that heed the class of a unit's I/O, and the one that heeds its weight.
+/// Schedulers that use the I/O class of a unit, and the one that uses its weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
 /// The advice if the scheduler is not known.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
-/// A larger read-ahead than this hardly helps.
+/// Maximum read-ahead offered: more hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
-/// The limit of dirty pages in MiB where the rate of the device is not known, and its bounds: with less,
-/// write-back cannot combine writes; more does not help on a machine with 1 GiB of memory.
+/// Dirty-page limit in MiB if the device's write rate is unknown, and its bounds. With less, write-back
+/// cannot combine writes; more does not help with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
-/// The end of the names of files that belong to a database of SQLite in a rollback mode.
+/// File name suffix of SQLite's rollback journal.
 const JOURNAL: &str = "-journal";
 
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
@@ -91,7 +91,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(dir) = &device.without_discard {
         facts.word("fix.trim", &command("fstrim", dir));
     }
-    // The unit whose requests were in the way, if it can be slowed down.
+    // The unit whose requests delayed the program, if it may be slowed down.
     let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
     match now {
         Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
@@ -119,8 +119,8 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     }
 }
 
-/// The limit of dirty pages for about a second of writes, at the highest rate of any second of the recording.
-/// A sync that must write all of them then takes about a second.
+/// Returns the dirty-page limit for about a second of writes at the highest recorded rate. A sync that writes
+/// all dirty pages then takes about a second.
 fn dirty_limit(series: &Series) -> String {
     let bins = usize::try_from(SECOND_NS.div_ceil(series.bin_ns.max(1))).unwrap_or(usize::MAX);
     let most: u64 =
@@ -135,8 +135,8 @@ fn dirty_limit(series: &Series) -> String {
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
-/// Adds the I/O class for programs that write. Without [`ISOLATES_READS`], this class keeps their writes away
-/// from reads. `now` is the current scheduler, `best` the offered one.
+/// Adds the I/O class for programs that write, which keeps their writes from delaying reads.
+/// [`ISOLATES_READS`] does not need it. `now` is the current scheduler, `best` the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -149,7 +149,7 @@ fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     }
 }
 
-/// A path as a word for the shell.
+/// Quotes a path for the shell.
 fn quoted(path: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/-_.,:@+".contains(letter);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
         assert_eq!(offered(&["none"], "none"), None);
         assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
-        // An earlier recording does not show it.
+        // Old recordings do not list schedulers.
         assert_eq!(offered(&[], "none"), best("bfq"));
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
         assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
         assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
-        // Nothing was written, or for less than a second.
+        // Nothing was written, or the recording is shorter than a second.
         for series in [&[0, 0][..], &[]] {
             assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
         }
@@ -329,7 +329,7 @@ mod tests {
         );
         let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
         assert!(!words(zram, "x").iter().any(|(name, _)| name == "fix.swap"));
-        // A trace of another tool does not name the device.
+        // Traces of other tools do not name the device.
         assert_eq!(
             words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
             told(&[

@@ -1,4 +1,5 @@
-//! Figures on which the verdict rests: the time for which programs waited for storage, or may have waited.
+//! Figures on which the verdict is based: the time for which programs waited, or may have waited, for
+//! storage.
 
 use fonio_core::Unit;
 
@@ -7,8 +8,8 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::waits::blocked::{Blocked, Role};
 
-/// Adds the time of the program of interest that waited longest; without waits, the time with requests for which
-/// programs may wait.
+/// Adds the wait of the program of interest that waited longest. Without recorded waits, adds the time with
+/// requests for which programs may wait.
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let span = Unit::Ns.format(analysis.span.duration_ns as f64);
     let label = "time that programs waited for storage, or may have waited";
@@ -42,7 +43,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     facts.share("blocked.unexplained_pressure", label, unexplained);
 }
 
-/// The share of the time in which some task stalled on I/O, less the waits of all threads.
+/// Returns the share of time in which some task stalled on I/O, minus the waits of all threads.
 fn unexplained_pressure(blocked: &Blocked, analysis: &Analysis) -> Option<f64> {
     let io = analysis.machine.pressure.iter().find(|pressure| pressure.resource == "io")?;
     let sum: u64 = blocked.programs.iter().map(|program| program.time_ns).sum();

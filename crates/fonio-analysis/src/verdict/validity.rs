@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Whether the figures can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// False if the figures cannot be trusted; the command line then exits with 3.
+    /// False if the figures cannot be trusted; the command then exits with code 3.
     pub ok: bool,
-    /// The reasons why not, one sentence each.
+    /// The reasons, one sentence each.
     pub problems: Vec<String>,
     /// Values that the source could not show, one sentence each; those figures are absent, not zero.
     pub unknown: Vec<String>,
@@ -24,24 +24,25 @@ pub struct Validity {
     pub with_service: u64,
     /// Requests with a response time.
     pub with_response: u64,
-    /// Requests whose issue was not seen, although they completed or the source shows no issues.
+    /// Requests that completed without a seen issue, or whose source shows no issues.
     pub without_issue: u64,
-    /// Requests whose completion was not seen; those never issued are not among them.
+    /// Issued requests whose completion was not seen.
     pub without_completion: u64,
-    /// Of those without completion, the requests issued so shortly before the end of the recording that they may have
-    /// been in flight: within the longest service time, or a second.
+    /// Requests without completion that may have been in flight at the end: issued within the longest service
+    /// time, or a second, before the end.
     #[serde(default)]
     pub in_flight_at_end: u64,
-    /// Requests that were queued and never issued, in a recording that shows issues. No completion of theirs is missing.
+    /// Requests queued but never issued, in a recording that shows issues. Their completions are not counted
+    /// as missing.
     #[serde(default)]
     pub never_issued: u64,
-    /// Requests that complete before they are issued or queued: the source's times are damaged.
+    /// Requests that complete before they are issued or queued; the source's timestamps are wrong.
     pub out_of_order_times: u64,
-    /// Requests that came after a later one: the source is not in table order.
+    /// Requests out of table order in the source.
     pub out_of_order_rows: u64,
     /// Requests that ended with an error.
     pub errors: u64,
-    /// Events for which the assembler found more than one request.
+    /// Events that match more than one request.
     pub ambiguous: u64,
     /// Events known to be lost within the span. If `lost_uncounted` is not 0, there are more.
     pub lost_events: u64,
@@ -50,7 +51,7 @@ pub struct Validity {
     pub lost_uncounted: u64,
     /// Gaps in the span.
     pub gaps: u64,
-    /// The largest gaps, in time order; those of unknown size count as large.
+    /// The largest gaps, in time order; gaps of unknown size come before all others.
     #[serde(default)]
     pub lost_where: Vec<LostPlace>,
     /// The assembler's counters, by name.
@@ -64,25 +65,24 @@ use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
 use crate::question::{Question, Row};
 
-/// From this share of lost events on, the figures are too unreliable. Ours: at one in a hundred, the 99th percentile
-/// may lie among the lost events.
+/// Share of lost events at which figures become unreliable (our choice): at 1 %, the 99th percentile may be
+/// lost.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// From this share of ambiguous pairs on, latencies may belong to other requests. Ours, for the same reason.
+/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason).
 const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
-/// From this share of requests without completion on, the figures leave out too much. Ours: the end of a capture cuts
-/// off a queue full of requests, not every tenth request.
+/// Share of requests without completion at which figures become unreliable (our choice). The end of a
+/// recording cuts off a full queue, not every tenth request.
 const INCOMPLETE_SHARE_MAX: f64 = 0.1;
-/// Up to this many completions may be missing: those of a full queue.
+/// Number of completions that may be missing: a full queue.
 const QUEUE_FULL: u64 = 64;
-/// A device may pause for this long, for example in garbage collection, before the completion of a request in flight
-/// counts as missed.
+/// Maximum pause of a device, for example for garbage collection. After it, a completion counts as missed.
 const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
-/// Maximum number of incomplete requests whose times are kept; if there are more, only the latest are judged.
+/// Maximum number of incomplete requests whose times are kept; only the latest are kept.
 const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Minimum number of events of a request in a trace: issue and completion.
 const EVENTS_OF_REQUEST: u64 = 2;
 
-/// The diagnostic of a completion whose issue was not seen.
+/// Diagnostic for a completion whose issue was not seen.
 const UNISSUED: &str = "completions-without-issue";
 /// The format of fonio's own recordings.
 const LIVE: &str = "tracefs";
@@ -157,7 +157,7 @@ impl Question for ValidityTally {
         let in_flight_at_end = self.in_flight_at_end(meta);
         let missing = without_completion.saturating_sub(in_flight_at_end);
         let mut problems = Vec::new();
-        // A live recording without any activity is a valid answer; a trace without requests usually lacks the events.
+        // A live recording without activity is valid. A trace without requests usually lacks the events.
         let is_live = [LIVE, SOURCE_PROCFS].contains(&meta.source.format.as_str());
         let idle = self.requests == 0 && is_live && lost.gaps == 0 && lost.events == 0;
         if self.requests == 0 {
@@ -249,8 +249,8 @@ impl Question for ValidityTally {
 }
 
 impl ValidityTally {
-    /// The diagnostics that users should see. When a live recording begins, requests are in flight whose completions it sees;
-    /// that says nothing about its quality.
+    /// Returns the diagnostics for users. At the start of a live recording, completions of requests already
+    /// in flight are normal and not shown.
     fn input(&self, meta: &Meta) -> Vec<String> {
         let unissued = meta.assembly.get(&UNISSUED.replace('-', "_")).copied().unwrap_or(0);
         let is_usual = meta.source.format == LIVE && unissued <= QUEUE_FULL;
@@ -304,8 +304,8 @@ impl Validity {
         self.lost_events > 0 || self.lost_uncounted > 0
     }
 
-    /// The number of lost events, as the beginning of a sentence: `3,012 events`, `at least 12 events`, `an unknown
-    /// number of events`; `no event` if none is known to be lost.
+    /// Returns the number of lost events as the subject of a sentence: `3,012 events`, `at least 12 events`,
+    /// `an unknown number of events`; `no event` if none is known to be lost.
     pub fn lost_in_words(&self) -> String {
         lost_in_words(self.lost_events, self.lost_uncounted)
     }
@@ -337,7 +337,7 @@ fn sentence(row: &Diagnostic) -> String {
         }
     }
     let colon = if place.is_empty() { "" } else { ": " };
-    // Some messages have the number.
+    // Some messages already state the number.
     let has_number =
         row.message.split(|letter: char| !letter.is_ascii_digit()).any(|word| word == row.count.to_string());
     let times = if row.count > 1 && !has_number { format!(" ({} times)", row.count) } else { String::new() };
@@ -390,8 +390,7 @@ mod tests {
         }
     }
 
-    /// When the recording ends, a scheduler is full of writes, next to a device that has completed everything issued to
-    /// it.
+    /// At the end, the scheduler's queue is full of writes, but the device has completed everything issued.
     #[test]
     fn what_is_never_issued_misses_no_completion() {
         let done = (0..100).map(|id| request(id, &format!("W 0+8 q{id} d{id} c{}", id + 1)));
@@ -400,7 +399,7 @@ mod tests {
         let validity = analyse_rows(&rows, &Meta::default()).validity;
         assert!(validity.ok, "{:?}", validity.problems);
         assert_eq!((validity.never_issued, validity.without_completion, validity.without_issue), (300, 0, 0));
-        // If a source shows no issues, this cannot be known.
+        // This is unknown if a source shows no issues.
         let validity = analyse_rows(&rows[100..], &Meta::default()).validity;
         assert!(!validity.ok);
         assert_eq!(

@@ -1,8 +1,8 @@
-//! The SQL statements that made a transaction.
+//! The SQL statements of a transaction.
 //!
-//! The call that commits a transaction is made while a thread steps a statement. If that is COMMIT, the transaction was
-//! begun explicitly, and the statements that change something since BEGIN, on the same connection, made it. Otherwise the
-//! statement committed on its own: an autocommit.
+//! The committing call happens while a thread steps a statement. If the statement is COMMIT, the transaction
+//! is explicit; it consists of the modifying statements since BEGIN on the same connection. Otherwise the
+//! statement is an autocommit.
 
 use fonio_core::{Nanos, Statement, Timestamp, sql};
 use rustc_hash::FxHashMap;
@@ -12,40 +12,40 @@ use serde::{Deserialize, Serialize};
 use super::receipt::{MeanCost, Sums};
 use super::slots::{Outcome, Slot};
 
-/// Maximum number of runs of statements that are kept: 42 MB at 40 bytes each.
+/// Maximum number of statement runs kept: 42 MB at 40 bytes each.
 const RUNS_MAX: usize = 1 << 20;
 /// Maximum number of different texts; the recorder has the same maximum.
 const TEXTS_MAX: usize = 4096;
-/// Maximum number of runs of statements between BEGIN and COMMIT.
+/// Maximum number of statement runs between BEGIN and COMMIT.
 const BACK_MAX: usize = 4096;
-/// Maximum number of statements of a transaction that are listed. Transactions with the same list are one group.
+/// Maximum number of statements listed per transaction. Transactions with the same list form a group.
 const NAMED_MAX: usize = 4;
 /// Maximum number of groups of transactions of a database.
 const GROUPS_MAX: usize = 256;
-/// A transaction that begins within this time after the one before follows without a pause (our bound).
+/// Maximum time between two transactions that follow each other without a pause (our choice).
 const PAUSE_MAX: Nanos = Nanos(1_000_000);
 
-/// What the transactions with the same statements cost.
+/// Cost of transactions with the same statements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatementCost {
-    /// The statements that changed something, without their values; the one that ran for longest first. At most 4.
+    /// The modifying statements without their values, longest running first; at most 4.
     pub statements: Vec<String>,
-    /// How many more statements a transaction had at most.
+    /// Maximum number of further statements per transaction.
     pub more: u64,
-    /// Whether the transactions were begun explicitly; otherwise each was an autocommit of one statement.
+    /// Whether the transactions were begun explicitly; otherwise they are autocommits.
     pub is_explicit: bool,
     /// Committed transactions.
     pub transactions: u64,
-    /// What each of them cost, on average. `blocked_ns` is absent if short waits, which are only counted, are more than 5 %
-    /// of the time for which threads were blocked on this database.
+    /// Mean cost of a transaction. `blocked_ns` is absent if short waits, which are only counted, exceed 5 %
+    /// of the time blocked on this database.
     pub mean: MeanCost,
-    /// Time in calls that sync, of all of them, in nanoseconds.
+    /// Total time in sync calls, in nanoseconds.
     pub sync_ns: u64,
-    /// The longest time in calls that sync of one of them, in nanoseconds.
+    /// Longest time in sync calls of one transaction, in nanoseconds.
     pub worst_sync_ns: u64,
-    /// Time for which threads were blocked on storage, of all of them, in nanoseconds; absent as in `mean`.
+    /// Total time for which threads were blocked on storage, in nanoseconds; absent as in `mean`.
     pub blocked_ns: Option<u64>,
-    /// Autocommits that began within 1 ms after another one of the same statement and thread.
+    /// Autocommits that began within 1 ms after another autocommit with the same statement and thread.
     pub without_pause: u64,
 }
 
@@ -55,7 +55,7 @@ struct Run {
     entered: Timestamp,
     exited: Timestamp,
     stepping: Nanos,
-    /// Its number in `texts`.
+    /// Index into `texts`.
     text: Option<u32>,
     connection: Option<u32>,
 }
@@ -63,7 +63,7 @@ struct Run {
 /// The statements of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
-    /// In the order of their beginnings.
+    /// In order of their begin times.
     runs: Vec<Run>,
     texts: Vec<String>,
     kinds: Vec<sql::Kind>,
@@ -71,11 +71,11 @@ pub(super) struct Statements {
     /// The runs of each thread, and those on each connection.
     by_thread: FxHashMap<u32, Vec<u32>>,
     by_connection: FxHashMap<u32, Vec<u32>>,
-    /// Runs and texts that have no place.
+    /// Number of runs and texts dropped because the tables were full.
     pub(super) beyond: u64,
 }
 
-/// The statements of a transaction: their numbers in order, and the time for which each ran.
+/// The statements of a transaction: text numbers in order, and run times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Made {
     is_explicit: bool,
@@ -83,7 +83,7 @@ struct Made {
 }
 
 impl Statements {
-    /// Takes a row. Rows come in the order of their beginnings.
+    /// Takes a row. Rows are in order of their begin times.
     pub(super) fn add(&mut self, row: &Statement) {
         if self.runs.len() >= RUNS_MAX {
             self.beyond += 1;
@@ -119,7 +119,7 @@ impl Statements {
         Some(number)
     }
 
-    /// The statements of a transaction that a thread committed at an instant; `None` if they are not known.
+    /// Returns the statements of the transaction that a thread committed at `at`; `None` if unknown.
     fn made(&self, tid: u32, at: Timestamp) -> Option<Made> {
         let of_thread = self.by_thread.get(&tid)?;
         let runs = &self.runs;
@@ -128,7 +128,8 @@ impl Statements {
         let Run { exited, text, connection, stepping, .. } = runs[run as usize];
         let text = text?;
         let kind = self.kinds[text as usize];
-        // A statement that returns rows, such as INSERT … RETURNING, can commit after its last step, when it is reset.
+        // A statement that returns rows, such as INSERT … RETURNING, may commit on reset, after its last
+        // step.
         if exited < at && kind != sql::Kind::Write {
             return None;
         }
@@ -143,8 +144,8 @@ impl Statements {
         (!by.is_empty()).then_some(Made { is_explicit: true, by })
     }
 
-    /// The statements that change something, from the end of `list` back to the beginning of the transaction; `None` if that
-    /// is not there or if a text is unknown. After RELEASE, the savepoint that it ends is the beginning.
+    /// Returns the modifying statements from the transaction's beginning to the end of `list`; `None` if the
+    /// beginning or a text is unknown. For RELEASE, the transaction begins at its savepoint.
     fn since_begin(&self, list: &[u32], is_release: bool) -> Option<Vec<(u32, Nanos)>> {
         let mut by: Vec<(u32, Nanos)> = Vec::new();
         let mut depth = 1;
@@ -180,7 +181,7 @@ struct Group {
     worst_sync: Nanos,
     blocked: Nanos,
     more: usize,
-    /// The time for which each of the statements ran.
+    /// Run time of each statement.
     ran: Vec<(u32, Nanos)>,
     without_pause: u64,
 }
@@ -189,10 +190,10 @@ struct Group {
 #[derive(Debug, Default)]
 pub(super) struct ByStatement {
     groups: FxHashMap<(bool, Vec<u32>), Group>,
-    /// Committed transactions without a known statement, and those of groups beyond the cap.
+    /// Committed transactions without a known statement, or in groups beyond the cap.
     pub(super) unknown: u64,
     pub(super) beyond: u64,
-    /// Committed transactions of one statement each, that were not begun explicitly.
+    /// Autocommits: committed transactions of one statement without BEGIN.
     pub(super) autocommits: u64,
 }
 
@@ -200,7 +201,7 @@ impl ByStatement {
     /// Groups the transactions of a database.
     pub(super) fn of(slots: &[Slot], statements: &Statements) -> ByStatement {
         let mut all = ByStatement::default();
-        // The thread, the statement and the end of the transaction before, if it was an autocommit.
+        // Thread, statement and end of the previous transaction, if it was an autocommit.
         let mut before: Option<(u32, u32, Timestamp)> = None;
         for slot in slots {
             let last = before.take();
@@ -232,7 +233,7 @@ impl ByStatement {
         all
     }
 
-    /// The costs, those with the most time in calls that sync first. `has_blocked` is whether the time blocked can be given.
+    /// Returns the costs, most time in sync calls first. `has_blocked` is whether the blocked time is known.
     pub(super) fn costs(
         self,
         statements: &Statements,

@@ -1,4 +1,4 @@
-//! Statements written by hand, and transactions whose statements are known beforehand.
+//! Tests with hand-written statements, and with generated transactions of known statements.
 
 use fonio_core::meta::{SHOWS_BLOCKED, SHOWS_CALLS};
 use fonio_core::{ByteCount, Call, Content, DeviceId, File, Meta, Nanos, SqliteWrite, Timestamp};
@@ -10,7 +10,7 @@ use crate::question::context::{Context, Ending};
 use crate::question::options::AnalysisOptions;
 use crate::question::{Question, Row};
 
-/// A row from `thread connection from-until text`; the text `?` is unknown, and `until` can be missing.
+/// Parses `thread connection from-until text`. The text `?` is unknown; `until` is optional.
 fn row(line: &str) -> Statement {
     let mut words = line.splitn(4, ' ');
     let mut next = || words.next().unwrap();
@@ -35,7 +35,7 @@ fn statements(lines: &[&str]) -> Statements {
     statements
 }
 
-/// The statements of the transaction that thread 7 commits at an instant, in order: `explicit: a; b`.
+/// Returns the statements of the transaction that thread 7 commits at `at`: `explicit: a; b`.
 fn made(statements: &Statements, at: u64) -> Option<String> {
     let Made { is_explicit, mut by } = statements.made(7, Timestamp(at))?;
     by.sort_unstable();
@@ -70,12 +70,12 @@ fn a_commit_belongs_to_the_statements_since_begin() {
             15,
             Some("explicit: INSERT INTO a; UPDATE b"),
         ),
-        // BEGIN was before the recording, or a statement in between is unknown.
+        // BEGIN precedes the recording, or a statement in between is unknown.
         (&["7 0 5-6 INSERT INTO a", "7 0 11-20 COMMIT"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 3-4 ?", "7 0 11-20 END"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 3-4 ROLLBACK", "7 0 5-6 INSERT INTO a", "7 0 11-20 COMMIT"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 11-20 COMMIT"], 15, None),
-        // Savepoints inside, and one that is the transaction.
+        // Savepoints inside a transaction, and a savepoint as the transaction.
         (
             &[
                 "7 0 1-2 BEGIN",
@@ -112,7 +112,7 @@ fn a_commit_belongs_to_the_statements_since_begin() {
             15,
             Some("explicit: INSERT INTO a"),
         ),
-        // Without known connections, those of the thread count.
+        // If connections are unknown, the thread's statements are used.
         (
             &["7 x 1-2 BEGIN", "9 x 3-4 DELETE FROM other", "7 x 5-6 INSERT INTO a", "7 x 11-20 COMMIT"],
             15,
@@ -123,7 +123,8 @@ fn a_commit_belongs_to_the_statements_since_begin() {
     }
 }
 
-/// Autocommits in a WAL: thread, beginning and end in microseconds. Each has one sync that takes half of the time.
+/// Analyses WAL commits given as thread, begin and end in microseconds. Each has one sync that takes half of
+/// the time.
 fn with_commits(rows: &[String], commits: &[(u32, u64, u64)]) -> Sqlite {
     let mut tally = SqliteTally::default();
     let mut context = Context::new(&AnalysisOptions::default());
@@ -172,7 +173,7 @@ fn transactions_are_grouped_by_their_statements() {
     let sqlite = with_commits(&rows, &commits);
     let database = &sqlite.databases[0];
     assert_eq!((database.receipt.transactions, database.unknown_statements), (6, 1));
-    // The statement of one is unknown, so the number of autocommits is.
+    // One statement is unknown, so the number of autocommits is unknown.
     assert_eq!((database.autocommits, sqlite.autocommits, sqlite.has_statements), (None, None, true));
     let [explicit, autocommits] = database.statements.as_slice() else { panic!("{:?}", database.statements) };
     assert!(explicit.is_explicit && !autocommits.is_explicit);
@@ -184,7 +185,7 @@ fn transactions_are_grouped_by_their_statements() {
         (4, 26_000, 10_000)
     );
     assert_eq!((autocommits.mean.syncs, autocommits.blocked_ns), (1.0, Some(0)));
-    // The second one of thread 7; another thread came between the others.
+    // Only the second autocommit of thread 7: another thread came between the others.
     assert_eq!((explicit.without_pause, autocommits.without_pause), (0, 1));
     let sqlite = with_commits(&rows, &commits[..5]);
     assert_eq!((sqlite.databases[0].autocommits, sqlite.autocommits), (Some(4), Some(4)));
@@ -219,7 +220,7 @@ proptest! {
     fn each_commit_finds_the_statements_that_made_it(
         plan in prop::collection::vec((0u32..3, any::<bool>(), prop::collection::vec(0usize..6, 1..5)), 1..30)
     ) {
-        // A thread makes its transactions one after the other; those of the threads overlap.
+        // A thread's transactions are sequential; transactions of different threads overlap.
         let texts = ["INSERT INTO a", "UPDATE b", "DELETE FROM c", "SELECT d", "SAVEPOINT s", "RELEASE s"];
         let mut rows: Vec<(u64, String)> = Vec::new();
         let mut expected = Vec::new();

@@ -1,5 +1,5 @@
-//! Tests of the verdict and findings for complete loads: requests and samples from `findings_fixtures.toml` go through
-//! the analysis.
+//! Tests verdicts and findings of complete loads: requests and samples from `findings_fixtures.toml` are
+//! analysed.
 
 use fonio_core::meta::{Device, Source};
 use fonio_core::{Content, DeviceId, File, Meta, Metric, Request, RowSink, Sample, Thread, Timestamp};
@@ -52,7 +52,7 @@ pub(super) struct Load {
     /// The number of each line's file.
     #[serde(default)]
     line_files: Vec<u32>,
-    /// Words of the verdict.
+    /// Words that the verdict must contain.
     #[serde(default)]
     said: Vec<String>,
     verdict: String,
@@ -60,7 +60,7 @@ pub(super) struct Load {
     fires: Vec<String>,
     #[serde(default)]
     silent: Vec<String>,
-    /// Words that no sentence, consequence or fix may contain.
+    /// Words that must not occur in any sentence, consequence or fix.
     #[serde(default)]
     words_absent: Vec<String>,
 }

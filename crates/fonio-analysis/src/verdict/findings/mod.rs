@@ -1,4 +1,4 @@
-//! Findings: ranked sentences that explain the figures, made by rules that are data (`findings.toml`).
+//! Findings: ranked sentences that explain the figures, from the rules in `findings.toml`.
 
 use fonio_core::Relation;
 use serde::Deserialize;
@@ -8,17 +8,16 @@ use super::finding::{Finding, Severity};
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
-/// The share of requests that went to disks known to rotate; advice for flash does not fit them.
+/// Share of requests to disks known to rotate, for which advice on flash is wrong.
 const ROTATING: &str = "devices.rotating_share";
-/// The share of requests that went to loop devices, whose medium is unknown.
+/// Share of requests to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
 
-/// Figures that represent the time that programs waited, in a recording without the waits of threads, and the
-/// sentence that says so.
+/// Figures that replace measured waits if the recording has none, and the sentence that explains this.
 const INFERRED: [&str; 2] = ["inferred.waited", "storage.waited"];
 const NO_WAITS: &str = "This is inferred from requests: the recording does not show which threads waited.";
 
-/// Figures that are too low if the waits of some threads are missing, and the sentence that says so.
+/// Figures that are too low if waits of some threads are missing, and the sentence that explains this.
 const WAITED: [&str; 2] = ["storage.waited", "blocked.worst"];
 const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does not show waits for other threads of a program, nor for asynchronous I/O.";
 
@@ -54,7 +53,7 @@ struct Rule {
     #[serde(default)]
     flash_fixes: Vec<String>,
     source: String,
-    /// Why the thresholds have their values: for readers of the rules, and part of the source if it is ours.
+    /// Reason for the thresholds; shown as part of the source if the rule is ours.
     threshold: String,
 }
 
@@ -137,7 +136,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
         .expect("the last verdict needs nothing");
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
-    // The recording of a launch has the waits of its threads, and a verdict of its own on them.
+    // The recording of a launch has waits of its threads, with a separate verdict.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
     let is_low = |condition: &Condition| {
         WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Below
@@ -158,7 +157,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     analysis.findings = findings(rules, &facts);
 }
 
-/// The command of fonio in a fix, unless the fix depends on something that the recording does not show.
+/// Returns the fonio command in a fix, unless the fix depends on something not recorded.
 fn command(fix: &str) -> Option<String> {
     if fix.starts_with("If ") {
         return None;
@@ -226,7 +225,7 @@ mod tests {
     use crate::figures::Figure;
     use fonio_core::Unit;
 
-    /// For each rule and verdict, figures that make it fire and figures that do not.
+    /// For one rule or verdict, figures that make it fire and figures that do not.
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fixture {

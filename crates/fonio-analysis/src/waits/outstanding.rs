@@ -1,8 +1,9 @@
-//! How long programs may have waited for storage: the time with requests outstanding, and single long responses.
+//! Time for which programs may have waited for storage: time with outstanding requests, and single long
+//! responses.
 //!
-//! The verdict uses this figure. A sum of service times counts overlapping requests several times, and
-//! write-back counts as much as a read for which a person waits; both made light loads look heavy. Here, only
-//! requests for which a program may wait count, from queueing to completion, and overlapping ones count once.
+//! The verdict uses this figure. It includes only requests for which a program may wait, from queueing to
+//! completion, and counts overlapping time once. A sum of service times would count overlaps several times
+//! and include write-back, which makes light loads look heavy.
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -12,27 +13,29 @@ use crate::distribution::Distribution;
 use crate::requests::class::Group;
 use crate::requests::point::Point;
 
-/// From this response on, a wait is long: a person feels a delay of a tenth of a second (Card, Moran and Newell 1983).
+/// Minimum response of a long wait: people notice a delay of a tenth of a second (Card, Moran and Newell
+/// 1983).
 pub(crate) const LONG: Nanos = Nanos(100_000_000);
 
-/// Time with requests outstanding: queued (issued, if the source shows no queueing) and not yet completed.
+/// Time with outstanding requests: queued (or issued, if the source shows no queueing) and not yet completed.
 ///
-/// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and requests of
-/// other kinds. It does not wait for write-back and discards. Whether a thread did wait is known only if the recording
-/// has the waits of threads, so these times are upper bounds for the wait of any one thread.
+/// A program *may wait* for reads, readahead, synchronous writes, flushes, writes of unknown kind, and
+/// requests of other kinds. It does not wait for write-back and discards. These times are upper bounds for
+/// the wait of any thread; only recorded waits of threads show the actual wait.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outstanding {
-    /// Time with at least one outstanding request for which a program may wait; absent if no request is known to have
-    /// completed, or the span is empty.
+    /// Time with at least one outstanding request for which a program may wait; absent if no completion is
+    /// known or the span is empty.
     pub waited: Option<TimeShare>,
-    /// The same for each kind that has requests, write-back and discards among them. They overlap, so they do not add up.
+    /// The same for each kind of request that occurs, including write-back and discards. Times overlap, so
+    /// they cannot be added.
     pub groups: Vec<OutstandingRow>,
-    /// Each process with requests for which a program may wait, the longest time first.
+    /// Processes with requests for which a program may wait, longest time first.
     pub processes: Vec<OutstandingProcess>,
     /// Responses of all requests for which a program may wait, in nanoseconds; service times if the source shows no
     /// queueing.
     pub response_ns: Option<Distribution>,
-    /// Share of the sum of their responses that they spent queued, over requests for which both are known.
+    /// Share of response time spent queued, over requests for which both are known.
     pub queue_share: Option<f64>,
     /// Single long responses.
     pub long: LongResponses,
@@ -40,7 +43,7 @@ pub struct Outstanding {
     pub requests: u64,
     /// Requests with a known response or service time.
     pub timed: u64,
-    /// Of those, requests whose queueing the source does not show: their time counts from the issue.
+    /// Number of these whose queueing the source does not show; their time starts at the issue.
     pub counted_from_issue: u64,
 }
 
@@ -49,7 +52,7 @@ pub struct Outstanding {
 pub struct TimeShare {
     /// The time in nanoseconds.
     pub ns: u64,
-    /// Over the span; never above 1.
+    /// The time divided by the span; at most 1.
     pub share: f64,
 }
 
@@ -60,8 +63,8 @@ pub struct OutstandingRow {
     pub group: Group,
     /// Time with at least one of them outstanding.
     pub time: TimeShare,
-    /// That time over the time with any outstanding request for which a program may wait; absent for kinds for which no
-    /// program waits.
+    /// That time divided by the time with any outstanding request for which a program may wait; absent for
+    /// kinds for which no program waits.
     pub of_waited_share: Option<f64>,
 }
 
@@ -72,7 +75,7 @@ pub struct OutstandingProcess {
     pub process: u32,
     /// Time with at least one of its requests outstanding for which a program may wait.
     pub time: TimeShare,
-    /// That time over the same time for all processes.
+    /// That time divided by the same time for all processes.
     pub of_waited_share: Option<f64>,
     /// The number of its long responses.
     pub long: u64,
@@ -80,16 +83,16 @@ pub struct OutstandingProcess {
     pub longest_ns: u64,
 }
 
-/// Responses of at least 100 ms. People may feel each of them, even if it takes little of the span.
+/// Responses of at least 100 ms. Users may notice each of them, even if it is a small part of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongResponses {
-    /// The least long response, in nanoseconds.
+    /// Minimum length of a long response, in nanoseconds.
     pub threshold_ns: u64,
     /// The number of long responses of requests for which a program may wait.
     pub count: u64,
     /// The number of long responses of write-back and discards, for which no program waits.
     pub background: u64,
-    /// The longest of those in `count`, the longest first; at most ten.
+    /// The longest responses included in `count`, longest first; at most ten.
     pub longest: Vec<Point>,
 }
 
@@ -117,7 +120,7 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
 /// Collects the time with requests outstanding.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
-    /// The start of the span: a request queued before it counts from there.
+    /// Start of the span. Requests queued earlier are counted from here.
     began: Timestamp,
     classes: [Union; Class::COUNT],
     reads: Union,
@@ -143,13 +146,13 @@ struct ProcessUnion {
     longest: Nanos,
 }
 
-/// The union of intervals, which come in the order of issue: a later one may begin before earlier ones.
+/// The union of intervals, which come in order of issue and may begin before earlier ones.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,
-    /// The ends of the stretches that no interval can extend any more.
+    /// End of the last busy period that no interval can extend.
     settled: Timestamp,
-    /// The latest stretches: disjoint, in order of time.
+    /// The latest busy periods: disjoint, in time order.
     open: VecDeque<(Timestamp, Timestamp)>,
 }
 
@@ -161,7 +164,7 @@ impl Union {
             && *earlier <= start
             && start <= *later
         {
-            // The usual case: the latest stretch becomes longer, or stays as it is.
+            // The usual case: the latest busy period grows or stays the same.
             self.total += end - *later;
             *later = end.max(*later);
             return;
@@ -389,7 +392,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
         let bytes = first.write_bytes;
         facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
-    // Of processes with one name, the last in the table gives the figures.
+    // If several processes share a name, the last one in the table gives the figures.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
     delays.sort_by_key(|delay| delay.process);
     for delay in delays {
@@ -467,7 +470,7 @@ mod tests {
         }
         assert_eq!((union.total, union.open.len()), (Nanos(50_000), OPEN));
         union.add(Timestamp(0), Timestamp(100_000));
-        // Up to the settled stretches the union stays as it was; from there on everything is covered.
+        // Settled busy periods are unchanged; all later time is covered.
         let settled = (10_000 - OPEN as u64) * 10 - 5;
         assert_eq!(union.total.0, (10_000 - OPEN as u64) * 5 + 100_000 - settled);
     }
@@ -477,7 +480,7 @@ mod tests {
         fn as_counted_at_every_instant(
             mut spans in prop::collection::vec((0u64..80, 0u64..30, 0u64..25, 0usize..4), 1..60)
         ) {
-            // Issue, time queued before it, service, kind.
+            // Issue, queue time, service time, kind.
             spans.sort_by_key(|(issued, ..)| *issued);
             let rows: Vec<_> = spans.iter().enumerate().map(|(id, (issued, queue, service, kind))| {
                 let (issued, op) = (issued + 30, ["R", "WS", "W", "FF"][*kind]);

@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Distribution;
 use crate::requests::class::Group;
 
-/// The time in queues, and the number of requests in flight.
+/// Time in queues, and number of requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queueing {
-    /// Time from queueing to first issue, by group; only groups for which the source shows it.
+    /// Time from queueing to first issue, by group, if the source shows it.
     pub groups: Vec<QueueRow>,
-    /// Share of the sum of responses that was spent queued, over requests for which both are known.
+    /// Share of response time spent queued, over requests for which both are known.
     pub queue_share_of_response: Option<f64>,
-    /// The numbers of requeued requests and of requeues; absent if the source shows no requeues.
+    /// Requeued requests and requeues; absent if the source does not show requeues.
     pub requeues: Option<Requeues>,
     /// The depth of each device.
     pub devices: Vec<DeviceDepth>,
@@ -38,12 +38,12 @@ pub struct QueueRow {
 pub struct Requeues {
     /// Requests that were requeued at least once.
     pub requests: u64,
-    /// The number of all requeues.
+    /// Total number of requeues.
     pub requeues: u64,
 }
 
-/// Requests in flight on one device: from issue (from queueing, if the source shows no issue) to completion. Requests
-/// that are not known to complete are left out. At the same instant, completions come before issues.
+/// Requests in flight on one device: from issue (from queueing, if the source shows no issue) to completion.
+/// Requests without a known completion are ignored. At the same timestamp, completions come before issues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceDepth {
     /// Index into `devices` of the analysis.
@@ -58,12 +58,12 @@ pub struct DeviceDepth {
     pub time_at_depth_ns: Vec<u64>,
     /// Time with at least one request in flight, in nanoseconds.
     pub busy_ns: u64,
-    /// Busy time over the span.
+    /// Busy time divided by the span.
     pub busy_share: Option<f64>,
     /// Mean number of requests already in flight when one was issued.
     pub mean_depth_at_issue: Option<f64>,
-    /// Busy time over requests, in nanoseconds: the device's time for one request. The mean service time is longer if
-    /// requests are queued inside the device or its driver.
+    /// Busy time divided by requests, in nanoseconds: the device's time per request. The mean service time is
+    /// longer if requests queue inside the device or driver.
     pub busy_per_request_ns: Option<f64>,
 }
 
@@ -75,8 +75,8 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// The number of distinct depths; the last one includes all greater depths. 64 is more than eMMC, SD and UFS queues
-/// hold.
+/// Number of distinct depths; the last one includes all greater depths. eMMC, SD and UFS queues hold fewer
+/// than 64.
 const DEPTHS: usize = 65;
 
 /// Collects queue times, and tracks the requests in flight.
@@ -91,10 +91,10 @@ pub(crate) struct QueueTally {
     devices: Vec<InFlight>,
 }
 
-/// The requests in flight on one device, up to the last request added.
+/// Requests in flight on one device, at the last request added.
 #[derive(Debug)]
 struct InFlight {
-    /// The ends of the requests, the earliest on top.
+    /// Ends of the requests, earliest on top.
     ends: BinaryHeap<Reverse<Timestamp>>,
     now: Timestamp,
     max_depth: u64,
@@ -202,7 +202,7 @@ impl Question for QueueTally {
 
     fn finish(mut self, end: &mut Ending) -> Queueing {
         let span = end.duration();
-        // If a source can show requeues and shows none, there were none.
+        // If the source shows requeues and none occurred, the count is 0, not unknown.
         if end.meta.source.shows.iter().any(|kind| kind == EventKind::Requeue.name()) {
             self.requeues.get_or_insert_default();
         }

@@ -1,4 +1,4 @@
-//! Whose requests were outstanding while a thread waited.
+//! The owners of requests that were outstanding while a thread waited.
 
 use std::cmp::Reverse;
 
@@ -9,16 +9,15 @@ use super::Behind;
 use super::count::Kept;
 use crate::question::threads::Threads;
 
-/// The largest number of owners distinguished during one wait, and the largest number of files of one owner. Further ones
-/// count in the sum only.
+/// Maximum number of owners per wait, and of files per owner. Further ones are included only in the sum.
 const OWNERS_MAX: usize = 64;
 const FILES_MAX: usize = 8;
 /// The number of owners listed.
 const LISTED: usize = 5;
-/// From this share of an owner's requests on, its file is named.
+/// Minimum share of an owner's requests for its file to be named.
 const FILE_FROM: f64 = 0.5;
 
-/// The process that caused a request: the number of its name, and of its unit.
+/// The process that caused a request, by the numbers of its name and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Owner {
     pub(crate) process: u32,
@@ -30,11 +29,11 @@ pub(crate) struct Owner {
 /// The data of a request: its file, and the kind of data.
 pub(crate) type FileContent = (Option<u32>, Content);
 
-/// Request time by owner, in parts that sum to any number.
+/// Request time by owner, not normalised.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
     known: FxHashMap<Owner, Part>,
-    /// The time of owners beyond the largest number.
+    /// Time of owners beyond the maximum number.
     beyond: f64,
 }
 
@@ -42,7 +41,7 @@ pub(super) struct Owners {
 #[derive(Clone, Debug, Default)]
 struct Part {
     time: f64,
-    /// The time by file and kind of data, in the order of their first requests.
+    /// Time by file and kind of data, in order of their first requests.
     files: Vec<(FileContent, f64)>,
 }
 
@@ -56,7 +55,7 @@ impl Part {
         }
     }
 
-    /// The file and kind of data with most of the time; the first of equal ones.
+    /// Returns the file and kind of data with the most time; of equal ones, the first.
     fn most(&self) -> Option<(FileContent, f64)> {
         self.files.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
@@ -87,7 +86,7 @@ impl Owners {
         self.sorted().iter().map(|(_, part)| part.time).sum::<f64>() + self.beyond
     }
 
-    /// The time of the waiting process's own requests.
+    /// Returns the time of the waiting process's own requests.
     fn own(&self) -> f64 {
         self.sorted().iter().filter(|(owner, _)| owner.is_own).map(|(_, part)| part.time).sum()
     }
@@ -138,14 +137,14 @@ impl Owners {
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     waits: Vec<Watched>,
-    /// For each wait, the latest end of it and of all waits that began earlier.
+    /// For each wait, the latest end among it and all earlier waits.
     latest: Vec<Timestamp>,
     is_ready: bool,
 }
 
 #[derive(Debug)]
 struct Watched {
-    /// The thread's number and that of its name.
+    /// The numbers of the thread and of its name.
     key: (u32, u32),
     pid: u32,
     wait: Kept,
@@ -199,10 +198,11 @@ impl Watch {
         }
     }
 
-    /// Whose requests were outstanding during the wait of a thread that began then; `None` if it is unknown for which
-    /// device it waited.
+    /// Returns the owners of requests outstanding during the thread's wait that began at `began`; `None` if
+    /// the device is unknown.
     ///
-    /// It waited for the device on which its own process had requests. Without these, only a single device is certain.
+    /// The thread waited for the device on which its process had requests. If there were none, the device is
+    /// known only if there is just one.
     pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<Owners> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
         let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;

@@ -1,8 +1,8 @@
-//! Waits for a thread that was blocked on storage: for a lock that it held, or for its answer.
+//! Waits for a thread that was blocked on storage: for a lock that it held, or for its reply.
 //!
-//! A wait of this kind counts as far as the other thread was blocked meanwhile. That thread can itself have
-//! waited for a third one, and so on. Waits arrive in the order of their beginnings, so a wait stays open
-//! here until the first wait that begins after its end.
+//! Only the part of the wait during which the other thread was blocked is counted. That thread may have
+//! waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait stays open
+//! until a wait begins after its end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,16 +10,16 @@ use std::collections::BinaryHeap;
 use fonio_core::{BlockedIn, Nanos, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// Maximum number of threads between the one that waits and the one that storage blocked.
+/// Maximum number of threads between the waiting thread and the thread blocked on storage.
 const LENGTH_MAX: usize = 4;
-/// Maximum number of waits open at once, and of places remembered for one wait.
+/// Maximum number of open waits, and of places kept per wait.
 const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
 
-/// The beginning and the end of a wait.
+/// Begin and end of a wait.
 type Interval = (Timestamp, Timestamp);
 
-/// The place at which storage blocked a thread.
+/// Where a thread was blocked on storage: thread, operation and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     /// The numbers of the thread's name and unit.
@@ -35,18 +35,18 @@ pub(super) struct ForThread {
     pub(super) key: (u32, u32),
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
-    /// Whether it is counted for its thread, or only explains waits for that thread.
+    /// Whether the wait is counted for its thread, or only explains waits for that thread.
     is_counted: bool,
     began: Timestamp,
     ended: Timestamp,
     waker: u32,
-    /// The time for which the other thread was blocked meanwhile; its beginning and its end.
+    /// Time for which the other thread was blocked during the wait; its begin and end.
     pub(super) time: Nanos,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// The longest time for which it was blocked without a break.
+    /// Longest uninterrupted blocked time.
     longest: Nanos,
-    /// The places at which it was blocked, with the time of each.
+    /// Where the other thread was blocked, with the time of each.
     places: Vec<(Place, Nanos)>,
 }
 
@@ -78,13 +78,13 @@ impl ForThread {
         ForThread { is_counted: false, ..self }
     }
 
-    /// Adds the part of an interval that lies within the wait, and gives it.
+    /// Adds the part of an interval within the wait, and returns it.
     fn add(&mut self, (began, ended): Interval, place: Place) -> Option<Interval> {
-        // The intervals of a thread come in order. A part that has been counted is not counted again.
+        // A thread's intervals come in order. Skip the part that was already counted.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // If neither wait has ended, both last until the end of the recording. That end is not known here, so
-        // this part is missing.
+        // If neither wait has ended, both last until the end of the recording. That end is unknown here, so
+        // the part is dropped.
         if from >= until || until == Timestamp::MAX {
             return None;
         }
@@ -104,14 +104,14 @@ impl ForThread {
         Some((from, until))
     }
 
-    /// The time that counts as one wait: the complete blocked time if it is most of the wait, as with an
-    /// answer that took several writes. A shell that waits for a program for minutes does not feel the sum of
-    /// its waits, but at most each single one.
+    /// Returns the time that is treated as one wait. It is the total blocked time if that is most of the
+    /// wait, as with a reply that took several writes. Otherwise it is the longest single block: a shell that
+    /// waits minutes for a program does not feel the sum.
     pub(super) fn felt(&self) -> Nanos {
         if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }
 
-    /// The place of most of the time; the first of equal ones.
+    /// Returns the place with the most time; of equal ones, the first.
     pub(super) fn place(&self) -> Option<Place> {
         let most = self.places.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most });
         most.map(|(place, _)| place)
@@ -134,7 +134,7 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    /// Returns the counted waits that ended before `time` and were for a thread that was blocked.
+    /// Returns the counted waits for a blocked thread that ended before `time`.
     pub(super) fn ended_before(&mut self, time: Timestamp) -> Vec<ForThread> {
         let mut ended = Vec::new();
         while let Some(&Reverse((at, id))) = self.ends.peek()
@@ -155,7 +155,7 @@ impl Chains {
         ended
     }
 
-    /// Takes an interval in which storage blocked a thread.
+    /// Takes an interval in which a thread was blocked on storage.
     pub(super) fn blocked(&mut self, tid: u32, interval: Interval, place: Place) {
         self.thread_blocked(tid, interval, place, 0);
     }
@@ -178,7 +178,7 @@ impl Chains {
         }
     }
 
-    /// The thread was blocked, directly or behind the thread of `place`.
+    /// Takes an interval in which a thread was blocked, directly or through the thread of `place`.
     fn thread_blocked(&mut self, tid: u32, interval: Interval, place: Place, length: usize) {
         if self.last.len() < OPEN_MAX || self.last.contains_key(&tid) {
             let last = self.last.entry(tid).or_insert((interval, place));
@@ -204,10 +204,10 @@ impl Chains {
     }
 }
 
-/// The largest number of places for which one thread, or program, waited through others.
+/// Maximum number of places per thread or program in waits for other threads.
 const THROUGH_MAX: usize = 16;
 
-/// Adds time to a place of a short list. When the list is full, the file is forgotten.
+/// Adds time to a place in a short list. If the list is full, the place is added without its file.
 pub(super) fn add_place(places: &mut Vec<(Place, Nanos)>, place: Place, time: Nanos) {
     if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
         *sum += time;
@@ -232,8 +232,8 @@ mod tests {
         Place { name: tid, unit: None, operation: BlockedIn::Fsync, file: FILE }
     }
 
-    /// Gives `rows` to the chains in order: `tid began ended` for a thread that storage blocked, and `tid began ended waker`
-    /// for a wait. Returns tid, time, first, last and the blocked thread of each wait.
+    /// Passes `rows` to the chains in order: `tid began ended` for a thread blocked on storage, `tid began
+    /// ended waker` for a wait. Returns tid, time, first, last and the blocked thread of each wait.
     fn told(rows: &[&[u64]]) -> Vec<(u32, u64, u64, u64, u32)> {
         let mut chains = Chains::default();
         let mut ended = Vec::new();
@@ -275,9 +275,9 @@ mod tests {
             // It was not blocked, or another thread was.
             (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
             (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
-            // Two wait for it, one of them for longer.
+            // Two threads wait for it, one of them longer.
             (&[&[1, 10, 90, 2], &[3, 15, 30, 2], &[2, 20, 40]], &[(3, 10, 20, 30, 2), (1, 20, 20, 40, 2)]),
-            // A waits for B, which waits for C: in both orders of their beginnings.
+            // A waits for B, which waits for C; either wait begins first.
             (&[&[1, 10, 90, 2], &[2, 12, 80, 3], &[3, 20, 40]], &[(2, 20, 20, 40, 3), (1, 20, 20, 40, 3)]),
             (&[&[2, 5, 80, 3], &[3, 6, 40], &[1, 10, 90, 2]], &[(2, 34, 6, 40, 3), (1, 30, 10, 40, 3)]),
         ];
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// A wait that a filter leaves out explains the waits for its thread, but is not reported itself.
+    /// A wait that a filter drops still explains waits for its thread, but is not reported.
     #[test]
     fn a_link_that_is_not_counted_holds_the_chain() {
         let wait =
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((felt(120), felt(121)), (60, 40));
     }
 
-    /// At the end of a recording, a thread can wait for one that is blocked, and neither has ended.
+    /// At the end of a recording, neither a wait nor the block of the awaited thread has ended.
     #[test]
     fn what_has_no_end_is_not_counted_for_ever() {
         let end = u64::MAX;
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(told(&[&[1, 10, 50, 2], &[2, 20, end]]), [(1, 30, 20, 50, 2)]);
     }
 
-    /// Threads that wait for one another in a circle come to an end.
+    /// A cycle of waiting threads terminates.
     #[test]
     fn a_circle_ends() {
         let found = told(&[&[1, 0, 100, 2], &[2, 1, 100, 1], &[2, 10, 20]]);

@@ -1,4 +1,4 @@
-//! The waits of one thread: their sums, and the longest ones.
+//! The waits of one thread: sums and longest waits.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp};
 use rustc_hash::FxHashMap;
@@ -7,12 +7,12 @@ use super::chain::{Place, add_place};
 use super::is_felt;
 use crate::waits::outstanding::LONG;
 
-/// The largest number of files distinguished for one thread.
+/// Maximum number of files distinguished per thread.
 const FILES_OF_THREAD: usize = 16;
-/// The longest waits of a thread for which we compute behind whom it waited.
+/// Number of longest waits per thread for which the owners of outstanding requests are computed.
 const KEPT: usize = 16;
 
-/// A thread: its number and its name's number, because numbers are used again.
+/// A thread: its id and its name's number, because ids are reused.
 pub(super) type Key = (u32, u32);
 
 #[derive(Clone, Debug, Default)]
@@ -20,16 +20,16 @@ pub(super) struct Count {
     pub(super) unit: Option<u32>,
     pub(super) is_kernel: bool,
     pub(super) waits: u64,
-    /// The waits with a row of their own.
+    /// Number of waits with a row of their own.
     pub(super) rows: u64,
     pub(super) time: Nanos,
     pub(super) longest: Nanos,
     pub(super) long: u64,
     pub(super) operations: FxHashMap<BlockedIn, (u64, Nanos)>,
-    /// By file: waits, time and longest.
+    /// Waits, time and longest wait by file.
     pub(super) files: Vec<(u32, FileCount)>,
     pub(super) kept: Vec<Kept>,
-    /// For waits for other threads: the places at which those threads were blocked, and the times.
+    /// For waits for other threads: where those threads were blocked, and for how long.
     pub(super) through: Vec<(Place, Nanos)>,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Kept {
     pub(super) ended: Timestamp,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
-    /// In a wait for another thread: the time for which that thread was blocked, and the place.
+    /// In a wait for another thread: for how long and where that thread was blocked.
     pub(super) through: Option<(Nanos, Place)>,
-    /// In a wait for another thread: the part of that time that counts as one wait.
+    /// In a wait for another thread: the part of that time treated as one wait.
     pub(super) felt: Nanos,
 }
 
@@ -64,7 +64,7 @@ impl Kept {
         self.through.map_or(self.ended - self.began, |(time, _)| time)
     }
 
-    /// The part of the blocked time that counts as one wait.
+    /// Returns the part of the blocked time that is treated as one wait.
     pub(super) fn felt(&self) -> Nanos {
         if self.through.is_some() { self.felt } else { self.time() }
     }
@@ -94,7 +94,7 @@ impl Count {
         }
     }
 
-    /// Ends the waits that have no end.
+    /// Ends the open waits at `at`.
     pub(super) fn end_open(&mut self, at: Timestamp) {
         let mut kept = std::mem::take(&mut self.kept);
         let is_open = |wait: &&mut Kept| wait.ended == Timestamp::MAX && wait.through.is_none();

@@ -7,11 +7,11 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::question::threads::UNKNOWN_NAME;
 
-/// From this share on, a sentence names the program whose requests were outstanding.
+/// Minimum share for a sentence to name the program whose requests were outstanding.
 const BEHIND_FROM: f64 = 0.3;
 
 impl Blocked {
-    /// Returns the program of a role whose thread was blocked for longest.
+    /// Returns the program of a role with the longest blocked thread.
     pub(crate) fn worst(&self, role: Role) -> Option<&BlockedProgram> {
         self.programs.iter().find(|program| program.role == role)
     }
@@ -27,7 +27,7 @@ impl Blocked {
             facts.word("blocked.bulk.program", &bulk.full_name());
         }
         if let Some(program) = worst {
-            // A program that waits for another thread waits behind the same requests as that thread.
+            // A program that waits for another thread is delayed by the same requests as that thread.
             let blocked_one = program.through.as_ref().and_then(|through| {
                 self.programs.iter().find(|other| other.name == through.name && other.unit == through.unit)
             });
@@ -38,7 +38,7 @@ impl Blocked {
 }
 
 impl BlockedProgram {
-    /// Adds the figures of a program; `behind` lists the processes whose requests were outstanding while it
+    /// Adds the figures of a program. `behind` lists processes whose requests were outstanding while it
     /// waited.
     fn figures(&self, behind: &[Behind], facts: &mut Facts) {
         facts.word("blocked.program", &self.full_name());
@@ -113,7 +113,8 @@ impl LongWaits {
     }
 }
 
-/// The largest share of another program. A sentence cannot name an unknown process.
+/// Returns the other program with the largest share. Unknown processes are skipped, since a sentence cannot
+/// name them.
 fn first_other(behind: &[Behind]) -> Option<&Behind> {
     behind.iter().find(|row| !row.is_own && row.process != UNKNOWN_NAME)
 }
@@ -126,8 +127,8 @@ fn behind_words(behind: &[Behind]) -> Option<String> {
     Some(format!("{share} of the I/O outstanding meanwhile came from {}{file}", other.full_name()))
 }
 
-/// The activity of a thread while it was blocked: `in fsync of /home/notes.db`, or `waiting for db, which was blocked in
-/// fsync of /home/notes.db`.
+/// Describes the activity of a blocked thread: `in fsync of /home/notes.db`, or `waiting for db, which was
+/// blocked in fsync of /home/notes.db`.
 pub fn doing(blocked_in: &str, file: Option<&str>, through: Option<&Through>) -> String {
     match through {
         Some(through) => {

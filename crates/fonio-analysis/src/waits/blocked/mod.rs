@@ -1,16 +1,17 @@
-//! The threads that were blocked on storage: in which operation, on which file, and behind whose requests.
+//! The threads that were blocked on storage: by operation, by file, and by the process whose requests delayed
+//! them.
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
-//! their own; short ones are counted. A program is judged by the thread that was blocked for longest: if
-//! several threads wait at the same time, the user does not wait longer.
+//! their own; short ones are counted. A program is judged by its longest blocked thread: if several threads
+//! wait in parallel, the user does not wait longer.
 //!
-//! A thread can also wait for another one that is blocked: for a lock that it holds, or for its answer. This
-//! wait counts for the time for which the other thread was blocked.
+//! A thread can also wait for a blocked thread: for a lock that it holds, or for its reply. Only the time for
+//! which the other thread was blocked is counted.
 //!
-//! "Behind whom" is a share of request time. While a thread waits, requests are outstanding on the device for
-//! which it waits. Each request is counted from its queueing to its completion, as far as it lies within the
-//! wait. The share of a process is the sum of its requests divided by the sum of all requests. This is
-//! computed for the longest waits only.
+//! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding
+//! there. The request time is the time from queueing to completion within the wait. A process's share is the
+//! request time of its requests divided by the request time of all requests. Shares are computed only for the
+//! longest waits.
 
 mod behind;
 mod chain;
@@ -32,24 +33,25 @@ pub(crate) use tally::BlockedTally;
 /// The threads that were blocked on storage. Present if the recording has the waits of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Blocked {
-    /// Each program by name and unit: those of interest first, then others, bulk work and kernel threads; among these, the one
-    /// with the thread that was blocked for longest first.
+    /// Programs by name and unit: programs of interest, then others, bulk work and kernel threads. Within a
+    /// role, programs are sorted by the time of their longest blocked thread.
     pub programs: Vec<BlockedProgram>,
     /// Programs beyond the cap of 1024, which are not listed.
     pub programs_beyond_cap: u64,
-    /// Each file for which threads of programs waited in waits that have rows; the longest time first.
+    /// Files for which threads of programs waited, in waits with rows; longest time first.
     pub files: Vec<BlockedFile>,
     /// Single long waits of programs of interest.
     pub long: LongWaits,
-    /// The longest waits of programs that are not kernel threads, in the order of time; at most 4096, and 16 of a thread.
+    /// Longest waits of programs except kernel threads, in time order; at most 4096, and 16 per thread.
     pub intervals: Vec<Interval>,
-    /// Waits with a row of their own beyond these.
+    /// Number of waits with rows that are not in `intervals`.
     pub intervals_beyond_cap: u64,
-    /// Threads beyond the most that are followed at once; their waits are missing.
+    /// Number of threads beyond the maximum followed; their waits are missing.
     pub threads_beyond_cap: u64,
-    /// The recording was made without BPF: waits for another thread of a program, and for asynchronous I/O, are missing.
+    /// Whether the recording was made without BPF. Waits for other threads and for asynchronous I/O are then
+    /// missing.
     pub is_partial: bool,
-    /// The waits were sampled from procfs: times are estimates, and there are no requests.
+    /// Whether waits were sampled from procfs. Times are then estimates, and there are no requests.
     #[serde(default)]
     pub is_sampled: bool,
 }
@@ -60,13 +62,14 @@ pub struct Blocked {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A program for which somebody may wait: the recorded command and its descendants, bulk work or not; without a
-    /// command, every program that is not bulk work.
+    /// A program for which a user may wait: the recorded command and its descendants, including bulk work.
+    /// Without a command: every program except bulk work.
     #[default]
     OfInterest,
     /// A program that is not part of the recorded command.
     Other,
-    /// A thread that moves much data in large requests, such as a copy or a backup: it waits for storage by its nature.
+    /// A thread that transfers much data in large requests, such as a copy or a backup. It is expected to
+    /// wait for storage.
     BulkWork,
     /// A thread of the kernel, which works for others.
     Kernel,
@@ -86,10 +89,10 @@ pub struct BlockedProgram {
     pub threads: u64,
     /// The number of waits.
     pub waits: u64,
-    /// The time for which its threads were blocked, summed over them, in nanoseconds. Threads wait at the same time, so it
-    /// can exceed the span.
+    /// Blocked time summed over its threads, in nanoseconds. Threads wait in parallel, so the sum can exceed
+    /// the span.
     pub time_ns: u64,
-    /// The thread that was blocked for longest.
+    /// Thread that was blocked longest.
     pub worst_tid: u32,
     /// The time for which that thread was blocked.
     pub worst: TimeShare,
@@ -97,18 +100,19 @@ pub struct BlockedProgram {
     pub longest_ns: Option<u64>,
     /// The number of waits of 100 ms and more in operations for which people wait.
     pub long: u64,
-    /// The waits by operation, the longest time first.
+    /// Waits by operation, longest time first.
     pub operations: Vec<OperationTime>,
-    /// The file for which it waited longest, and the share of the time of waits whose file is known.
+    /// File for which it waited longest, with its share of the waits whose file is known.
     pub file: Option<FileShare>,
-    /// Whose requests were outstanding during its longest waits; the largest share first.
+    /// Processes whose requests were outstanding during its longest waits, largest share first.
     pub behind: Vec<Behind>,
-    /// Where the thread was blocked for which it waited most, if it spent at least half of its time in such waits.
+    /// The blocked thread for which the program waited most, if at least half of its time was spent waiting
+    /// for threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }
 
-/// A thread that storage blocked while another one waited for it.
+/// A thread that was blocked on storage while another thread waited for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Through {
     /// Its name.
@@ -153,9 +157,9 @@ pub struct OperationTime {
 pub struct FileShare {
     /// Its path, or its inode number if the path is unknown.
     pub path: String,
-    /// The share. That of a database of SQLite includes its journal and its WAL.
+    /// The share. For an SQLite database, it includes the journal and the WAL.
     pub share: f64,
-    /// The rollback journal of the database, if that was waited for too.
+    /// The database's rollback journal, if the program also waited for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<String>,
 }
@@ -168,7 +172,7 @@ pub struct Behind {
     /// Its unit, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The file, if at least half of the requests belong to one whose path is known.
+    /// The file, if at least half of the requests belong to it and its path is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The kind of data of at least half of the requests, as in the recording; else `unknown`.
@@ -205,18 +209,18 @@ pub struct BlockedFile {
 /// names, fsync, the journal, and reading back memory that was swapped out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWaits {
-    /// The least long wait, in nanoseconds.
+    /// Minimum length of a long wait, in nanoseconds.
     pub threshold_ns: u64,
     /// Their number.
     pub count: u64,
-    /// The longest, the longest first; at most ten.
+    /// Longest waits, longest first; at most ten.
     pub longest: Vec<LongWait>,
 }
 
 /// One long wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LongWait {
-    /// When it began, from the start of the span.
+    /// Begin time, in nanoseconds since the span began.
     pub at_ns: u64,
     /// Its length.
     pub time_ns: u64,
@@ -228,9 +232,9 @@ pub struct LongWait {
     pub blocked_in: String,
     /// The file's path, if it is known.
     pub file: Option<String>,
-    /// Whose requests were outstanding; the largest share first. Empty if that is unknown.
+    /// Processes whose requests were outstanding, largest share first; empty if unknown.
     pub behind: Vec<Behind>,
-    /// In a wait for another thread: where that one was blocked. Only that time counts.
+    /// In a wait for another thread: where that thread was blocked. Only that time is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<Through>,
 }
@@ -238,7 +242,7 @@ pub struct LongWait {
 /// An interval in which a thread was blocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// When it began, from the start of the span.
+    /// Begin time, in nanoseconds since the span began.
     pub at_ns: u64,
     /// Its length.
     pub time_ns: u64,
@@ -255,8 +259,8 @@ fn named(name: &str, unit: Option<&str>) -> String {
     }
 }
 
-/// Whether people wait for this operation: a program goes on only after it. Of writes that the kernel holds back, a copy
-/// has many, for which nobody waits.
+/// Whether people wait for this operation. Throttled writes are excluded: a copy has many of them, for which
+/// nobody waits.
 pub(crate) fn is_felt(operation: BlockedIn) -> bool {
     use BlockedIn::{AsyncIo, Fsync, Journal, Metadata, OtherThread, PageFault, Read, SwapIn};
     matches!(operation, Fsync | Read | PageFault | SwapIn | Metadata | Journal | OtherThread | AsyncIo)

@@ -23,7 +23,7 @@ pub(super) struct Program {
     pub(super) threads: u64,
     pub(super) waits: u64,
     pub(super) time: Nanos,
-    /// The time of the thread that was blocked for longest, and that thread.
+    /// Time and id of the longest blocked thread.
     pub(super) worst: (Nanos, u32),
     pub(super) longest: Nanos,
     pub(super) long: u64,
@@ -95,11 +95,11 @@ impl Program {
         }
     }
 
-    /// The file for which it waited longest. The files of a database of SQLite count together, since each transaction waits for
-    /// several of them.
+    /// Returns the file for which the program waited longest. An SQLite database's files are combined, since
+    /// each transaction waits for several of them.
     fn most_waited_file(&self, path: &dyn Fn(u32) -> Option<String>) -> Option<FileShare> {
         let all: Nanos = self.files.values().copied().sum();
-        // A file that is deleted and made again has several numbers, and one path.
+        // A file that is deleted and re-created has several numbers, but one path.
         let mut times: BTreeMap<String, Nanos> = BTreeMap::new();
         for (file, time) in &self.files {
             if let Some(path) = path(*file) {
@@ -116,9 +116,8 @@ impl Program {
         Some(FileShare { path: file.to_owned(), share: ratio(time, all)?, journal })
     }
 
-    /// The place at which the awaited threads were blocked, if the program spent at least half of its time in
-    /// waits for other threads. It includes a file if they waited for one file in at least half of the time
-    /// for which the file is known.
+    /// Returns where the awaited threads were blocked, if the program spent at least half of its time waiting
+    /// for threads. The file is included if it accounts for at least half of the time with a known file.
     pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
         if !self.is_through_others() {
             return None;
@@ -132,7 +131,7 @@ impl Program {
             }
         }
         let (most, _) = whose.into_iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
-        // A file that is deleted and made again has several numbers, and one path.
+        // A file that is deleted and re-created has several numbers, but one path.
         let mut paths: BTreeMap<String, Nanos> = BTreeMap::new();
         for (place, time) in self.through.iter().filter(|(place, _)| Place { file: None, ..*place } == most) {
             if let Some(path) = told(*place).file {
@@ -144,14 +143,14 @@ impl Program {
         Some(Through { file: file.map(|(path, _)| path), ..told(most) })
     }
 
-    /// Whether it spent at least half of its time in waits for other threads.
+    /// Whether the program spent at least half of its time waiting for other threads.
     pub(super) fn is_through_others(&self) -> bool {
         let time: Nanos = self.through.iter().map(|(_, time)| *time).sum();
         time > Nanos(0) && time + time >= self.time
     }
 }
 
-/// Returns the database whose rollback journal or WAL this file could be, by its name.
+/// Returns the database whose rollback journal or WAL this is, judged by the file's name.
 fn database_of(file: &str) -> Option<&str> {
     ["-journal", "-wal"].iter().find_map(|end| file.strip_suffix(end))
 }

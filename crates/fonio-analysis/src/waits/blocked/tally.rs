@@ -22,7 +22,7 @@ use crate::waits::outstanding::LONG;
 
 /// Maximum number of threads followed.
 const THREADS_MAX: usize = 1 << 16;
-/// Maximum number of processes between a thread and the command that started it.
+/// Maximum number of generations between a thread and the command.
 const GENERATIONS_MAX: usize = 64;
 /// Maximum number of programs listed.
 const PROGRAMS_MAX: usize = 1024;
@@ -34,7 +34,7 @@ const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
 /// Bulk work: requests of at least this size on average, …
 const BULK_SIZE: u64 = 128 * 1024;
-/// … at least this much in all (more than programs and their libraries read at a start), …
+/// … at least this much in total (more than programs and libraries read at start-up), …
 const BULK_BYTES: ByteCount = ByteCount(64 << 20);
 /// … and at least this much in each second of the span. All three thresholds are our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
@@ -51,13 +51,13 @@ pub(crate) struct BlockedTally {
     parents: FxHashMap<u32, u32>,
     watch: Watch,
     chains: Chains,
-    /// Whether any wait or count was seen: the recording then has the waits of all threads.
+    /// Whether any wait or count was seen, which means that the recording has the waits of all threads.
     is_known: bool,
-    /// Whether the filter leaves requests out. Behind whom threads waited is then unknown.
+    /// Whether the filter drops requests. The owners of outstanding requests are then unknown.
     is_filtered: bool,
 }
 
-/// The waits for a file, and those of the program that waited longest for it: time, name and unit.
+/// Waits for a file; and time, name and unit of the program that waited longest for it.
 type OfFile = (FileCount, (Nanos, u32, Option<u32>));
 
 impl Question for BlockedTally {
@@ -74,7 +74,7 @@ impl Question for BlockedTally {
         let threads = &mut context.threads;
         match row {
             Row::Wait(row) => self.take(row, span, threads, true),
-            // It counts only for threads that waited for this one.
+            // Use it only to explain waits for this thread.
             Row::WaitLeftOut(row) => self.take(row, span, threads, false),
             Row::BlockedCount(row) => {
                 self.is_known = true;
@@ -120,7 +120,7 @@ impl Question for BlockedTally {
         self.watch.request((seen.queued.unwrap_or(start).min(start), end), seen.device, pid, (owner, of));
     }
 
-    /// `None` if the recording does not have the waits of all threads.
+    /// Returns `None` if the recording lacks the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
         let (began, span, meta) = (end.began(), end.duration(), end.meta);
         let (threads, files) = (&end.context.threads, &end.context.files);
@@ -163,7 +163,7 @@ impl Question for BlockedTally {
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
-        // A program comes before the one that waits for it.
+        // Sort a program before the programs that wait for it.
         let order = |program: &Program| {
             let time = Reverse(program.worst.0);
             (program.role, time, program.is_through_others(), program.name, program.unit)
@@ -246,13 +246,13 @@ impl BlockedTally {
         Some(count)
     }
 
-    /// Takes a wait, as far as it lies in the span.
+    /// Takes the part of a wait within the span.
     fn take(&mut self, row: &Wait, span: (Timestamp, Timestamp), threads: &mut Threads, is_counted: bool) {
         // A wait of a launch does not show the operation.
         let Some(operation) = row.blocked_in else { return };
         self.is_known = true;
         let began = row.began.max(span.0);
-        // The end of the span is known only at the end; a wait without an end lasts until then.
+        // A wait without an end lasts until the end of the span, which is not known yet.
         let ended = row.ended.map_or(span.1, |ended| ended.min(span.1));
         if ended <= began {
             return;
@@ -294,7 +294,7 @@ impl BlockedTally {
         }
     }
 
-    /// Chooses the waits during which requests are counted: those of the threads that were blocked for longest.
+    /// Selects the waits during which requests are counted: the waits of the longest blocked threads.
     fn begin_watch(&mut self) {
         self.end_chains(Timestamp::MAX);
         let mut most: Vec<(&Key, &Count)> =
@@ -308,8 +308,8 @@ impl BlockedTally {
         self.watch = Watch::new(watched.collect());
     }
 
-    /// Whether a thread is part of the command: its process is, or one of the processes that started it. Unknown if one
-    /// of them ended before it was looked up.
+    /// Whether a thread belongs to the command, directly or through an ancestor process. `None` if an
+    /// ancestor ended before it was looked up.
     fn is_of(&self, tid: u32, command: u32) -> Option<bool> {
         let mut pid = *self.pids.get(&tid)?;
         for _ in 0..GENERATIONS_MAX {
@@ -343,8 +343,8 @@ impl BlockedTally {
         Role::OfInterest
     }
 
-    /// The role of each thread. A program that only waits for bulk work, such as the shell of a copy, is part
-    /// of it.
+    /// Returns the role of each thread. A program that only waits for bulk work, such as the shell of a copy,
+    /// is bulk work too.
     fn roles(&self, span: Nanos, command: Option<u32>) -> FxHashMap<Key, Role> {
         let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span, command));
         let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();
@@ -364,7 +364,7 @@ impl BlockedTally {
         roles
     }
 
-    /// The longest intervals, in the order of time, and the number of the others.
+    /// Returns the longest intervals in time order, and the number of other intervals.
     fn intervals(
         &self,
         programs: &[Program],

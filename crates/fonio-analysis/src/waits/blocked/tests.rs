@@ -21,7 +21,7 @@ fn analyser() -> Analyser {
     analyser
 }
 
-/// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
+/// Analyses waits and requests. Each thread is a separate process, and 8 is the parent of 9.
 fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
     let mut analyser = analyser();
     for (tid, parent) in [(1, 0), (7, 1), (8, 1), (9, 8), (10, 99)] {
@@ -44,7 +44,7 @@ fn roles(found: &Blocked) -> Vec<(&str, Role)> {
 #[test]
 fn without_waits_nothing_is_claimed() {
     assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
-    // If the recording says that it shows waits, the answer is present without any waits.
+    // If the source shows waits, the answer is present even if there are none.
     let mut meta = Meta::default();
     meta.source.shows.push(SHOWS_BLOCKED.to_owned());
     let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;
@@ -125,7 +125,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     let found = blocked(
         &["7 fsync 1000 2000"],
         &[
-            // Half of the wait is its own; the other device does not matter.
+            // Half of the wait is due to its own request; the other device is ignored.
             "WS 0+8 q1500 d1500 c2000 t7",
             "W 0+8 q1500 d1500 c5000 t8",
             "W 0+8 q0 d1500 c9000 t9 dev1",
@@ -135,7 +135,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     let behind = &found.unwrap().programs[0].behind;
     let short: Vec<_> = behind.iter().map(|row| (row.process.as_str(), row.is_own, row.share)).collect();
     assert_eq!(short, [("p7", true, 0.5), ("p8", false, 0.5)]);
-    // Without own requests, two devices leave it open for which one it waited.
+    // Without own requests, it is unknown for which of two devices it waited.
     let found = blocked(
         &["7 fsync 1000 2000"],
         &["W 0+8 q1500 d1500 c5000 t8", "W 0+8 q1500 d1500 c9000 t9 dev1"],
@@ -144,7 +144,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     assert_eq!(found.unwrap().programs[0].behind, []);
 }
 
-/// A backup of many small files is one program in the way, not many files.
+/// A backup of many small files counts as one blocking program, not as many files.
 #[test]
 fn behind_a_program_with_many_files() {
     let requests: Vec<String> =
@@ -166,7 +166,7 @@ fn behind_a_program_with_many_files() {
     assert_eq!(short, [(None, 1.0)]);
 }
 
-/// Its waits pass the filter, those of the thread that it waited for do not.
+/// The thread's waits pass the filter; the waits of the awaited thread do not.
 #[test]
 fn a_filter_leaves_the_chain_whole() {
     let options = FilterOptions { comms: vec!["p7".to_owned()], ..FilterOptions::default() };
@@ -187,7 +187,7 @@ fn a_filter_leaves_the_chain_whole() {
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
-/// A shell starts one program after the other, and each of them creates its journal again.
+/// A shell starts programs one after the other, and each re-creates its journal.
 #[test]
 fn many_files_of_one_path_are_one_place() {
     let mut analyser = analyser();
@@ -213,7 +213,7 @@ fn many_files_of_one_path_are_one_place() {
     );
 }
 
-/// Each transaction waits for the database, and for a journal that is created again.
+/// Each transaction waits for the database and for a re-created journal.
 #[test]
 fn the_files_of_a_database_count_together() {
     let file = |paths: &[&str]| {
@@ -231,7 +231,7 @@ fn the_files_of_a_database_count_together() {
     let found = file(&["/n.db", "/n.db-journal", "/n.db-journal", "/x"]);
     assert_eq!(found, ("/n.db".to_owned(), "0.75".to_owned(), journal.clone()));
     assert_eq!(file(&["/n.db-wal", "/n.db", "/x"]), ("/n.db".to_owned(), "0.67".to_owned(), None));
-    // Without the database, it may be something else.
+    // Without the database, the file may be something else.
     assert_eq!(
         file(&["/n.db-journal", "/n.db-journal"]),
         ("/n.db-journal".to_owned(), "1.00".to_owned(), None)
@@ -265,7 +265,7 @@ proptest! {
         }
         for (key, pid, kept) in &waits {
             let same = waits.iter().filter(|(other, _, wait)| other == key && wait.began == kept.began);
-            // Of waits of one thread with the same beginning, any may be found; a thread has only one.
+            // Skip several waits of one thread with the same begin time, which real threads do not have.
             if same.count() > 1 {
                 continue;
             }

@@ -213,7 +213,7 @@ fn files(blocked: &Blocked) -> Table {
     let table = Table::of("Files that were waited for", known.iter().take(FILES))
         .column("File", "", |file| Cell::Name(file.path.clone().unwrap_or_default()))
         .whose()
-        .column("Time", "Summed over all threads; only waits whose file is known.", |file| {
+        .column("Time", "Summed over all threads; only waits for a known file.", |file| {
             Cell::count(file.time_ns, Unit::Ns)
         })
         .column("Waits", "", |file| Cell::count(file.waits, Unit::Count))

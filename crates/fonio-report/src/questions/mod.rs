@@ -131,7 +131,7 @@ impl About<'_> {
 fn loss_note(validity: &Validity) -> Option<String> {
     validity.has_loss().then(|| {
         format!(
-            "{} were lost, each of which can hide a request's latency. Maxima are therefore lower bounds, percentiles are \
+            "{} were lost. Each can hide a request's latency, so maxima are lower bounds, percentiles are \
              ranges, and means, sums and curves cover the recorded requests only.",
             sentence_case(&validity.lost_in_words())
         )

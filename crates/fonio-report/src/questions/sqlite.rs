@@ -35,7 +35,7 @@ fn number(value: Option<f64>) -> Option<String> {
 fn answer(sqlite: &Sqlite) -> String {
     let Some(first) = sqlite.databases.first() else { return String::new() };
     let Some(mean) = &first.receipt.mean else {
-        return format!("No transaction of {} was seen to be committed.", first.path);
+        return format!("No committed transaction of {} was recorded.", first.path);
     };
     let transactions = match first.receipt.transactions {
         1 => "One transaction".to_owned(),
@@ -197,12 +197,11 @@ fn notes(sqlite: &Sqlite) -> Vec<String> {
         ));
     }
     if sqlite.databases.iter().any(|database| database.is_cut) {
-        notes.push("Later transactions were left out, because there were more than fonio keeps.".to_owned());
+        notes.push("Later transactions were left out: fonio's limit was reached.".to_owned());
     }
     if sqlite.calls_lost > 0 {
         notes.push(format!(
-            "{} file-system calls were lost, each of which can hide a transaction. The figures for budgets are therefore \
-             unknown.",
+            "{} file-system calls were lost. Each can hide a transaction, so the figures for budgets are unknown.",
             count(sqlite.calls_lost)
         ));
     } else if !sqlite.is_complete {
@@ -259,7 +258,7 @@ mod tests {
                 of(database(2, None)),
                 "Each of the 2 transactions of /notes.db (journal mode truncate) made 4 calls that sync. What they cost on the device was not recorded.",
             ),
-            (of(database(0, None)), "No transaction of /notes.db was seen to be committed."),
+            (of(database(0, None)), "No committed transaction of /notes.db was recorded."),
         ] {
             assert_eq!(answer(&sqlite), expected);
         }

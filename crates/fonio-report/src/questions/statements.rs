@@ -118,8 +118,8 @@ pub(super) fn notes(sqlite: &Sqlite) -> Vec<String> {
     let all: Vec<&StatementCost> = all(sqlite).into_iter().map(|(_, cost)| cost).collect();
     for cost in all.iter().copied().filter(is_joinable).take(JOINABLE_MAX) {
         notes.push(format!(
-            "{} of the {} transactions of {} began within 1 ms after the one before, of the same thread. If they belong \
-             together, BEGIN before the first and COMMIT after the last make one transaction of them, which syncs once.",
+            "{} of the {} transactions of {} began within 1 ms after the previous one of the same thread. If they \
+             belong together, join them with BEGIN and COMMIT: one transaction syncs once.",
             count(cost.without_pause),
             count(cost.transactions),
             shown(cost, SENTENCE_CHARS)
@@ -128,8 +128,8 @@ pub(super) fn notes(sqlite: &Sqlite) -> Vec<String> {
     let unknown: u64 = sqlite.databases.iter().map(|database| database.unknown_statements).sum();
     if unknown > 0 {
         notes.push(format!(
-            "The statements of {} are unknown: they ran before fonio had found their SQLite, in a copy of it without symbols, \
-             or not within the recording.",
+            "The statements of {} are unknown: they ran before fonio found their SQLite library, in a library \
+             without symbols, or outside the recording.",
             transactions(unknown)
         ));
     }
@@ -138,7 +138,7 @@ pub(super) fn notes(sqlite: &Sqlite) -> Vec<String> {
         notes.push(format!("{} of other statements are not listed.", transactions(beyond)));
     }
     if sqlite.statements_lost > 0 {
-        notes.push(format!("{} runs of statements, or texts, were lost.", count(sqlite.statements_lost)));
+        notes.push(format!("{} executions or texts of statements were lost.", count(sqlite.statements_lost)));
     }
     notes
 }

@@ -5,17 +5,17 @@ use crate::document::Term;
 const TERMS: [(&str, &str); 18] = [
     (
         "blocked on storage",
-        "A thread slept uninterruptibly until I/O, the file system's journal or write-back went on.",
+        "A thread was in uninterruptible sleep, waiting for I/O, the file system's journal or write-back.",
     ),
     (
         "bulk work",
-        "A thread that moves 64 MiB and more, at 1 MiB/s and more, in requests of 128 KiB and more on average, such as a \
-         copy. It waits for storage by its nature, so the verdict does not count it.",
+        "A thread, such as a copy, that moves at least 64 MiB at 1 MiB/s or more, in requests of 128 KiB or more on \
+         average. It always waits for storage, so the verdict ignores it.",
     ),
     (
         "behind",
-        "Whose requests were outstanding while a thread waited. The share is the sum of their times within the wait over \
-         that of all requests of the device.",
+        "The owners of requests that were outstanding while a thread waited. A share is the time of their requests \
+         within the wait, divided by the time of all requests of the device.",
     ),
     ("response time", "Time from the queueing of a request to its completion: queue time plus service time."),
     (
@@ -42,7 +42,7 @@ const TERMS: [(&str, &str); 18] = [
         "Force unit access: a write that is durable before it completes, without a flush of the whole cache.",
     ),
     ("sequential", "Starting where an earlier request of the same operation on the same device ended."),
-    ("preflush", "A flush of the device's cache that comes with a write and precedes it."),
+    ("preflush", "A flush of the device's cache before a write, as part of the write request."),
 ];
 
 pub fn all() -> Vec<Term> {

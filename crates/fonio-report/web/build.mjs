@@ -5,7 +5,7 @@ import { build } from "esbuild";
 const packages = "node_modules";
 const read = (path) => readFileSync(`${packages}/${path}`, "utf8").trim();
 
-// The packages that the script contains, and the files of each that its licence asks to pass on.
+// The packages in the script, and the files of each that its licence requires to be distributed.
 const LICENCES = {
   echarts: ["NOTICE", "LICENSE", "licenses/LICENSE-d3"],
   tslib: ["CopyrightNotice.txt", "LICENSE.txt"],

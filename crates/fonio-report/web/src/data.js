@@ -1,6 +1,6 @@
 // Decodes the data of a chart from the page.
 
-/// Few numbers are an array; many are base64 of little-endian 32-bit floats.
+/// Short series are arrays; long ones are base64 of little-endian 32-bit floats.
 function numbers(packed) {
   if (Array.isArray(packed)) return Float64Array.from(packed, (value) => (value === null ? NaN : value));
   const bytes = Uint8Array.from(atob(packed.f32), (c) => c.charCodeAt(0));

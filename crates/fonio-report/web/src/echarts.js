@@ -1,4 +1,4 @@
-// The parts of ECharts that the report uses. Others are left out, because every page contains these parts.
+// The parts of ECharts that the report uses. Every page contains them, so others are omitted.
 
 import { BarChart, CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import {

@@ -1,4 +1,4 @@
-// The numbers of a chart as a table, created on demand.
+// Shows a chart's numbers as a table, created on demand.
 
 import { format, shown } from "./format.js";
 
@@ -41,7 +41,7 @@ function build(figure) {
     for (const { name, x, y, z, low, high } of figure.series) {
       for (let at = 0; at < x.length; at += 1) {
         if (body.rows.length >= ROWS) { left += 1; continue; }
-        // The length of a span has the unit of the axis.
+        // The length of a span uses the axis unit.
         const cells = [name, spans ? format(x[at], figure.x.unit) : shown(x[at], figure.x), sideways ? where(y[at]) : format(y[at], figure.y.unit)];
         if (figure.z) cells.push(format(z[at], figure.z.unit));
         if (low.length > 0) cells.push(`${shown(low[at], figure.x)} … ${shown(high[at], figure.x)}`);

@@ -6,7 +6,7 @@ import { colour, faded, heatColour, seriesColour } from "./theme.js";
 
 const LARGE = 2000;
 
-/// Used if powers of ten would be too far apart, or would not be round numbers.
+/// For axes where powers of ten are too far apart or not round numbers.
 const LOG_BASES = { bytes: 4, bytes_per_s: 4, ratio: 2 };
 
 /// Returns the option, the entries of the legend, and the divisor of the time axis.
@@ -32,7 +32,7 @@ export function chartOption(figure, narrow) {
     textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: ink.text },
     aria: { enabled: true, label: { description: `${figure.title}. ${figure.caption}` } },
     legend: { show: false },
-    // Charts over time are aligned at the left edge, so that they can be compared vertically.
+    // Charts over time share the left edge, for vertical comparison.
     grid: time
       ? { left: narrow ? 58 : 70, right: narrow ? 10 : 22, top: 26, bottom: narrow ? 44 : 22, outerBoundsMode: "none" }
       : { left: 6, right: narrow ? 10 : 22, top: 26, bottom: 20, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
@@ -154,20 +154,20 @@ function axis(own, { factor, tick }, ink, narrow, name) {
     splitLine: { show: name === "y", lineStyle: { color: ink.grid } },
     axisLabel: {
       ...base.axisLabel, formatter: tick,
-      // The end of a recording is seldom a round number; its label would collide with the last round one.
+      // The recording's end is rarely a round number; its label would overlap the last tick.
       showMaxLabel: own.scale === "time" ? false : null,
     },
   };
 }
 
-/// The points as pairs, without those that a logarithmic axis cannot show.
+/// The points as pairs. Points that a logarithmic axis cannot show are omitted.
 function pairs(figure, series, xf, yf) {
   const { x, y } = series;
   const logX = figure.x.scale === "log";
   const logY = figure.y.scale === "log";
   const out = [];
   for (let at = 0; at < x.length; at += 1) {
-    // Unknown values interrupt a line; values that a logarithm cannot show are left out.
+    // Unknown values interrupt a line; values without a logarithm are omitted.
     if ((logX && x[at] <= 0) || (logY && y[at] <= 0)) continue;
     out.push([x[at] / xf, Number.isNaN(y[at]) ? null : y[at] / yf]);
   }
@@ -239,7 +239,7 @@ function bars(stack) {
   };
 }
 
-/// `all` is the number of dots in the chart: the more there are, the smaller and fainter they are.
+/// `all` is the number of dots in the chart: more dots are drawn smaller and fainter.
 function dots(name, colouring, data, all) {
   const count = data.length / 2;
   return {
@@ -292,7 +292,7 @@ const SHAPES = {
       unpacked(dots(name, seriesColour(role), flat(figure, visible(figure, x, y), x, y, xf, yf), total(figure)))),
   }),
 
-  // One series for each power of ten of the third number: the legend is readable, and drawing is fast.
+  // One series per power of ten of the third number keeps the legend readable and drawing fast.
   heat_scatter: (figure, xf, yf) => {
     const { z, x, y } = figure.series[0];
     const decades = new Map();
@@ -318,7 +318,7 @@ const SHAPES = {
         used += 2;
       }
       const cloud = unpacked(dots(name, rgb, packed.subarray(0, used), z.length));
-      // Slow requests are few, and the reader looks for them, so they are emphasised.
+      // Slow requests are rare and important, so they are emphasised.
       if (step >= order.length - 2) {
         cloud.symbolSize += 1.5;
         cloud.itemStyle.opacity = 0.9;
@@ -372,7 +372,7 @@ const SHAPES = {
         renderItem: (params, api) => {
           const [from, row] = api.coord([api.value(1), api.value(0)]);
           const [to] = api.coord([api.value(2), api.value(0)]);
-          // A short wait stays visible.
+          // Keep short waits visible.
           const shape = { x: from, y: row - 7, width: Math.max(to - from, 1.5), height: 14 };
           return { type: "rect", shape, style: { fill: rgb } };
         },

@@ -1,6 +1,6 @@
-// A box that shows only the rows and the lanes of some units, processes or files. Sections that have one share its text.
+// A filter box for rows and lanes by unit, process or file. All sections share its text.
 
-/// The rows of a table that the words describe: each word is in the text of a name, or, with `*`, is a pattern for it.
+/// The rows of a table that match all words: a word is part of a name or, with `*`, a pattern for it.
 export function finder(text) {
   const words = text.toLowerCase().split(/\s+/).filter((word) => word !== "");
   const tests = words.map((word) => {
@@ -15,7 +15,7 @@ export function finder(text) {
   };
 }
 
-/// A copy of a chart with the lanes that pass; `passes` takes the name of a lane.
+/// A copy of a chart with the lanes whose name `passes` accepts.
 export function withLanes(figure, passes) {
   const places = new Map();
   const names = figure.y.categories.filter((name, at) => passes(name) && places.set(at, places.size));
@@ -84,7 +84,7 @@ export function installFilters(redraw) {
   }
 }
 
-/// The columns that say whose the row is.
+/// The columns that name a row's owner.
 function whose(table) {
   return [...table.tHead.rows[0].cells].filter((cell) => cell.dataset.whose !== undefined);
 }

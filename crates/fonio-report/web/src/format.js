@@ -77,7 +77,7 @@ export function shown(value, axis) {
 
 const DAY = 86400;
 
-/// Like `axisScale`, for the wall clock: a tick is a time of the day, and at midnight a date.
+/// Like `axisScale`, for the wall clock: ticks are times of day, and dates at midnight.
 export function clockScale({ clock, bounds: [from, to] }) {
   const factor = to - from > 3 * DAY ? DAY : to - from > 3 * 3600 ? 3600 : 60;
   return {

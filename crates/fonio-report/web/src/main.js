@@ -1,4 +1,4 @@
-// The report's script. The page can be read without it; it adds the charts, sorting, and the theme button.
+// The report's script: adds charts, sorting and the theme button. The page is readable without it.
 
 import { readFigure } from "./data.js";
 import { init } from "./echarts.js";
@@ -12,7 +12,7 @@ import { currentZoom, installZoomButton, joinTimeCharts, leaveTimeCharts } from 
 
 const NARROW = 560;
 
-/// A chart on the page. It is created when the reader scrolls near it, and created again after a change of theme or layout.
+/// A chart on the page. It is created when scrolled near, and again after a change of theme or layout.
 class Drawing {
   constructor(host) {
     this.host = host;
@@ -21,7 +21,7 @@ class Drawing {
     this.hidden = new Set();
     this.chart = null;
     this.figure = null;
-    /// Whether a lane is shown, by its name; null if all are.
+    /// Returns whether a lane with this name is shown; null shows all lanes.
     this.lanes = null;
     this.height = host.style.getPropertyValue("--height");
   }
@@ -128,7 +128,7 @@ function start() {
     for (const host of section.querySelectorAll("figure.plot")) drawings.get(host).showLanes(lanes);
   });
 
-  // A printed page is white, and contains all charts, also those that the reader has not scrolled to.
+  // A printed page is white and contains all charts, including those not yet created.
   const root = document.documentElement;
   let before;
   addEventListener("beforeprint", () => {

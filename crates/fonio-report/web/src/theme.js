@@ -1,4 +1,4 @@
-// Colours are defined in the style sheet only; the charts read them, so that a change of theme affects both.
+// Colours are defined only in the style sheet. Charts read them, so a theme change affects both.
 
 const probe = document.createElement("i");
 probe.hidden = true;
@@ -35,7 +35,7 @@ export function installThemeButton(changed) {
     try { return localStorage.getItem("fonio-theme"); } catch { return null; }
   };
   const remember = (theme) => {
-    // A page that is opened from a file may have no storage.
+    // Pages opened from a file may lack storage.
     try { localStorage.setItem("fonio-theme", theme); } catch { /* the choice lasts as long as the page */ }
   };
   const current = () => root.dataset.theme || (dark.matches ? "dark" : "light");

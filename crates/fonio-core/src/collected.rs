@@ -14,7 +14,7 @@ macro_rules! collected {
         #[derive(Clone, Debug, Default, PartialEq)]
         #[allow(missing_docs)]
         pub struct CollectedRows {
-            /// The first instant covered.
+            /// The start of the recorded period.
             pub began: Option<Timestamp>,
             $(pub $rows: Vec<$row>,)*
         }

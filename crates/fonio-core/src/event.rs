@@ -18,7 +18,7 @@ pub struct BlockEvent {
     /// First sector. For a flush without data, this is 0 or, in old kernels, `u64::MAX`. Readers do not
     /// change it.
     pub sector: Sector,
-    /// The size at this moment. For a partial completion, it is the size of the completed part.
+    /// The current size. For a partial completion, the size of the completed part.
     pub bytes: ByteCount,
     /// The operation.
     pub op: Op,
@@ -37,7 +37,7 @@ pub struct BlockEvent {
 }
 
 impl BlockEvent {
-    /// An event with a known time, kind and device; nothing else is known.
+    /// An event with only a time, kind and device.
     pub fn new(time: Timestamp, kind: EventKind, device: DeviceId) -> BlockEvent {
         BlockEvent {
             time,
@@ -74,7 +74,7 @@ pub enum EventKind {
     BioComplete,
     /// G: a request was allocated for the bio (`block_getrq`).
     GetRequest,
-    /// S: a thread waits for a free request.
+    /// S: a thread waits for a free request slot.
     SleepRequest,
     /// `block_io_start`: accounting began for a request.
     IoStart,
@@ -88,7 +88,7 @@ pub enum EventKind {
     Complete,
     /// `block_io_done`: accounting ended for a request.
     IoDone,
-    /// X: the bio was split; its first part ends where the remainder begins.
+    /// X: the bio was split at the start of the remainder.
     Split {
         /// First sector of the remainder.
         new_sector: Sector,
@@ -107,7 +107,7 @@ pub enum EventKind {
         /// Its sector on that device.
         from_sector: Sector,
     },
-    /// P: bios are held back on a plug list.
+    /// P: bios are collected on a plug list.
     Plug,
     /// U: the bios on the plug list are released.
     Unplug {
@@ -193,7 +193,7 @@ pub struct Run {
     pub first: Timestamp,
     /// The latest.
     pub last: Timestamp,
-    /// The number of instants.
+    /// The number of timestamps.
     pub count: u64,
 }
 
@@ -210,7 +210,7 @@ impl Instants {
     /// Maximum number of runs. If a source has more, the rest form one run.
     const RUNS_MAX: usize = 64;
 
-    /// Adds an instant.
+    /// Adds a timestamp.
     #[inline]
     pub fn see(&mut self, time: Timestamp) {
         self.add(Run { first: time, last: time, count: 1 });
@@ -283,7 +283,7 @@ pub struct Batch {
     /// Complete requests, from sources that list requests (biosnoop, MSR CSV). The assembler assigns their
     /// `request_id`.
     pub requests: Vec<Request>,
-    /// Threads seen for the first time, or under a new name.
+    /// Threads that are new or have a new name.
     pub threads: Vec<Thread>,
     /// Marks in the source (`trace_marker`, blktrace messages).
     pub marks: Vec<Mark>,

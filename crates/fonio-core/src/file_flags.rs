@@ -1,4 +1,4 @@
-//! How a file was opened.
+//! The flags of an open file.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A set of `open(2)` flags of an open file.
 ///
-/// The bits are fonio's own, because the kernel's differ between architectures.
+/// The bits are fonio's own, because kernel bits differ between architectures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileFlags(pub u32);

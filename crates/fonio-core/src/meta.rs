@@ -35,7 +35,7 @@ pub struct Meta {
     /// The process id of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_pid: Option<u32>,
-    /// Its exit code; `None` while it is unknown, or if a signal killed the command.
+    /// Its exit code; `None` if unknown or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
     /// User CPU time of the command and of the children it waited for, in nanoseconds. It is the kernel's
@@ -48,10 +48,10 @@ pub struct Meta {
     /// The machine.
     #[serde(default)]
     pub host: Host,
-    /// Each device that has requests or bios.
+    /// Each device with requests or bios.
     #[serde(default)]
     pub devices: Vec<Device>,
-    /// Gaps, and the total number of lost events.
+    /// Gaps and the number of lost events.
     #[serde(default)]
     pub lost: Lost,
     /// The assembler's counters by name: ambiguous pairs, completions without issue, and others.
@@ -95,8 +95,8 @@ pub struct Source {
     pub format: String,
     /// The input files, as named by the user.
     pub files: Vec<String>,
-    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …); a missing kind is unknown, not
-    /// 0.
+    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …). Others are unknown,
+    /// not 0.
     pub shows: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ pub struct Device {
     /// The file systems mounted from it or from its partitions.
     #[serde(default)]
     pub mounts: Vec<Mount>,
-    /// The devices it is stacked on (`dm`, `md`, `loop` backing).
+    /// The lower devices of a stacked device (`dm`, `md`, `loop`).
     #[serde(default)]
     pub below: Vec<DeviceId>,
 }

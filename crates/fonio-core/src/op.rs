@@ -30,7 +30,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Every op, in the order in which tables list them.
+    /// Every op, in table order.
     pub const ALL: [Op; 9] = [
         Op::Read,
         Op::Write,
@@ -66,7 +66,7 @@ impl Op {
 
 /// A set of request flags, as the kernel's `REQ_*` (`include/linux/blk_types.h`).
 ///
-/// The bits are fonio's own, because the kernel's change between versions.
+/// The bits are fonio's own, because kernel bits change between versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Flags(pub u32);
@@ -74,7 +74,7 @@ pub struct Flags(pub u32);
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// A program waits for it (`REQ_SYNC`).
+    /// It is synchronous: a program waits for it (`REQ_SYNC`).
     pub const SYNC: Flags = Flags(1);
     /// File system metadata (`REQ_META`).
     pub const META: Flags = Flags(1 << 1);
@@ -90,7 +90,7 @@ impl Flags {
     pub const BACKGROUND: Flags = Flags(1 << 6);
     /// Swap (`REQ_SWAP`).
     pub const SWAP: Flags = Flags(1 << 7);
-    /// It must not be torn (`REQ_ATOMIC`).
+    /// The device must write all of it or nothing (`REQ_ATOMIC`).
     pub const ATOMIC: Flags = Flags(1 << 8);
     /// It fails rather than wait for a request slot (`REQ_NOWAIT`).
     pub const NOWAIT: Flags = Flags(1 << 9);

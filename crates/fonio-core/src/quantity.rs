@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::units::ByteCount;
 use crate::units::Nanos;
 
-/// The unit of a number; it decides the prefixes and the suffix.
+/// The unit of a number. It determines prefixes and suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -86,7 +86,7 @@ pub enum QuantityError {
         /// The expected kind of amount.
         expected: Expected,
     },
-    /// The amount is negative, or too large to be exact.
+    /// The amount is negative or too large.
     #[error("`{text}` is out of range; use 0 to {largest}")]
     OutOfRange {
         /// The text as it was written.
@@ -269,7 +269,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, QuantityError> {
 }
 
 impl ByteCount {
-    /// The shortest text that [`FromStr`] reads back as the same number: `4KiB`, `1MB`, `1537B`.
+    /// The shortest text that [`FromStr`] parses to the same number: `4KiB`, `1MB`, `1537B`.
     pub fn to_exact_text(self) -> String {
         let fits = |(_, unit, worth): &&(&str, Unit, f64)| {
             let worth = *worth as u64;
@@ -373,7 +373,7 @@ fn percent(share: f64) -> String {
     if value > 0.0 && value < 0.01 {
         return "<0.01 %".to_owned();
     }
-    // A share below 1 must not read as 100 %.
+    // A share below 1 must not be shown as 100 %.
     if share < 1.0 && value >= 99.95 {
         return ">99.9 %".to_owned();
     }

@@ -19,7 +19,7 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Derives a seed for each number from one seed.
+/// Derives one seed per number from a seed.
 #[inline]
 pub fn seed_for(seed: u64, number: u64) -> u64 {
     seed ^ number.wrapping_mul(STEP)
@@ -56,7 +56,7 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number below `end`. Each is equally likely, to within one part in 2⁶⁴ / `end`.
+    /// A number below `end`. All are equally likely, to within one part in 2⁶⁴ / `end`.
     ///
     /// # Panics
     ///

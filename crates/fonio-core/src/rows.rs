@@ -29,7 +29,7 @@ named! {
 /// `requests.parquet`: one block request after merging, on the lowest device that the source shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Unique in the recording, in the order in which the assembler first saw the requests.
+    /// Unique in the recording, in the assembler's order of detection.
     pub request_id: u64,
     /// The device.
     pub device: DeviceId,
@@ -72,7 +72,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with a known device, op and size; nothing else is known.
+    /// A request with only a device, op and size.
     pub fn new(device: DeviceId, op: Op, bytes: ByteCount) -> Request {
         Request {
             request_id: 0,
@@ -216,11 +216,11 @@ pub struct Call {
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
     pub exited: Option<Timestamp>,
-    /// The returned value: a count or a negative errno.
+    /// The return value: a count or a negative errno.
     pub result: Option<i64>,
     /// The beginning of a write to an SQLite journal or WAL.
     pub sqlite_write: Option<SqliteWrite>,
-    /// How the file was opened, for a call on an open file.
+    /// The open flags of the file, for calls on an open file.
     pub file_flags: Option<FileFlags>,
 }
 
@@ -255,7 +255,7 @@ named! {
         Timer = "timer",
         /// It waited for a lock in the kernel or in the program (futex).
         Lock = "lock",
-        /// It waited for another thread or process: a pipe, a local socket, the end of a child.
+        /// It waited for another thread or process: a pipe, a local socket, a child's exit.
         Thread = "thread",
         /// It was ready to run and waited for a processor.
         Cpu = "cpu",
@@ -265,13 +265,13 @@ named! {
 }
 
 named! {
-    /// The operation in which a thread was blocked: by storage, by a lock of the kernel, or behind another thread.
+    /// The operation in which a thread was blocked by storage, a kernel lock or another thread.
     BlockedIn {
         /// A call that reads a file.
         Read = "read",
         /// A call that writes a file.
         Write = "write",
-        /// A call that makes data durable: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
+        /// A call that syncs: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
         Fsync = "fsync",
         /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
         Metadata = "metadata",
@@ -305,7 +305,7 @@ impl BlockedIn {
     }
 }
 
-/// `waits.parquet`: one interval in which a thread did not run, because it was blocked or had no processor.
+/// `waits.parquet`: one interval in which a thread was blocked or waited for a processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Wait {
@@ -313,10 +313,10 @@ pub struct Wait {
     pub began: Timestamp,
     pub ended: Option<Timestamp>,
     pub reason: WaitReason,
-    /// The request whose completion ended it, if one did.
+    /// The request whose completion ended the wait, if any.
     pub request_id: Option<u64>,
-    /// The thread that ended it; `None` for an interrupt. In a thread's first interval, whose reason is
-    /// [`Cpu`](WaitReason::Cpu), it is the thread that created it.
+    /// The thread that ended it; `None` for an interrupt. In a thread's first interval (reason
+    /// [`Cpu`](WaitReason::Cpu)), this is its creator.
     pub waker_tid: Option<u32>,
     /// The operation in which the thread was blocked; `None` for waits of a launch, where it is unknown.
     pub blocked_in: Option<BlockedIn>,
@@ -331,11 +331,11 @@ pub struct Wait {
 pub struct BlockedCount {
     pub tid: u32,
     pub blocked_in: BlockedIn,
-    /// [`Storage`](WaitReason::Storage) if the kernel counted the waits as I/O; else `Unknown`.
+    /// [`Storage`](WaitReason::Storage) if the kernel counted the waits as I/O, else `Unknown`.
     pub reason: WaitReason,
     /// The waits ended at this time or later …
     pub from: Timestamp,
-    /// … and before this instant.
+    /// … and before this time.
     pub until: Timestamp,
     /// Upper bound of each wait, a power of two in microseconds. Each wait was at least half as long. The
     /// shortest class, 1 µs, begins at 0.
@@ -446,7 +446,7 @@ named! {
         Note = "note",
         /// Some input was skipped or is ambiguous; the rest is valid.
         Warning = "warning",
-        /// The reader had to stop before the end of the input.
+        /// The reader stopped before the end of the input.
         Error = "error",
     }
 }

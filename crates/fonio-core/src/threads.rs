@@ -8,7 +8,7 @@ use crate::units::Timestamp;
 /// Maximum number of threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Maximum number of bytes kept of a name. The kernel's names have at most 15, those of its workers 63.
+/// Maximum number of bytes kept of a name. Kernel names have at most 15 bytes, worker names 63.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The known properties of one thread.
@@ -48,7 +48,7 @@ impl SeenThreads {
         origin: NameOrigin,
         at: Timestamp,
     ) -> Option<Thread> {
-        // Every processor has an idle thread with this number, each with its own name.
+        // Each processor has an idle thread with this id and a different name.
         let comm = if tid == 0 { Some(b"<idle>".as_slice()) } else { comm.filter(|comm| *comm != b"<...>") };
         let comm = comm.map(|comm| &comm[..comm.len().min(NAME_BYTES_MAX)]);
         let pid = pid.filter(|_| tid != 0);

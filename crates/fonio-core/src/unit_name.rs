@@ -20,7 +20,7 @@ const ENGINES: [(&str, Engine); 8] = [
     ("lxc.payload.", Engine::Lxc),
 ];
 
-/// The program that runs a container.
+/// The engine that runs a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Engine {
@@ -30,7 +30,7 @@ pub enum Engine {
     CriO,
     Buildkit,
     Lxc,
-    /// A container of a Kubernetes pod whose path does not name the program.
+    /// A container of a Kubernetes pod; its path does not name the engine.
     Unknown,
 }
 
@@ -123,7 +123,7 @@ fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
     let is_id = |text: &str| text.len() == FULL_ID && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let named = part.strip_suffix(".scope").unwrap_or(part);
     for (prefix, engine) in ENGINES {
-        // Podman's monitor has a scope of its own.
+        // Podman's monitor has a separate scope.
         let id = named.strip_prefix(prefix).map(|id| id.strip_prefix("conmon-").unwrap_or(id));
         if let Some(id) = id.filter(|id| is_id(id) || (engine == Engine::Lxc && !id.is_empty())) {
             return Some((engine, id));

@@ -31,7 +31,7 @@ pub enum Version {
     V3,
 }
 
-/// The numbers of requests written and left out.
+/// The number of requests written and omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Requests in the log.

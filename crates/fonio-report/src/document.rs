@@ -1,7 +1,7 @@
 //! A report before it is rendered.
 //!
 //! A document is built once and passed to a renderer. Each section answers a question in the user's words.
-//! Its charts always come with a table, so no information depends on colour alone.
+//! Its charts always come with a table, so no information depends only on colour.
 
 use fonio_core::Unit;
 
@@ -406,7 +406,7 @@ impl<T> Filled<T> {
         self.changed(Column::or_drop)
     }
 
-    /// The last column says whose the row is.
+    /// Marks the last column as the row's owner.
     pub fn whose(self) -> Filled<T> {
         self.changed(Column::whose)
     }

@@ -23,7 +23,7 @@ pub struct Report {
     pub verdict: String,
     /// All figures for findings and budgets; docs/figures.md lists the names.
     pub figures: Vec<Figure>,
-    /// Every answer.
+    /// The analysis.
     pub analysis: Analysis,
 }
 

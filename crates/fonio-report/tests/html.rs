@@ -15,7 +15,7 @@ fn html(document: &Document) -> String {
 
 /// Elements without an end tag.
 const VOID: [&str; 2] = ["meta", "br"];
-/// Elements whose content is plain text up to their end tag.
+/// Elements with plain text up to their end tag.
 const RAW: [&str; 3] = ["script", "style", "title"];
 
 /// Returns the names of all elements, after checking that they are properly nested. Supports only the HTML

@@ -299,7 +299,7 @@ fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().map(shown).collect()
 }
 
-/// Whether a character changes the direction in which text is shown.
+/// Whether a character changes the text direction.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -191,7 +191,7 @@ proptest! {
         prop_assert!(shown.chars().count() <= TEXT_MAX && !shown.contains(char::is_control), "{shown:?}");
     }
 
-    /// Statements from a template: different values give the same text, in which no value is left.
+    /// Checks with templates that different values give the same text, without any value.
     #[test]
     fn no_value_is_left(
         template in prop::sample::select(vec![

@@ -1,4 +1,4 @@
-//! Converts an analysis into a document: each question in the words of the user, with answer, tables and charts.
+//! Converts an analysis into a document: the user's questions with answers, tables and charts.
 //!
 //! Each file here converts one or two parts of the analysis into a section. It selects, names and orders.
 //! Each number is a field of the analysis, or one as a rate per second or a share of its total.

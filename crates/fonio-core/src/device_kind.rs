@@ -17,17 +17,17 @@ pub enum DeviceKind {
     Nvme,
     /// Raw flash (`mtdblock`, `ubiblock`).
     RawFlash,
-    /// Another device that reports that it does not rotate.
+    /// Another non-rotational device.
     SolidState,
-    /// A device at a USB port.
+    /// A USB device.
     Usb,
     /// A device served by another machine or by a program; its hardware is unknown.
     Virtual,
     /// A hard disk.
     HardDisk,
-    /// A mapping of device mapper: LVM, LUKS.
+    /// A device-mapper device: LVM, LUKS.
     DeviceMapper,
-    /// An array of the driver `md`.
+    /// A software RAID array (`md`).
     Raid,
     /// A loop device: a file.
     Loop,

@@ -291,8 +291,8 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// Gaps in the source.
     pub lost: Vec<LostEvents>,
-    /// The timestamps of all events that the reader can parse, including events without a row, because the
-    /// span of a trace covers all events. Times of the rows above can be omitted.
+    /// The timestamps of all parsed events, including events without a row. They define the span of a trace.
+    /// Times of the rows above can be omitted.
     pub instants: Instants,
     /// Errors in the input.
     pub diagnostics: Vec<Diagnostic>,

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 /// The media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Labels of a row: names and values. Values are escaped when they are written.
+/// The labels of a row: names and values. Values are escaped when they are written.
 pub type Labels<'l> = [(&'l str, &'l str)];
 
 /// The kind of a metric.

@@ -21,7 +21,7 @@ pub struct Timestamp(pub u64);
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
-/// An address on a device in units of [`SECTOR_BYTES`].
+/// A device address in units of [`SECTOR_BYTES`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Sector(pub u64);
@@ -71,7 +71,7 @@ impl Nanos {
 }
 
 impl Sector {
-    /// The first sector after a range of `bytes` that begins here; a partial sector counts as a full one.
+    /// The first sector after `bytes` bytes from here; a partial sector counts as a full one.
     pub fn after(self, bytes: ByteCount) -> Sector {
         Sector(self.0.saturating_add(bytes.0.div_ceil(SECTOR_BYTES)))
     }

@@ -1,5 +1,5 @@
-//! `requests.parquet` as CSV with a header: times in nanoseconds, an empty cell for an unknown value, flags joined with
-//! `|`, and the thread's name at that time. `Mapping::fonio` of `fonio-trace` reads it back.
+//! `requests.parquet` as CSV with a header: times in nanoseconds, flags joined with `|`, empty cells for
+//! unknown values, and the thread's name at the time. `Mapping::fonio` of `fonio-trace` reads it back.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -82,8 +82,7 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
-/// The statement about one side, based on its run time, else on the response times of requests that programs
-/// wait for.
+/// The statement about one side, from its run time or else from response times that programs wait for.
 fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
     let responses = by_responses(rows);
     let work = rows.iter().find(|(row, change)| row.felt && says_something(change));

@@ -128,7 +128,7 @@ pub struct Column {
     pub label: String,
     /// The meaning, if the heading is not sufficient.
     pub note: String,
-    /// Whether renderers may omit it for lack of space.
+    /// Whether renderers can omit it where space is short.
     pub optional: bool,
     /// Whether it names the row's owner: a unit, process or file. A page can show rows of one owner only.
     pub whose: bool,
@@ -435,7 +435,7 @@ impl Table {
 }
 
 impl Column {
-    /// A column whose heading is sufficient.
+    /// A column without a definition.
     pub fn new(label: &str) -> Column {
         Column { label: label.to_owned(), ..Column::default() }
     }
@@ -490,7 +490,7 @@ impl Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
     }
 
-    /// The recording's time in seconds since its beginning.
+    /// An axis of recording time, in seconds since its start.
     pub fn time(length_s: f64) -> Axis {
         Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
     }
@@ -508,7 +508,7 @@ impl Axis {
         from - from.rem_euclid(86_400)
     }
 
-    /// An axis with one position for each name.
+    /// A category axis with these names.
     pub fn categories(label: &str, names: Vec<String>) -> Axis {
         Axis { scale: Scale::Categories(names), ..Axis::linear(label, Unit::Number) }
     }

@@ -90,8 +90,8 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
     kept
 }
 
-/// Shortens `text` to at most `columns` by replacing its middle with `ellipsis`, because names differ at both
-/// ends. For a path, three quarters of the kept text are its end, because the file's name matters most.
+/// Shortens `text` to at most `columns`: `ellipsis` replaces the middle, because names differ at both ends.
+/// For a path, three quarters of the kept text are its end, because the file's name matters most.
 pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();

@@ -15,7 +15,7 @@ const CUT: &str = "…";
 /// Replaces all values after the first.
 const MORE: &str = "...";
 
-/// Returns the statement with `?` instead of values, in one line, with keywords in capitals and at most
+/// Returns the statement with `?` instead of values. It has one line, capital keywords and at most
 /// [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. Its last word can then be incomplete and
 /// is omitted.
 ///
@@ -190,7 +190,7 @@ impl Writer {
     }
 
     fn value(&mut self) {
-        // A sign before a value is a part of it, unless the sign subtracts the value from a preceding one.
+        // A sign is a part of the following value, unless it subtracts from a preceding value.
         if let Some(at) = self.sign.take() {
             self.cut(at);
             self.last = self.before_sign();

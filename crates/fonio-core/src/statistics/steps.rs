@@ -1,8 +1,7 @@
 //! A histogram whose steps grow with the value, for quantiles of measurements.
 //!
-//! A general histogram (HdrHistogram) also updates totals and extremes with every value, and takes four times
-//! the space for the same use. Each request is counted in a dozen histograms, so a general histogram took a
-//! fifth of a report's time.
+//! A general histogram (HdrHistogram) also updates totals and extremes, and takes four times the space. It
+//! took a fifth of a report's time, because each request is counted in a dozen histograms.
 
 /// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, the
 /// step's middle differs from a value by at most half a step: `1 / (2 << BITS)` of the value.

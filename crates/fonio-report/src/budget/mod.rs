@@ -40,7 +40,7 @@ pub struct Outcome {
     pub sentence: String,
 }
 
-/// Errors of parsing or checking a budget.
+/// An error in parsing or checking a budget.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum BudgetError {
@@ -53,7 +53,7 @@ pub enum BudgetError {
     /// The threshold is not a number with a known unit.
     #[error(transparent)]
     BadAmount(#[from] QuantityError),
-    /// There is no figure with this name.
+    /// The figure is unknown.
     #[error("the report has no figure {path:?}{}", near_words(near))]
     UnknownPath {
         /// The name.
@@ -69,7 +69,7 @@ pub enum BudgetError {
         /// The names of these figures.
         candidates: Vec<String>,
     },
-    /// The units of figure and threshold differ.
+    /// The figure and the threshold have different units.
     #[error("{path} is {}; {limit} cannot be compared with it", unit_words(*unit))]
     WrongUnit {
         /// The figure.

@@ -23,7 +23,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, figure: &Chart) -> fmt::Result {
     if matches!(figure.plot, Plot::Scatter | Plot::HeatScatter) {
         class.push_str(" cloud");
     }
-    // Horizontal bars and intervals need space for each row.
+    // Horizontal bars and intervals need height for each row.
     let rows = match &figure.y.scale {
         Scale::Categories(names) => Some(names.len()),
         _ => None,
@@ -119,7 +119,7 @@ fn series(series: &Series) -> Value {
     value.into()
 }
 
-/// 32 bits have seven digits, more than a chart shows.
+/// 32-bit floats have seven digits, more than a chart shows.
 fn pack(numbers: &[f64]) -> Value {
     if numbers.len() <= PACKED_FROM {
         // JSON has no "not a number"; serde_json writes null, and the script converts it back.

@@ -18,7 +18,7 @@ use prose::Prose;
 const SCRIPT: &str = include_str!("../../web/dist/report.js");
 const STYLE: &str = include_str!("../../web/dist/report.css");
 
-/// Forbids requests, frames and forms; allows the page's own inline script and style.
+/// Forbids requests, frames and forms, but allows the page's inline script and style.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
                       base-uri 'none'; form-action 'none'";
 

@@ -1,7 +1,7 @@
 //! Converts an analysis into a document: the user's questions with answers, tables and charts.
 //!
 //! Each file here converts one or two parts of the analysis into a section. It selects, names and orders.
-//! Each number is a field of the analysis, or one as a rate per second or a share of its total.
+//! Each number is a field of the analysis, possibly as a rate or a share of its total.
 
 mod blocked;
 mod files;
